@@ -1,0 +1,43 @@
+# The front door. `make run` serves, `make test` proves; everything they need is set up by them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+KERNELS := $(shell find broker cleaner config pipeline protocol storage -name '_*.pyx')
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run setup test check slow lint demo bench docs clean help
+
+help:            ## this list
+	@grep -E '^[a-z-]+: .*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
+
+run: $(VENV)/.installed   ## serve on 127.0.0.1:9092, data in ./data
+	@exec $(BIN)/tidelog serve --set log.dirs=./data
+
+setup: $(VENV)/.dev       ## own virtual environment, compiled kernels, test tools
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"tidelog needs Python 3.11 or newer; {sys.executable} is {v.major}.{v.minor}. Say PYTHON=python3.12, for example.")'
+	@command -v cc >/dev/null || { echo "tidelog compiles two small kernels: install a C compiler (cc), e.g. apt-get install gcc" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml setup.py $(KERNELS)
+	@echo "setting up $(VENV) (about half a minute the first time) ..." >&2
+	@$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	@$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+test: $(VENV)/.dev        ## unit, property, golden, a crash slice, one real client (under 5 minutes)
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: $(VENV)/.dev        ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:           ## remove what was built (data stays)
+	rm -rf $(VENV) build *.egg-info
+	find broker cleaner protocol storage -name '*.so' -o -name '_*.c' -o -name __pycache__ | xargs rm -rf

@@ -1,0 +1,1 @@
+"""The log cleaner (compaction by key). Empty until the cleaner is built."""

@@ -1,0 +1,1 @@
+"""PySpark sources, sink and jobs over the log. Empty until the pipeline is built."""

@@ -1,0 +1,23 @@
+"""Only what pyproject.toml cannot say: folders at the root install as tidelog.<folder>; compiled kernels."""
+
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, find_packages, setup
+
+NAME = "tidelog"
+FOLDERS = ["broker", "cleaner", "config", "pipeline", "protocol", "storage"]
+KERNELS = sorted(str(path) for top in FOLDERS for path in Path(top).rglob("_*.pyx"))
+
+setup(
+    packages=[f"{NAME}.{p}" for top in FOLDERS for p in [top, *(f"{top}.{sub}" for sub in find_packages(top))]],
+    package_dir={f"{NAME}.{top}": top for top in FOLDERS},
+    ext_modules=cythonize(
+        [
+            # The full dotted name: without it, pickling the kernel's classes breaks.
+            Extension(f"{NAME}.{path.removesuffix('.pyx').replace('/', '.')}", [path], extra_compile_args=["-O3"])
+            for path in KERNELS
+        ],
+        language_level=3,
+    ),
+)

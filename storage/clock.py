@@ -1,0 +1,31 @@
+"""Time as an argument: nothing under storage/ or cleaner/ asks the operating system for it.
+
+`Time` is what code receives; `SystemTime` is the real one. Tests pass a clock that they move by hand.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Time(Protocol):
+    """Two clocks. Any thread may call either."""
+
+    def milliseconds(self) -> int:
+        """Wall clock: milliseconds since 1970-01-01 UTC. May step back."""
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since some fixed moment; never steps back. For delays and durations."""
+
+
+class SystemTime:
+    """The machine's clocks."""
+
+    __slots__ = ()
+
+    def milliseconds(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return time.monotonic_ns() / 1e6
