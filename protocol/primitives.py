@@ -1,0 +1,114 @@
+"""Kafka's primitive types on the wire, read from and written to plain buffers. Everything is big-endian.
+
+    INT8 INT16 INT32 INT64    two's complement                   UINT16          unsigned
+    FLOAT64                   IEEE 754                           UUID            16 bytes
+    BOOLEAN                   one byte; 0 is false, others true  UNSIGNED_VARINT  7 bits a byte, lowest first; bit 7: more
+    VARINT, VARLONG           zigzag, then as UNSIGNED_VARINT (records only)
+    STRING                    INT16 length, UTF-8            NULLABLE_STRING  length -1 is null
+    BYTES                     INT32 length, octets           NULLABLE_BYTES   length -1 is null
+    ARRAY                     INT32 count, elements          nullable         count -1 is null
+    COMPACT_ of these four    UNSIGNED_VARINT length + 1     nullable         0 is null
+    TAGGED_FIELDS             UNSIGNED_VARINT count, then (UNSIGNED_VARINT tag, UNSIGNED_VARINT size, octets) each
+
+`schema.py` generates code that reads most of these in place; the functions here are what that code calls when a case is
+too long to inline, and what hand-written readers use. All of them are pure and may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from .errors import MalformedRequest
+
+INT8 = Struct(">b")
+INT16 = Struct(">h")
+UINT16 = Struct(">H")
+INT32 = Struct(">i")
+INT64 = Struct(">q")
+FLOAT64 = Struct(">d")
+
+MAX_STRING = 0x7FFF
+"""Longest string in bytes. The INT16 length sets it, and Kafka keeps it for compact strings as well."""
+
+Buffer = bytes | bytearray | memoryview
+"""What decoders take. A memoryview must be one-dimensional, of bytes."""
+
+
+def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """(value, position after it) of an UNSIGNED_VARINT of at most 32 bits; MalformedRequest if longer or cut off."""
+    value = shift = 0
+    end = min(position + 5, len(buffer))
+    while position < end:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+        shift += 7
+    raise MalformedRequest("varint is cut off or longer than 32 bits")
+
+
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """(value, position after it) of a zigzag VARINT of at most 32 bits."""
+    value, position = read_unsigned_varint(buffer, position)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """(value, position after it) of a zigzag VARLONG of at most 64 bits."""
+    value = shift = 0
+    end = min(position + 10, len(buffer))
+    while position < end:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFFFFFFFFFF:
+                break
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+    raise MalformedRequest("varlong is cut off or longer than 64 bits")
+
+
+def unsigned_varint(value: int) -> bytes:
+    """`value` as UNSIGNED_VARINT. It must not be negative."""
+    if value < 0x80:
+        if value < 0:
+            raise ValueError(f"an unsigned varint can't hold {value}")
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varint(value: int) -> bytes:
+    """`value`, of 32 bits, as zigzag VARINT."""
+    return unsigned_varint((value << 1) ^ (value >> 31))
+
+
+def varlong(value: int) -> bytes:
+    """`value`, of 64 bits, as zigzag VARLONG."""
+    return unsigned_varint((value << 1) ^ (value >> 63))
+
+
+def skip_tagged_fields(buffer: Buffer, position: int) -> int:
+    """The position after a TAGGED_FIELDS section whose fields nobody wants to know.
+
+    KIP-482 has tags rise, but Kafka reads them in any order, and so do we.
+    """
+    count, position = read_unsigned_varint(buffer, position)
+    for _ in range(count):
+        tag, position = read_unsigned_varint(buffer, position)
+        size, position = read_unsigned_varint(buffer, position)
+        if size > len(buffer) - position:
+            raise MalformedRequest(f"tagged field {tag} claims {size} bytes, {len(buffer) - position} are left")
+        position += size
+    return position
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
