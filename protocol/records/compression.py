@@ -1,0 +1,329 @@
+"""The four codecs, as Kafka's clients and Kafka itself write them, with bounded output.
+
+    gzip    RFC 1952, one or more members
+    snappy  raw: one block that states its size first (librdkafka); or xerial framing (Java, and what we write):
+            82 'SNAPPY' 00 | version int32 | compatible int32 | ( size int32 | raw block of up to 32 KiB )*
+    lz4     LZ4 frame, 64 KiB independent blocks, no checksum of the content
+    zstd    RFC 8878 frames; most clients leave the content size out
+
+Every decompressor stops soon after `max_bytes`, and no memory is taken because of what the input merely claims.
+The codec packages are imported by the first use of their codec (start-up budget). Any thread may call: contexts are
+per thread.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from typing import TYPE_CHECKING
+
+from .attributes import Compression
+from .exceptions import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import zstandard
+
+    Data = bytes | bytearray | memoryview
+
+__all__ = ["DEFAULT_MAX_BYTES", "LEVELS", "Compression", "compress", "decompress", "snappy_raw"]
+
+# What one batch may grow to: 128 times the default max.message.bytes, and more than socket.request.max.bytes.
+DEFAULT_MAX_BYTES = 128 * 1024 * 1024
+
+# Kafka's ranges and defaults for compression.<codec>.level (KIP-390). lz4's 9 is Kafka's name for the fast compressor.
+LEVELS: dict[Compression, tuple[int, int, int]] = {
+    Compression.GZIP: (1, 9, -1),
+    Compression.LZ4: (1, 17, 9),
+    Compression.ZSTD: (-(1 << 17), 22, 3),
+}
+
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16: gzip header and trailer instead of zlib's
+_GZIP_STEP = 256 * 1024
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = struct.Struct(">8sii")
+_XERIAL_BLOCK = 32 * 1024
+_INT32 = struct.Struct(">i")
+assert _XERIAL_HEADER.size == 16
+# The densest snappy element is a copy: 3 bytes for 64.
+_SNAPPY_MAX_RATIO = 22
+
+_LZ4_MAGIC = 0x184D2204
+_LZ4_HEADER = struct.Struct("<IBBQ")  # magic, flags, block descriptor, content size if the flag says so
+_LZ4_HAS_CONTENT_SIZE = 0x08
+# A run of matches costs one byte per 255.
+_LZ4_MAX_RATIO = 255
+
+# The densest zstd block is 4 bytes (header and one repeated byte) for 128 KiB.
+_ZSTD_MAX_RATIO = 128 * 1024 // 4
+
+
+class _Contexts(threading.local):
+    """zstd contexts: 14 µs to make, and no two threads may use one at once."""
+
+    decompressor: zstandard.ZstdDecompressor | None = None
+    compressors: dict[int, zstandard.ZstdCompressor] | None = None
+
+
+_contexts = _Contexts()
+
+
+def compress(codec: int, data: Data, level: int | None = None) -> bytes:
+    """`data` as one stream of `codec`; any thread.
+
+    Args:
+        codec: a `Compression`.
+        data: what to compress.
+        level: within `LEVELS`; None for Kafka's default. Snappy has none.
+
+    Raises:
+        UnsupportedCompressionError: no such codec.
+    """
+    if codec == Compression.NONE:
+        return bytes(data)
+    if codec == Compression.GZIP:
+        stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+        return stream.compress(data) + stream.flush()
+    if codec == Compression.SNAPPY:
+        return _compress_xerial(data)
+    if codec == Compression.LZ4:
+        import lz4.frame
+
+        fast = level is None or level == LEVELS[Compression.LZ4][2]
+        return bytes(
+            lz4.frame.compress(
+                data,
+                compression_level=0 if fast else level,
+                block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+                block_linked=False,
+                store_size=False,
+            )
+        )
+    if codec == Compression.ZSTD:
+        import zstandard
+
+        if _contexts.compressors is None:
+            _contexts.compressors = {}
+        number = LEVELS[Compression.ZSTD][2] if level is None else level
+        compressor = _contexts.compressors.get(number)
+        if compressor is None:
+            compressor = _contexts.compressors[number] = zstandard.ZstdCompressor(level=number)
+        return compressor.compress(data)
+    raise UnsupportedCompressionError(f"no compression codec has the id {codec}")
+
+
+def decompress(codec: int, data: Data, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
+    """What `data` was before it was compressed; any thread.
+
+    Args:
+        codec: a `Compression`.
+        data: the whole compressed stream, nothing behind it.
+        max_bytes: the result may not be longer.
+
+    Raises:
+        CorruptRecordError: not a whole, intact stream of this codec.
+        RecordTooLargeError: the result would exceed `max_bytes`.
+        UnsupportedCompressionError: no such codec.
+    """
+    function = _DECOMPRESSORS.get(codec)
+    if function is None:
+        raise UnsupportedCompressionError(f"no compression codec has the id {codec}")
+    out = function(data, max_bytes)
+    if len(out) > max_bytes:
+        raise _too_large(codec, max_bytes)
+    return out
+
+
+def snappy_raw(data: Data) -> bytes:
+    """`data` as one raw snappy block, which is what librdkafka sends; any thread."""
+    import snappy
+
+    return bytes(snappy.compress(data))
+
+
+def _too_large(codec: int, max_bytes: int) -> RecordTooLargeError:
+    return RecordTooLargeError(f"{Compression(codec).name.lower()} data expands to more than {max_bytes} bytes")
+
+
+def _corrupt(codec: Compression, why: object) -> CorruptRecordError:
+    return CorruptRecordError(f"broken {codec.name.lower()} data: {why}")
+
+
+def _copy(data: Data, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise RecordTooLargeError(f"{len(data)} bytes of records are more than {max_bytes}")
+    return bytes(data)
+
+
+def _decompress_gzip(data: Data, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    produced = 0
+    pending: Data = data
+    while True:  # once per member
+        stream = zlib.decompressobj(_GZIP_WINDOW)
+        while not stream.eof:
+            try:
+                part = stream.decompress(pending, min(_GZIP_STEP, max_bytes + 1 - produced))
+            except zlib.error as error:
+                raise _corrupt(Compression.GZIP, error) from None
+            pending = stream.unconsumed_tail
+            produced += len(part)
+            if produced > max_bytes:
+                raise _too_large(Compression.GZIP, max_bytes)
+            parts.append(part)
+            if not part and not pending and not stream.eof:
+                raise _corrupt(Compression.GZIP, "the stream is cut short")
+        pending = stream.unused_data
+        if not pending:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _compress_xerial(data: Data) -> bytes:
+    import snappy
+
+    out = bytearray(_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1))
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = snappy.compress(view[start : start + _XERIAL_BLOCK])
+        out += _INT32.pack(len(block))
+        out += block
+    return bytes(out)
+
+
+def _decompress_snappy(data: Data, max_bytes: int) -> bytes:
+    view = memoryview(data)
+    if view[:8] != _XERIAL_MAGIC:
+        return _snappy_block(view, max_bytes)
+    parts: list[bytes] = []
+    produced = position = 0
+    while position < len(view):
+        if view[position : position + 8] == _XERIAL_MAGIC:  # at the start, and wherever streams were joined
+            if len(view) - position < _XERIAL_HEADER.size:
+                raise _corrupt(Compression.SNAPPY, "the stream is cut short")
+            position += _XERIAL_HEADER.size
+            continue
+        if len(view) - position < 4:
+            raise _corrupt(Compression.SNAPPY, "the stream is cut short")
+        (size,) = _INT32.unpack_from(view, position)
+        position += 4
+        if size < 0 or size > len(view) - position:
+            raise _corrupt(Compression.SNAPPY, f"a block claims {size} bytes where {len(view) - position} are left")
+        part = _snappy_block(view[position : position + size], max_bytes - produced)
+        position += size
+        produced += len(part)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _snappy_block(block: memoryview, max_bytes: int) -> bytes:
+    import snappy
+
+    # A block opens with its size as an unsigned varint: believe it only as far as the format can expand.
+    claimed = shift = 0
+    for byte in block[:5]:
+        claimed |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise _corrupt(Compression.SNAPPY, "a block does not state its size")
+    if claimed > _SNAPPY_MAX_RATIO * len(block):
+        raise _corrupt(Compression.SNAPPY, f"{len(block)} bytes cannot hold the {claimed} that they claim")
+    if claimed > max_bytes:
+        raise _too_large(Compression.SNAPPY, max_bytes)
+    try:
+        out = bytes(snappy.uncompress(block))
+    except snappy.UncompressError as error:
+        raise _corrupt(Compression.SNAPPY, error.__cause__ or error) from None
+    if len(out) != claimed:
+        raise _corrupt(Compression.SNAPPY, f"a block of {claimed} bytes gave {len(out)}")
+    return out
+
+
+def _decompress_lz4(data: Data, max_bytes: int) -> bytes:
+    import lz4.frame
+
+    if len(data) < 7 or int.from_bytes(data[:4], "little") != _LZ4_MAGIC:
+        raise _corrupt(Compression.LZ4, "no frame header")
+    if data[4] & _LZ4_HAS_CONTENT_SIZE:
+        # The package takes the claimed memory before it looks at the data.
+        if len(data) < _LZ4_HEADER.size:
+            raise _corrupt(Compression.LZ4, "the stream is cut short")
+        claimed = _LZ4_HEADER.unpack_from(data)[3]
+        if claimed > _LZ4_MAX_RATIO * len(data):
+            raise _corrupt(Compression.LZ4, f"{len(data)} bytes cannot hold the {claimed} that they claim")
+        if claimed > max_bytes:
+            raise _too_large(Compression.LZ4, max_bytes)
+    try:
+        if _LZ4_MAX_RATIO * len(data) <= DEFAULT_MAX_BYTES:  # bounded by its nature, and the fastest way
+            out, consumed = lz4.frame.decompress(data, return_bytes_read=True)
+            if consumed != len(data):
+                raise _corrupt(Compression.LZ4, f"{len(data) - consumed} bytes behind the end of the frame")
+            return bytes(out)
+        stream = lz4.frame.LZ4FrameDecompressor()
+        # Eight times the input is seldom too little; a step as large as the bound would zero that much memory.
+        step = min(8 * len(data), max_bytes + 1)
+        parts = [stream.decompress(data, max_length=step)]
+        produced = len(parts[0])
+        while not stream.eof:
+            if produced > max_bytes:
+                raise _too_large(Compression.LZ4, max_bytes)
+            part = stream.decompress(b"", max_length=min(step, max_bytes + 1 - produced))
+            if not part and stream.needs_input:
+                raise _corrupt(Compression.LZ4, "the stream is cut short")
+            parts.append(part)
+            produced += len(part)
+        if stream.unused_data:
+            raise _corrupt(Compression.LZ4, f"{len(stream.unused_data)} bytes behind the end of the frame")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    except (RuntimeError, EOFError, ValueError, MemoryError) as error:
+        raise _corrupt(Compression.LZ4, error) from None
+
+
+def _decompress_zstd(data: Data, max_bytes: int) -> bytes:
+    import zstandard
+
+    decompressor = _contexts.decompressor
+    if decompressor is None:
+        decompressor = _contexts.decompressor = zstandard.ZstdDecompressor()
+    try:
+        size = zstandard.frame_content_size(data)
+        if 0 <= size <= max_bytes and size <= _ZSTD_MAX_RATIO * len(data):
+            try:
+                return decompressor.decompress(data, allow_extra_data=False)
+            except zstandard.ZstdError:
+                pass  # several frames, or broken: the way below tells
+        # Small bites, so that each gives at most as much again as is allowed in all.
+        bite = max(64, max_bytes // _ZSTD_MAX_RATIO)
+        view = memoryview(data)
+        parts: list[bytes] = []
+        produced = position = 0
+        while position < len(view):  # once per frame
+            stream = decompressor.decompressobj()
+            while not stream.eof:
+                if position >= len(view):
+                    raise _corrupt(Compression.ZSTD, "the stream is cut short")
+                part = stream.decompress(view[position : position + bite])
+                position = min(position + bite, len(view))
+                produced += len(part)
+                if produced > max_bytes:
+                    raise _too_large(Compression.ZSTD, max_bytes)
+                parts.append(part)
+            position -= len(stream.unused_data)
+        if not parts:
+            raise _corrupt(Compression.ZSTD, "no frame")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    except zstandard.ZstdError as error:
+        raise _corrupt(Compression.ZSTD, error) from None
+
+
+_DECOMPRESSORS: dict[int, Callable[[Data, int], bytes]] = {
+    Compression.NONE: _copy,
+    Compression.GZIP: _decompress_gzip,
+    Compression.SNAPPY: _decompress_snappy,
+    Compression.LZ4: _decompress_lz4,
+    Compression.ZSTD: _decompress_zstd,
+}

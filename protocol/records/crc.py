@@ -1,0 +1,14 @@
+"""Which checksum guards what, outside of the kernel's loops.
+
+CRC-32C (Castagnoli) guards V2 batches, from the attributes to the end: base offset and leader epoch lie outside of it,
+so that the leader assigns them without touching the checksum. CRC-32 (zlib's) guards messages of formats 0 and 1.
+Both let other threads run while they work on large buffers.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from crc32c import crc32c
+
+__all__ = ["crc32", "crc32c"]

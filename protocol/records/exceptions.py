@@ -1,0 +1,76 @@
+"""What can be wrong with records. One table in the broker maps these classes to Kafka's error codes.
+
+    RecordError
+    ├── CorruptRecordError            CORRUPT_MESSAGE (2): the bytes are not what was sent; clients send again
+    ├── InvalidRecordError            INVALID_RECORD (87): the bytes arrived as sent, but break a rule
+    │   └── UnsupportedFormatError    INVALID_RECORD in produce requests; message format 0 or 1 where only 2 is taken
+    ├── InvalidTimestampError         INVALID_TIMESTAMP (32)
+    ├── RecordTooLargeError           MESSAGE_TOO_LARGE (10)
+    └── UnsupportedCompressionError   UNSUPPORTED_COMPRESSION_TYPE (76)
+
+Stands at the bottom of protocol.records: imports nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class RecordFault(NamedTuple):
+    """One refused record of a batch, as the produce response names it (KIP-467).
+
+    Attributes:
+        record_index: place of the record in its batch, from 0.
+        message: why it was refused.
+    """
+
+    record_index: int
+    message: str
+
+
+class RecordError(Exception):
+    """Base of everything that reading, checking or building record batches raises."""
+
+
+class CorruptRecordError(RecordError):
+    """Size, magic, checksum or compressed data are broken: these are not the bytes that were written."""
+
+
+class InvalidRecordError(RecordError):
+    """The batch is whole but breaks a rule.
+
+    Attributes:
+        record_index: first record at fault, −1 when the batch as a whole is.
+        faults: every record at fault; empty when the batch as a whole is.
+    """
+
+    def __init__(self, message: str, record_index: int = -1, faults: tuple[RecordFault, ...] = ()) -> None:
+        super().__init__(message)
+        self.record_index = record_index
+        self.faults = faults
+
+
+class UnsupportedFormatError(InvalidRecordError):
+    """A batch of message format 0 or 1 where format 2 is required."""
+
+
+class InvalidTimestampError(RecordError):
+    """A record's timestamp lies outside of what the topic allows, or a client claims to know the append time.
+
+    Attributes:
+        record_index: first record at fault, −1 when the batch as a whole is.
+        faults: every record at fault; empty when the batch as a whole is.
+    """
+
+    def __init__(self, message: str, record_index: int = -1, faults: tuple[RecordFault, ...] = ()) -> None:
+        super().__init__(message)
+        self.record_index = record_index
+        self.faults = faults
+
+
+class RecordTooLargeError(RecordError):
+    """A batch, or what it holds once decompressed, is larger than allowed."""
+
+
+class UnsupportedCompressionError(RecordError):
+    """A codec that does not exist, or does not exist for this version of the request."""

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidelog.protocol.records.exceptions import InvalidRecordError
+from tidelog.protocol.records.varint import append_varint, read_varint, read_varlong, varint_size
+
+# Bytes as in the Protocol Buffers encoding guide's table of zigzag values, and the extremes of both widths.
+KNOWN = [
+    (0, "00"),
+    (-1, "01"),
+    (1, "02"),
+    (-2, "03"),
+    (63, "7e"),
+    (64, "8001"),
+    (-64, "7f"),
+    (-65, "8101"),
+    (300, "d804"),
+    (2147483647, "feffffff0f"),
+    (-2147483648, "ffffffff0f"),
+    (9223372036854775807, "feffffffffffffffff01"),
+    (-9223372036854775808, "ffffffffffffffffff01"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), KNOWN)
+def test_known_values(value: int, text: str) -> None:
+    out = bytearray()
+    append_varint(out, value)
+    assert out.hex() == text
+    assert varint_size(value) == len(out)
+    assert read_varlong(out, 0, len(out)) == (value, len(out))
+    if -(1 << 31) <= value < 1 << 31:
+        assert read_varint(out, 0, len(out)) == (value, len(out))
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=3), st.binary(max_size=3))
+def test_round_trip_between_other_bytes(value: int, before: bytes, behind: bytes) -> None:
+    out = bytearray(before)
+    append_varint(out, value)
+    end = len(out)
+    out += behind
+    assert read_varlong(out, len(before), len(out)) == (value, end)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "80",
+        "8080808080",  # five bytes, and more to come
+        "808080808000",  # overlong
+        "ffffffff1f",  # a 33rd bit
+    ],
+)
+def test_malformed_varint_is_refused(text: str) -> None:
+    data = bytes.fromhex(text)
+    with pytest.raises(InvalidRecordError):
+        read_varint(data, 0, len(data))
+
+
+@pytest.mark.parametrize("text", ["", "80" * 9, "80" * 10 + "00", "ff" * 9 + "02"])
+def test_malformed_varlong_is_refused(text: str) -> None:
+    data = bytes.fromhex(text)
+    with pytest.raises(InvalidRecordError):
+        read_varlong(data, 0, len(data))
+
+
+def test_padded_but_short_enough_is_read() -> None:
+    assert read_varint(b"\x80\x00", 0, 2) == (0, 2)
