@@ -1,0 +1,81 @@
+"""Do readers and writers at the tail suffer from a reader that catches up from a cold disk?
+
+2,000 single-record produce requests a second (open loop) and one consumer at the tail, first alone, then while another
+consumer reads a large topic whose pages were thrown out of the page cache. The figure is the p99 with over the p99
+without. A tail read's latency is the record's age when it arrives: from the moment its request was due.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import wire
+from brokers import Broker
+from measure import Goal, Row
+from session import BATCH_64K, LoadError, Session, finish_load
+
+TAIL = Row("catch-up-tail", "p99 of tail reads during a cold catch-up ÷ without", "×", (Goal(2),))
+PRODUCE = Row("catch-up-produce", "p99 of produces during a cold catch-up ÷ without", "×", (Goal(2),))
+ROWS = (TAIL, PRODUCE)
+COLD, WARM = "catch-up-cold", "catch-up-tail"
+
+
+def run(session: Session) -> None:
+    if not session.wants(*ROWS):
+        return
+    brokers = session.pair()
+    size = int(session.seconds(1e9, 10e9))
+    produced = {}
+    for side, broker in brokers.items():
+        session.say(f"{side}: writing {size / 1e9:.0f} GB")
+        wire.create_topic(broker.port, COLD, 1, {"segment.bytes": 256 << 20})
+        wire.create_topic(broker.port, WARM)
+        produced[side] = session.load(broker, "produce", COLD, *BATCH_64K, "--depth", 5, "--bytes", size)
+    for order in session.rounds(at_most=1 if session.quick else 5):
+        for side in order:
+            _measure(session, side, brokers[side], produced[side])
+    for broker in brokers.values():
+        wire.delete_topic(broker.port, COLD)
+        wire.delete_topic(broker.port, WARM)
+
+
+def _measure(session: Session, side: str, broker: Broker, produced: dict[str, Any]) -> None:
+    seconds = session.seconds(3.0, 10.0)
+    without_produce, without_tail = _tail_load(session, broker, seconds)
+    _forget_pages(broker.partition_directory(COLD))
+    catching_up = session.begin_load(broker, "fetch", COLD, "--once")
+    time.sleep(0.2)
+    with_produce, with_tail = _tail_load(session, broker, seconds)
+    read = finish_load(catching_up)
+    if read["checksum"] != produced["checksum"] or read["all_records"] != produced["all_records"]:
+        raise LoadError(f"{broker.name}: the catch-up read other records than were produced")
+    overlap = min(1.0, read["seconds"] / (seconds + 0.7))
+    for row, key, alone, together in (
+        (TAIL, "age_p99_us", without_tail, with_tail),
+        (PRODUCE, "p99_us", without_produce, with_produce),
+    ):
+        facts = {"p99_alone_us": alone[key], "p99_with_us": together[key], "MB_per_s": read["MB_per_s"], "overlap": overlap}
+        session.add(row, side, together[key] / alone[key], facts)
+    session.say(f"{side}: catch-up {read['MB_per_s']:.0f} MB/s, over {overlap:.0%} of the measured time")
+
+
+def _tail_load(session: Session, broker: Broker, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    reader = session.begin_load(broker, "fetch", WARM, "--tail", "--warmup", 0.5, "--seconds", seconds)
+    writer = session.begin_load(
+        broker, "produce", WARM, "--rate", 2000, "--connections", 4, "--warmup", 0.5, "--seconds", seconds
+    )
+    return finish_load(writer), finish_load(reader)
+
+
+def _forget_pages(directory: Path) -> None:
+    """Writes a partition's segments to the disk and drops them from the page cache."""
+    for path in directory.glob("*.log"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)

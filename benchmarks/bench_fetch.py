@@ -1,0 +1,89 @@
+"""Fetch from the page cache, against Apache Kafka and against a bare C sendfile server on the same files."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import wire
+from measure import FLOOR, KAFKA, OURS, Goal, Row
+from session import BATCH_64K, Session, begin_command, built, details, finish_load
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A row, the topic it reads, its `max bytes`, and which of the generator's figures it is."""
+
+    row: Row
+    topic: str
+    max_bytes: int
+    figure: str
+
+
+LARGE, ONES = "fetch-large", "fetch-ones"
+LOADS = (
+    Load(
+        Row("fetch-1m", "Fetch, 1 MiB a request: CPU", "CPU-s/GB", (Goal(1, KAFKA), Goal(1.2, FLOOR))),
+        LARGE,
+        1 << 20,
+        "cpu_s_per_GB",
+    ),
+    Load(
+        Row("fetch-64k", "Fetch, 64 KiB a request: CPU", "CPU-s/GB", (Goal(1, KAFKA), Goal(1.5, FLOOR))),
+        LARGE,
+        1 << 16,
+        "cpu_s_per_GB",
+    ),
+    Load(Row("fetch-one", "Fetch, one 1 KiB record a request: CPU", "µs/request", (Goal(20),)), ONES, 1, "cpu_us_per_request"),
+)
+ROWS = tuple(load.row for load in LOADS)
+
+
+class FloorServer:
+    """`sendfile_floor` on one partition's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._process = subprocess.Popen([built("sendfile_floor"), directory], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        _, port, begin, end = self._process.stdout.readline().split()
+        self._where = ("--port", port, "--pid", self._process.pid, "--offsets", f"{begin}:{end}")
+
+    def fetch(self, *options: object) -> dict[str, Any]:
+        return finish_load(begin_command("fetch", *self._where, *options))
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def run(session: Session) -> None:
+    wanted = [load for load in LOADS if session.wants(load.row)]
+    if not wanted:
+        return
+    brokers = session.pair()
+    size = int(session.seconds(300e6, 1e9))
+    for broker in brokers.values():
+        session.say(f"{broker.name}: {size / 1e6:.0f} MB to fetch")
+        for topic, options in ((LARGE, (*BATCH_64K, "--depth", 5)), (ONES, ("--connections", 16))):
+            wire.create_topic(broker.port, topic)
+            result = session.load(broker, "produce", topic, *options, "--bytes", size if topic == LARGE else size // 20)
+            session.verify(broker, topic, result)
+    floors = {topic: FloorServer(brokers[OURS].partition_directory(topic)) for topic in (LARGE, ONES)} if OURS in brokers else {}
+    try:
+        for order in session.rounds():
+            for load in wanted:
+                options = ("--max-bytes", load.max_bytes, "--warmup", 0.5, "--seconds", session.seconds(1.0, 3.0))
+                for side in order:
+                    result = session.load(brokers[side], "fetch", load.topic, *options)
+                    session.add(load.row, side, result[load.figure], details(result))
+                if floors:
+                    result = floors[load.topic].fetch(*options)
+                    session.add(load.row, FLOOR, result[load.figure], details(result))
+    finally:
+        for floor in floors.values():
+            floor.stop()
+    for broker in brokers.values():
+        for topic in (LARGE, ONES):
+            wire.delete_topic(broker.port, topic)
