@@ -1,1 +1,1 @@
-"""Settings: one table (`definitions.py`), typed views over it, and what is generated from it. Start at `definitions.py`."""
+"""Settings: one table, typed views over it, and what is generated from it. Start reading at `definitions.py`."""

@@ -1,0 +1,216 @@
+"""The broker's settings as attributes, typed: what the daemon reads instead of names and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from .definitions import HONOURED_BROKER
+from .exceptions import ConfigError
+from .listener import Listener, parse_address, parse_listener, parse_protocol_map
+from .setting import Value, text_of
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class BrokerConfig:
+    """One attribute for each honoured row of the table, by the row's name with underscores for dots.
+
+    Immutable; any thread reads it. Made by `loader.load_config`; tests say `BrokerConfig(num_partitions=3)`, where
+    what is not named has its default. Four attributes are not what the text says but what it means: the three listener
+    settings are parsed (controllers' listeners left out), and `log_dirs` is `log.dir` where log.dirs is not set.
+    `node_id` is broker.id where only that is set.
+    """
+
+    # Network
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    listener_security_protocol_map: dict[str, str]
+    controller_listener_names: tuple[str, ...]
+    http_listener: Listener | None
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_listen_backlog_size: int
+    connection_outbound_max_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+    # Node and directories
+    node_id: int
+    broker_id: int
+    broker_rack: str | None
+    log_dirs: tuple[str, ...]
+    log_dir: tuple[str, ...]
+    # Topics
+    auto_create_topics_enable: bool
+    num_partitions: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    # Logs' upkeep
+    log_roll_hours: int
+    log_roll_jitter_hours: int
+    log_retention_minutes: int | None
+    log_retention_hours: int
+    log_retention_check_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    num_recovery_threads_per_data_dir: int
+    background_threads: int
+    # Fetching
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    # Groups and producers
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    offsets_topic_num_partitions: int
+    offsets_topic_segment_bytes: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offset_metadata_max_bytes: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
+    transactional_id_expiration_ms: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_segment_bytes: int
+    # Log lines and metrics
+    logging_level: str
+    logging_format: str
+    metrics_per_topic: bool
+    # Segments
+    log_segment_bytes: int
+    log_roll_ms: int | None
+    log_roll_jitter_ms: int | None
+    log_index_size_max_bytes: int
+    log_index_interval_bytes: int
+    log_preallocate: bool
+    # Retention
+    log_retention_ms: int | None
+    log_retention_bytes: int
+    log_cleanup_policy: tuple[str, ...]
+    log_segment_delete_delay_ms: int
+    # Durability
+    log_flush_interval_messages: int
+    log_flush_interval_ms: int | None
+    # Messages
+    message_max_bytes: int
+    log_message_timestamp_type: str
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_after_max_ms: int
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    min_insync_replicas: int
+    # Cleaning
+    log_cleaner_delete_retention_ms: int
+    log_cleaner_min_compaction_lag_ms: int
+    log_cleaner_max_compaction_lag_ms: int
+    log_cleaner_min_cleanable_ratio: float
+    given: Mapping[str, str]
+    """What the user set, name → text, honoured settings only. Everything else has its default."""
+    notices: tuple[str, ...]
+    """Lines to log at the start: settings that were taken and mean nothing here, and why."""
+
+    def __init__(self, **values: Any) -> None:
+        """Defaults for what `values` (attribute → value) does not name. TypeError on an attribute that is not there."""
+        defaults = _defaults()
+        if unknown := values.keys() - defaults.keys():
+            raise TypeError(f"no such attribute of BrokerConfig: {', '.join(sorted(unknown))}")
+        for attribute, default in defaults.items():
+            object.__setattr__(self, attribute, values.get(attribute, default))
+
+
+def broker_config(
+    values: Mapping[str, Value], given: Mapping[str, str] | None = None, notices: tuple[str, ...] = ()
+) -> BrokerConfig:
+    """The configuration where each setting named in `values` (Kafka's name → parsed value) has that value.
+
+    Raises `ConfigError` with everything that does not fit together.
+    """
+    attributes, problems = _resolve(values)
+    if problems:
+        raise ConfigError(problems)
+    attributes["given"] = dict(given) if given is not None else {n: text_of(v) or "" for n, v in values.items()}
+    attributes["notices"] = notices
+    return BrokerConfig(**attributes)
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    attributes, problems = _resolve({})
+    assert not problems, problems
+    return {**attributes, "given": {}, "notices": ()}
+
+
+def _resolve(values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:
+    """Attributes for every honoured setting, and what is wrong between settings."""
+    problems: list[str] = []
+    attributes: dict[str, Any] = {row.attribute: values.get(row.name, row.default) for row in HONOURED_BROKER}
+    _resolve_listeners(attributes, problems)
+    _resolve_node(attributes, values, problems)
+    low, high = attributes["group_min_session_timeout_ms"], attributes["group_max_session_timeout_ms"]
+    if low > high:
+        problems.append(f"group.min.session.timeout.ms={low} is above group.max.session.timeout.ms={high}")
+    return attributes, problems
+
+
+def _resolve_node(attributes: dict[str, Any], values: Mapping[str, Value], problems: list[str]) -> None:
+    node, older = values.get("node.id", -1), values.get("broker.id", -1)
+    if node != older and "node.id" in values and "broker.id" in values:
+        problems.append(f"node.id={node} and broker.id={older} are two names of one setting: set one of them")
+    attributes["node_id"] = attributes["broker_id"] = node if "node.id" in values else older
+    directories = attributes["log_dirs"] or attributes["log_dir"]
+    if len(set(directories)) < len(directories):
+        problems.append(f"log.dirs={','.join(directories)!r} names a directory twice")
+    attributes["log_dirs"] = directories
+
+
+def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
+    def attempt(setting: str, parse: Any, *arguments: Any) -> Any:
+        try:
+            return parse(*arguments)
+        except ValueError as error:
+            problems.append(f"{setting}: {error}")
+            return None
+
+    protocols = {name: name for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")}
+    more = attempt("listener.security.protocol.map", parse_protocol_map, attributes["listener_security_protocol_map"])
+    attributes["listener_security_protocol_map"] = protocols = {**protocols, **(more or {})}
+    controllers = {name.upper() for name in attributes["controller_listener_names"]}
+    known = {**dict.fromkeys(controllers, "PLAINTEXT"), **protocols}
+
+    def listeners_of(setting: str, texts: tuple[str, ...] | None) -> tuple[Listener, ...]:
+        parsed = (attempt(setting, parse_listener, text, known) for text in texts or ())
+        kept = tuple(listener for listener in parsed if listener is not None and listener.name not in controllers)
+        names = [listener.name for listener in kept]
+        problems.extend(
+            f"{setting}: {name} is there twice" for name in sorted({n for n in names if names.count(n) > 1})
+        )
+        return kept
+
+    listeners = listeners_of("listeners", attributes["listeners"])
+    if not listeners and not problems:
+        problems.append("listeners: there is none left for clients")
+    problems.extend(
+        f"listeners: {listener} speaks {listener.security_protocol}, which this version does not; allowed: PLAINTEXT"
+        for listener in listeners
+        if listener.security_protocol != "PLAINTEXT"
+    )
+    places = [(listener.host, listener.port) for listener in listeners if listener.port]
+    if len(set(places)) < len(places):
+        problems.append("listeners: two of them have the same host and port")
+    advertised = listeners_of("advertised.listeners", attributes["advertised_listeners"])
+    for listener in advertised:
+        if listener.name not in {known_listener.name for known_listener in listeners}:
+            problems.append(f"advertised.listeners: {listener} has a name that listeners does not have")
+        if listener.host in ("", "0.0.0.0", "::") or not listener.port:  # noqa: S104 - refused here, not bound
+            problems.append(f"advertised.listeners: {listener} is no address that a client could connect to")
+    attributes["listeners"], attributes["advertised_listeners"] = listeners, advertised
+    http = attributes["http_listener"]
+    attributes["http_listener"] = attempt("http.listener", parse_address, http, "http") if http else None

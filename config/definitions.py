@@ -1,0 +1,78 @@
+"""THE table: every setting there is, the broker's and the topics'. Everything else about settings is derived from it.
+
+The rows stand in three modules by theme (`definitions_topic`, `definitions_broker`, `definitions_ignored`); here they
+become two dictionaries by name. A topic's row (`segment.bytes`) makes its broker row (`log.segment.bytes`), unless
+that is written out because its type or default differs.
+"""
+
+from __future__ import annotations
+
+from .definitions_broker import BROKER_ROWS
+from .definitions_ignored import FAMILIES, IGNORED_ROWS
+from .definitions_topic import TOPIC_ROWS
+from .setting import Allowed, Setting, Status
+
+
+def _broker_row(topic: Setting) -> Setting:
+    """The broker's side of a topic setting. With further synonyms behind it, unset means: the next one counts."""
+    allowed = topic.allowed
+    if topic.name == "retention.ms":
+        # A topic may say 0 ("as soon as it is rolled"); for a whole broker Kafka takes that for a mistake.
+        allowed = Allowed(low=1, also=(-1,))
+    return Setting(
+        topic.synonyms[0].name,
+        topic.type,
+        None if len(topic.synonyms) > 1 else topic.default,
+        f"{topic.doc} Topics have it as {topic.name}."
+        + "".join(f" Where it is not set, {synonym.name} counts." for synonym in topic.synonyms[1:2]),
+        allowed,
+        topic.importance,
+        dynamic=True,
+        group=topic.group,
+        why_different=topic.why_different,
+    )
+
+
+TOPIC_SETTINGS: dict[str, Setting] = {row.name: row for row in TOPIC_ROWS}
+"""Every topic setting by name, those without meaning here included."""
+
+_DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
+
+BROKER_SETTINGS: dict[str, Setting] = {row.name: row for row in (*BROKER_ROWS, *_DERIVED, *IGNORED_ROWS)}
+"""Every broker setting by name, ignored and refused ones included."""
+
+HONOURED_BROKER: tuple[Setting, ...] = tuple(s for s in BROKER_SETTINGS.values() if s.status is Status.HONOURED)
+HONOURED_TOPIC: tuple[Setting, ...] = tuple(s for s in TOPIC_SETTINGS.values() if s.status is Status.HONOURED)
+
+TOPIC_OF_BROKER: dict[str, str] = {
+    synonym.name: topic.name for topic in TOPIC_SETTINGS.values() for synonym in topic.synonyms
+}
+"""Broker setting → the topic setting that it is the default of."""
+
+assert len(BROKER_SETTINGS) == len(BROKER_ROWS) + len(_DERIVED) + len(IGNORED_ROWS), "a name is in the table twice"
+
+
+def find_broker_setting(name: str) -> Setting | None:
+    """The row of a broker setting; families of ignored names (`zookeeper.…`) have one made for each name."""
+    row = BROKER_SETTINGS.get(name)
+    if row is None:
+        for prefix, reason in FAMILIES:
+            if name.startswith(prefix):
+                return Setting(name, IGNORED_ROWS[0].type, None, reason, status=Status.NO_MEANING)
+    return row
+
+
+def nearest_name(name: str, *, topic: bool) -> str | None:
+    """What the user probably meant: the same setting under its other name, or the most similar one."""
+    table, other = (TOPIC_SETTINGS, BROKER_SETTINGS) if topic else (BROKER_SETTINGS, TOPIC_SETTINGS)
+    if name in other:
+        counterpart = (
+            TOPIC_OF_BROKER.get(name) if topic else next((s.name for s in TOPIC_SETTINGS[name].synonyms), None)
+        )
+        if counterpart is not None:
+            return counterpart
+    import difflib  # only a mistake pays for it
+
+    candidates = [row.name for row in table.values() if row.status is Status.HONOURED]
+    found = difflib.get_close_matches(name, candidates, 1, 0.6) or difflib.get_close_matches(name, table, 1, 0.6)
+    return found[0] if found else None

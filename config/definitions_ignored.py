@@ -1,0 +1,207 @@
+"""Names that Kafka has and one node of ours has no use for, and the few that it must not take silently.
+
+Both lists hold names only: a value is never parsed. The names are those of Kafka 4.3, and of older versions whose
+`server.properties` files are still around. NO_MEANING: taken with one log line. REFUSED: an error, unless the value
+is one that changes nothing.
+"""
+
+from __future__ import annotations
+
+from .setting import Setting, SettingType, Status, one_of
+
+# (why it means nothing here, the names)
+_NO_MEANING: tuple[tuple[str, str], ...] = (
+    (
+        "there are no controllers: one node keeps its own metadata",
+        """
+        process.roles broker.heartbeat.interval.ms broker.session.timeout.ms initial.broker.registration.timeout.ms
+        controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+        controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
+        controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+        controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
+        controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+        controller.quorum.voters controller.quota.window.num controller.quota.window.size.seconds
+        controller.socket.timeout.ms control.plane.listener.name early.start.listeners
+        controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+        metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+        metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
+        metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+        internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+        internal.metadata.max.batch.size.in.bytes sasl.mechanism.controller.protocol server.max.startup.time.ms
+        unstable.api.versions.enable unstable.feature.versions.enable
+        broker.id.generation.enable reserved.broker.max.id zookeeper.metadata.migration.enable
+        """,
+    ),
+    (
+        "there is no replication: one node has the only copy",
+        """
+        auto.leader.rebalance.enable leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+        num.replica.alter.log.dirs.threads num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes
+        replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
+        replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
+        replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
+        replication.quota.window.size.seconds alter.log.dirs.replication.quota.window.num
+        alter.log.dirs.replication.quota.window.size.seconds unclean.leader.election.enable
+        unclean.leader.election.interval.ms eligible.leader.replicas.enable follower.fetch.last.tiered.offset.enable
+        inter.broker.listener.name inter.broker.protocol.version security.inter.broker.protocol
+        sasl.mechanism.inter.broker.protocol request.timeout.ms socket.connection.setup.timeout.ms
+        socket.connection.setup.timeout.max.ms log.dir.failure.timeout.ms
+        offsets.topic.replication.factor offsets.commit.timeout.ms transaction.state.log.min.isr
+        transaction.state.log.replication.factor share.coordinator.state.topic.min.isr
+        share.coordinator.state.topic.replication.factor
+        """,
+    ),
+    (
+        "one event loop does the network's work, and requests wait in no queue",
+        """
+        num.network.threads num.io.threads queued.max.requests queued.max.request.bytes
+        fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
+        delete.records.purgatory.purge.interval.requests share.fetch.purgatory.purge.interval.requests
+        group.coordinator.threads group.coordinator.background.threads group.coordinator.append.linger.ms
+        group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable offsets.load.buffer.size
+        transaction.state.log.load.buffer.size max.request.partition.size.limit
+        """,
+    ),
+    (
+        "metrics are Prometheus', at http.listener",
+        """
+        kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters metrics.num.samples
+        metrics.recording.level metrics.sample.window.ms auto.include.jmx.reporter telemetry.max.bytes
+        """,
+    ),
+    (
+        "nothing is kept on remote storage",
+        """
+        log.local.retention.bytes log.local.retention.ms remote.fetch.max.wait.ms
+        remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+        remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
+        remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
+        remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
+        remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
+        remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
+        remote.log.manager.task.interval.ms remote.log.manager.task.retry.backoff.max.ms
+        remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter
+        remote.log.manager.thread.pool.size remote.log.metadata.custom.metadata.max.bytes
+        remote.log.metadata.manager.class.name remote.log.metadata.manager.class.path
+        remote.log.metadata.manager.impl.prefix remote.log.metadata.manager.listener.name
+        remote.log.reader.max.pending.tasks remote.log.reader.threads remote.log.storage.manager.class.name
+        remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
+        """,
+    ),
+    (
+        "no listener speaks TLS or SASL, so these have nothing to act on",
+        """
+        connection.failed.authentication.delay.ms connections.max.reauth.ms principal.builder.class
+        security.providers delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+        delegation.token.max.lifetime.ms delegation.token.secret.key delegation.token.master.key
+        password.encoder.secret password.encoder.old.secret password.encoder.keyfactory.algorithm
+        password.encoder.cipher.algorithm password.encoder.key.length password.encoder.iterations
+        """,
+    ),
+    (
+        "that protocol is not answered by this version",
+        """
+        group.coordinator.rebalance.protocols group.consumer.assignment.interval.ms group.consumer.assignors
+        group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
+        group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.max.size
+        group.consumer.migration.policy group.consumer.min.assignment.interval.ms
+        group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
+        group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
+        group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
+        group.share.enable group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
+        group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.groups
+        group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
+        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
+        group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
+        group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
+        group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
+        group.share.min.session.timeout.ms group.share.partition.max.record.locks
+        group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
+        group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+        group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+        group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+        group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
+        group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
+        group.streams.num.standby.replicas group.streams.session.timeout.ms
+        share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
+        share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
+        share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
+        share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
+        share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
+        add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
+        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
+        transaction.two.phase.commit.enable
+        """,
+    ),
+    (
+        "this version does not clean yet: a compacted topic keeps all of its records",
+        """
+        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
+        log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
+        """,
+    ),
+    (
+        "quotas are not there in this version",
+        "quota.window.num quota.window.size.seconds quota.producer.default quota.consumer.default",
+    ),
+    (
+        "records are written in the newest format, and answered in it",
+        """
+        log.message.format.version log.message.downconversion.enable log.message.timestamp.difference.max.ms
+        offsets.topic.compression.codec
+        """,
+    ),
+    ("values are taken as they stand", "config.providers"),
+)
+
+# (what to do instead, the names, each with the values that are harmless)
+_REFUSED: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
+    (
+        "this version has no authorizer, and starting without the one you named would let everybody in",
+        {"authorizer.class.name": ("",)},
+    ),
+    (
+        "Java plug-ins can't be loaded, and leaving this one out would lift a rule that you rely on",
+        {
+            "create.topic.policy.class.name": ("",),
+            "alter.config.policy.class.name": ("",),
+            "client.quota.callback.class": ("",),
+        },
+    ),
+    ("this version has no such limit", {"max.connection.creation.rate": ("2147483647",)}),
+    (
+        "this version has one limit for all addresses, max.connections.per.ip",
+        {"max.connections.per.ip.overrides": ("",)},
+    ),
+    ("nothing is kept on remote storage", {"remote.log.storage.system.enable": ("false",)}),
+    ("list in log.dirs only those that may be used", {"cordoned.log.dirs": ("",)}),
+    ("say listeners=PLAINTEXT://HOST:PORT", {"host.name": ("",), "port": ("",)}),
+    (
+        "say advertised.listeners=PLAINTEXT://HOST:PORT",
+        {"advertised.host.name": ("",), "advertised.port": ("",)},
+    ),
+)
+
+# Whole families of names, by how they begin.
+FAMILIES: tuple[tuple[str, str], ...] = (
+    ("zookeeper.", "there is no ZooKeeper: one node keeps its own metadata"),
+    ("rsm.config.", "nothing is kept on remote storage"),
+    ("rlmm.config.", "nothing is kept on remote storage"),
+    ("ssl.", "no listener speaks TLS or SASL, so these have nothing to act on"),
+    ("sasl.", "no listener speaks TLS or SASL, so these have nothing to act on"),
+    ("listener.name.", "listeners have no settings of their own in this version"),
+)
+
+
+def _ignored(name: str, reason: str) -> Setting:
+    return Setting(name, SettingType.STRING, None, reason, status=Status.NO_MEANING, group="No meaning here")
+
+
+IGNORED_ROWS: tuple[Setting, ...] = tuple(
+    _ignored(name, reason) for reason, names in _NO_MEANING for name in names.split()
+) + tuple(
+    Setting(name, SettingType.STRING, None, hint, one_of(*harmless), status=Status.REFUSED, group="Refused")
+    for hint, names in _REFUSED
+    for name, harmless in names.items()
+)

@@ -1,0 +1,65 @@
+"""Listener addresses: `PLAINTEXT://127.0.0.1:9092`, `INTERNAL://[::1]:0`, `tcp://127.0.0.1:9093`, `127.0.0.1:9404`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_ADDRESS = re.compile(
+    r"(?:(?P<name>[A-Za-z0-9_.-]+)://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]]*)):(?P<port>\d{1,5})"
+)
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols. PLAINTEXT is the one that listeners speak in this version."""
+
+
+class Listener(NamedTuple):
+    """An address to listen at, or to tell clients. `host` "" is every interface; `port` 0 is any free one."""
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`NAME:PROTOCOL,…` as a dictionary with upper-case names. ValueError says what is wrong."""
+    protocols: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = (part.strip().upper() for part in pair.partition(":"))
+        if not colon or not _NAME.fullmatch(name) or protocol not in PROTOCOLS:
+            raise ValueError(f"{pair!r} is not NAME:PROTOCOL with a protocol of {', '.join(PROTOCOLS)}")
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
+    """One address with a name; `protocols` tells what each name speaks. ValueError says what is wrong."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or match["name"] is None:
+        raise ValueError(f"{text!r} is not NAME://HOST:PORT")
+    name = match["name"].upper()
+    if name not in protocols:
+        raise ValueError(f"{text!r}: listener.security.protocol.map does not say what {name} speaks")
+    return Listener(name, protocols[name], match["v6"] or match["host"] or "", _port(match["port"], text))
+
+
+def parse_address(text: str, name: str) -> Listener:
+    """One HOST:PORT, with or without a scheme, as a plain listener called `name`. ValueError says what is wrong."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or (match["name"] or name).lower() != name.lower():
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return Listener(name, "PLAINTEXT", match["v6"] or match["host"] or "", _port(match["port"], text))
+
+
+def _port(digits: str, text: str) -> int:
+    port = int(digits)
+    if port > 65535:
+        raise ValueError(f"{text!r}: a port is 0 … 65535")
+    return port

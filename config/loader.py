@@ -1,0 +1,184 @@
+"""Where settings come from: a file, then the environment, then `--set`; the later one wins.
+
+The file is Java properties (Kafka's `server.properties` as it is) or, by its suffix, TOML. Environment variables are
+TIDELOG_ and the name in capitals with underscores. Everything wrong in all three is gathered into one error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from .broker_config import BrokerConfig, broker_config
+from .definitions import BROKER_SETTINGS, find_broker_setting, nearest_name
+from .exceptions import ConfigError
+from .setting import Status, text_of
+from .validation import validate
+
+PREFIX = "TIDELOG_"
+
+# Kubernetes puts the addresses of every service into its pods' environment. For a service called tidelog they look
+# like settings of ours: TIDELOG_SERVICE_HOST, TIDELOG_PORT_9092_TCP_ADDR.
+_KUBERNETES = re.compile(r"TIDELOG_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
+
+
+class _Assignment(NamedTuple):
+    text: str
+    origin: str
+
+
+def load_config(
+    file: Path | None = None, environment: Mapping[str, str] | None = None, assignments: Sequence[str] = ()
+) -> BrokerConfig:
+    """The broker's configuration. Raises `ConfigError` with every problem; a file that can't be read is one.
+
+    `assignments` are the NAME=VALUE of `--set`. Settings that mean nothing here become `BrokerConfig.notices`.
+    """
+    problems: list[str] = []
+    found: dict[str, _Assignment] = {}
+    if file is not None:
+        found.update(_from_file(file, problems))
+    found.update(_from_environment(environment or {}, problems))
+    found.update(_from_assignments(assignments, problems))
+
+    honoured: dict[str, str] = {}
+    ignored: dict[str, list[str]] = {}
+    for name, (text, origin) in found.items():
+        row = find_broker_setting(name)
+        if row is None:
+            nearest = nearest_name(name, topic=False)
+            hint = f"; did you mean {nearest}?" if nearest else ""
+            problems.append(f"unknown setting {name} ({origin}){hint}")
+        elif row.status is Status.HONOURED:
+            honoured[name] = text
+        elif row.status is Status.NO_MEANING:
+            ignored.setdefault(row.doc, []).append(name)
+        elif text.strip() not in row.allowed.choices:
+            problems.append(f"{name}={text!r} is refused ({origin}): {row.doc}")
+    values, wrong = validate(honoured, BROKER_SETTINGS)
+    for sentence in wrong:
+        origin = found[sentence.partition("=")[0]].origin
+        problems.append(f"{sentence} ({origin})")
+    if problems:
+        raise ConfigError(problems)
+    notices = tuple(f"taken and without effect: {', '.join(names)} ({why})" for why, names in ignored.items())
+    return broker_config(values, {name: text.strip() for name, text in honoured.items()}, notices)
+
+
+def _from_file(file: Path, problems: list[str]) -> dict[str, _Assignment]:
+    try:
+        content = file.read_text(encoding="utf-8")
+        pairs = toml_settings(content) if file.suffix.lower() == ".toml" else dict(parse_properties(content))
+    except OSError as error:
+        problems.append(f"{file}: can't be read: {error.strerror}")
+        return {}
+    except ValueError as error:  # UnicodeDecodeError and TOMLDecodeError are of this kind
+        problems.append(f"{file}: {error}")
+        return {}
+    return {name: _Assignment(text, str(file)) for name, text in pairs.items()}
+
+
+def _from_environment(environment: Mapping[str, str], problems: list[str]) -> dict[str, _Assignment]:
+    # Two names never make one variable: the table's test says so.
+    names = {row.environment: name for name, row in BROKER_SETTINGS.items()}
+    found = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX):
+            continue
+        name = names.get(variable) or variable.removeprefix(PREFIX).lower().replace("_", ".")
+        if variable in names or find_broker_setting(name) is not None:
+            found[name] = _Assignment(text, f"environment {variable}")
+        elif not _KUBERNETES.fullmatch(variable):
+            nearest = nearest_name(name, topic=False)
+            hint = f"; did you mean {BROKER_SETTINGS[nearest].environment}?" if nearest else ""
+            problems.append(f"unknown setting in the environment: {variable}{hint}")
+    return found
+
+
+def _from_assignments(assignments: Sequence[str], problems: list[str]) -> dict[str, _Assignment]:
+    found = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals or not name.strip():
+            problems.append(f"--set {assignment!r} is not NAME=VALUE")
+        else:
+            found[name.strip()] = _Assignment(text, "--set")
+    return found
+
+
+def toml_settings(content: str) -> dict[str, str]:
+    """Settings of a TOML text: tables and dotted keys are joined with dots, values become texts. ValueError if not."""
+    import tomllib  # only a TOML file pays for it
+
+    found: dict[str, str] = {}
+
+    def walk(prefix: str, table: Mapping[str, object]) -> None:
+        for key, value in table.items():
+            name = f"{prefix}{key}"
+            if isinstance(value, dict):
+                walk(f"{name}.", value)
+            elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+                found[name] = ",".join(value)
+            elif isinstance(value, str | bool | int | float):
+                found[name] = text_of(value) or ""
+            else:
+                raise ValueError(f"{name} has a value that is neither a text, a number, a truth nor a list of texts")
+
+    walk("", tomllib.loads(content))
+    return found
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SPACE = " \t\f"
+
+
+def parse_properties(content: str) -> Iterator[tuple[str, str]]:
+    """(name, text) of each line of a Java properties file, in order; the last of a name wins.
+
+    `#` and `!` begin comments, `=`, `:` or blanks end the name, a backslash at a line's end joins the next line to it,
+    `\\t \\n \\r \\f \\uXXXX` are what they are in Java. ValueError on a broken `\\u`.
+    """
+    lines = iter(re.split(r"\r\n|\r|\n", content))
+    for natural in lines:
+        line = natural.lstrip(_SPACE)
+        if not line or line[0] in "#!":
+            continue
+        while _ends_open(line):
+            line = line[:-1] + next(lines, "").lstrip(_SPACE)
+        end = 0
+        while end < len(line) and line[end] not in "=:" + _SPACE:
+            end += 2 if line[end] == "\\" else 1
+        rest = line[end:].lstrip(_SPACE)
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(_SPACE)
+        yield _unescape(line[:end]), _unescape(rest)
+
+
+def _ends_open(line: str) -> bool:
+    """Whether an odd number of backslashes ends the line."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == "\\" and position < len(text):
+            character = text[position]
+            position += 1
+            if character == "u":
+                digits = text[position : position + 4]
+                if not re.fullmatch(r"[0-9A-Fa-f]{4}", digits):
+                    raise ValueError(f"\\u{digits} is not \\u and four hexadecimal digits")
+                character = chr(int(digits, 16))
+                position += 4
+            else:
+                character = _ESCAPES.get(character, character)
+        out.append(character)
+    return "".join(out)
