@@ -1,0 +1,126 @@
+"""What the page cache holds, and hints to it: Linux calls that Python's `os` lacks. Only `filesystem.py` uses this.
+
+All are advice. Where the kernel or a sandbox refuses a call, the answer is "can't tell" or nothing is done.
+
+- `resident` asks whether a range can be read without the disk; it neither copies nor blocks. cachestat(2) (Linux 6.5)
+  takes about 2 µs for 1 MiB, most of it ctypes; before 6.5 mincore(2) on a map that is never dereferenced.
+  `preadv2(RWF_NOWAIT)` would copy what it probes, and tmpfs and overlayfs refuse it.
+- `start_writeback` is sync_file_range(2) with WRITE only: starts writing dirty pages and waits for none, so that a
+  later fdatasync finds little left. It says nothing about durability.
+- `reserve_blocks` is fallocate(2) with KEEP_SIZE: the blocks are the file's from now on, its size stays.
+
+The probes go through `PyDLL`, which keeps the GIL: they never sleep, and a thread that gives the GIL away for a
+microsecond can wait a whole switch interval (5 ms) to get it back. The other two may block, so they let it go.
+"""
+
+from __future__ import annotations
+
+import mmap
+from functools import cache
+from typing import Any
+
+_SYS_CACHESTAT = 451  # the same on every architecture but Alpha
+_SYNC_FILE_RANGE_WRITE = 2
+_FALLOC_FL_KEEP_SIZE = 1
+_PROT_NONE = 0
+_MAP_SHARED = 1
+_MAP_FAILED = 2**64 - 1
+_PAGE = mmap.PAGESIZE
+
+
+@cache
+def _calls() -> Any:
+    """ctypes and the bound functions, on first use: the import takes 1.5 ms and a tail read never asks."""
+    import ctypes
+    from types import SimpleNamespace
+
+    class Range(ctypes.Structure):
+        _fields_ = [("offset", ctypes.c_uint64), ("length", ctypes.c_uint64)]
+
+    class Cachestat(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently_evicted")]
+
+    quick: Any = ctypes.PyDLL(None)
+    blocking: Any = ctypes.CDLL(None)
+    quick.syscall.argtypes = [ctypes.c_long, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint]
+    quick.syscall.restype = ctypes.c_long
+    quick.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
+    quick.mmap.restype = ctypes.c_uint64
+    quick.munmap.argtypes = [ctypes.c_uint64, ctypes.c_size_t]
+    quick.mincore.argtypes = [ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
+    sync_file_range = getattr(blocking, "sync_file_range", None)
+    if sync_file_range is not None:
+        sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    fallocate = getattr(blocking, "fallocate64", None) or getattr(blocking, "fallocate", None)
+    if fallocate is not None:
+        fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return SimpleNamespace(
+        ctypes=ctypes,
+        Range=Range,
+        Cachestat=Cachestat,
+        addressof=ctypes.addressof,
+        syscall=quick.syscall,
+        mmap=quick.mmap,
+        munmap=quick.munmap,
+        mincore=quick.mincore,
+        sync_file_range=sync_file_range,
+        fallocate=fallocate,
+        cachestat_works=True,
+    )
+
+
+def resident(fd: int, position: int, length: int) -> bool | None:
+    """Whether every page of [position, position + length) is in the page cache; None when the kernel won't say.
+
+    The range must lie inside the file. Any thread, never blocks. True may be out of date when the caller reads.
+    """
+    if length <= 0:
+        return True
+    calls = _calls()
+    if calls.cachestat_works:
+        asked = calls.Range(position, length)
+        answer = calls.Cachestat()
+        if calls.syscall(_SYS_CACHESTAT, fd, calls.addressof(asked), calls.addressof(answer), 0) == 0:
+            first, last = position // _PAGE, (position + length - 1) // _PAGE
+            return bool(answer.cached >= last - first + 1)
+        calls.cachestat_works = False  # too old a kernel, or a seccomp filter
+    return resident_by_mincore(fd, position, length)
+
+
+def resident_by_mincore(fd: int, position: int, length: int) -> bool | None:
+    """`resident` for kernels before 6.5. The kernel answers only those who own the file or may write it."""
+    calls = _calls()
+    start = position - position % _PAGE
+    span = position + length - start
+    pages = -(-span // _PAGE)
+    address = calls.mmap(None, span, _PROT_NONE, _MAP_SHARED, fd, start)
+    if address == _MAP_FAILED:
+        return None
+    try:
+        flags = calls.ctypes.create_string_buffer(pages)
+        if calls.mincore(address, span, calls.addressof(flags)) != 0:
+            return None
+        # Bit 0 of each byte is residency; the others are reserved.
+        return all(flag & 1 for flag in flags.raw)
+    finally:
+        calls.munmap(address, span)
+
+
+def start_writeback(fd: int, offset: int, length: int) -> None:
+    """Begins writing the range's dirty pages (length 0: to the end of the file).
+
+    Pool thread: it blocks when the device's queue is full.
+    """
+    calls = _calls()
+    if calls.sync_file_range is not None:
+        calls.sync_file_range(fd, offset, length, _SYNC_FILE_RANGE_WRITE)
+
+
+def reserve_blocks(fd: int, length: int) -> None:
+    """Gives the file disk blocks for its first `length` bytes without changing its size;
+
+    nothing where that is unknown.
+    """
+    calls = _calls()
+    if calls.fallocate is not None:
+        calls.fallocate(fd, _FALLOC_FL_KEEP_SIZE, 0, length)
