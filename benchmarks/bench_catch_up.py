@@ -43,7 +43,7 @@ def run(session: Session) -> None:
 
 
 def _measure(session: Session, side: str, broker: Broker, produced: dict[str, Any]) -> None:
-    seconds = session.seconds(3.0, 10.0)
+    seconds = session.seconds(1.5, 10.0)
     without_produce, without_tail = _tail_load(session, broker, seconds)
     _forget_pages(broker.partition_directory(COLD))
     catching_up = session.begin_load(broker, "fetch", COLD, "--once")
@@ -57,7 +57,12 @@ def _measure(session: Session, side: str, broker: Broker, produced: dict[str, An
         (TAIL, "age_p99_us", without_tail, with_tail),
         (PRODUCE, "p99_us", without_produce, with_produce),
     ):
-        facts = {"p99_alone_us": alone[key], "p99_with_us": together[key], "MB_per_s": read["MB_per_s"], "overlap": overlap}
+        facts = {
+            "p99_alone_us": alone[key],
+            "p99_with_us": together[key],
+            "MB_per_s": read["MB_per_s"],
+            "overlap": overlap,
+        }
         session.add(row, side, together[key] / alone[key], facts)
     session.say(f"{side}: catch-up {read['MB_per_s']:.0f} MB/s, over {overlap:.0%} of the measured time")
 

@@ -36,7 +36,12 @@ LOADS = (
         1 << 16,
         "cpu_s_per_GB",
     ),
-    Load(Row("fetch-one", "Fetch, one 1 KiB record a request: CPU", "µs/request", (Goal(20),)), ONES, 1, "cpu_us_per_request"),
+    Load(
+        Row("fetch-one", "Fetch, one 1 KiB record a request: CPU", "µs/request", (Goal(20),)),
+        ONES,
+        1,
+        "cpu_us_per_request",
+    ),
 )
 ROWS = tuple(load.row for load in LOADS)
 
@@ -63,24 +68,28 @@ def run(session: Session) -> None:
     if not wanted:
         return
     brokers = session.pair()
-    size = int(session.seconds(300e6, 1e9))
+    seconds = session.seconds(1.0, 3.0)
+    large = int(session.seconds(300e6, 1e9))
     for broker in brokers.values():
-        session.say(f"{broker.name}: {size / 1e6:.0f} MB to fetch")
-        for topic, options in ((LARGE, (*BATCH_64K, "--depth", 5)), (ONES, ("--connections", 16))):
+        session.say(f"{broker.name}: {large / 1e6:.0f} MB to fetch")
+        for topic, size, shape in (
+            (LARGE, large, (*BATCH_64K, "--depth", 5)),
+            (ONES, large // 20, ("--connections", 16)),
+        ):
             wire.create_topic(broker.port, topic)
-            result = session.load(broker, "produce", topic, *options, "--bytes", size if topic == LARGE else size // 20)
+            result = session.load(broker, "produce", topic, *shape, "--bytes", size)
             session.verify(broker, topic, result)
-    floors = {topic: FloorServer(brokers[OURS].partition_directory(topic)) for topic in (LARGE, ONES)} if OURS in brokers else {}
+    written = brokers.get(OURS) or brokers[KAFKA]
+    floors = {topic: FloorServer(written.partition_directory(topic)) for topic in (LARGE, ONES)}
     try:
         for order in session.rounds():
             for load in wanted:
-                options = ("--max-bytes", load.max_bytes, "--warmup", 0.5, "--seconds", session.seconds(1.0, 3.0))
+                options = ("--max-bytes", load.max_bytes, "--warmup", 0.5, "--seconds", seconds)
                 for side in order:
                     result = session.load(brokers[side], "fetch", load.topic, *options)
                     session.add(load.row, side, result[load.figure], details(result))
-                if floors:
-                    result = floors[load.topic].fetch(*options)
-                    session.add(load.row, FLOOR, result[load.figure], details(result))
+                result = floors[load.topic].fetch(*options)
+                session.add(load.row, FLOOR, result[load.figure], details(result))
     finally:
         for floor in floors.values():
             floor.stop()

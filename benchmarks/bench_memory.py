@@ -24,7 +24,9 @@ def run(session: Session) -> None:
                 result = session.load(broker, "produce", topic, *options, "--bytes", chunk)
                 session.verify(broker, topic, result)
             moved += result["all_bytes"]
-            session.say(f"{side}: {moved / 1e9:.1f} of {total / 1e9:.0f} GB in and out, {broker.rss_bytes() / 2**20:.0f} MiB")
+            session.say(
+                f"{side}: {moved / 1e9:.1f} of {total / 1e9:.0f} GB in and out, {broker.rss_bytes() / 2**20:.0f} MiB"
+            )
         session.add(ROW, side, broker.rss_bytes() / 2**20, {**details(result), "GB": moved / 1e9})
         broker.stop()
         broker.remove()

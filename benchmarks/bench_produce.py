@@ -1,4 +1,4 @@
-"""Produce: broker CPU per GB for large batches, small records and lz4; per request for single records."""
+"""Produce: broker CPU per GB of values for large batches, small records and lz4; per request for single records."""
 
 from __future__ import annotations
 
@@ -27,12 +27,22 @@ LOADS = (
         CPU_PER_GB,
     ),
     Load(
-        Row("produce-one-1", "Produce, one 1 KiB record a request, 1 connection: CPU", "µs/request", (Goal(1 / 4, KAFKA),)),
+        Row(
+            "produce-one-1",
+            "Produce, one record a request, 1 connection: CPU",
+            "µs/request",
+            (Goal(1 / 4, KAFKA),),
+        ),
         ("--connections", 1),
         CPU_PER_REQUEST,
     ),
     Load(
-        Row("produce-one-16", "Produce, one 1 KiB record a request, 16 connections: CPU", "µs/request", (Goal(1 / 3, KAFKA),)),
+        Row(
+            "produce-one-16",
+            "Produce, one record a request, 16 connections: CPU",
+            "µs/request",
+            (Goal(1 / 3, KAFKA),),
+        ),
         ("--connections", 16),
         CPU_PER_REQUEST,
     ),
@@ -42,7 +52,7 @@ LOADS = (
         CPU_PER_GB,
     ),
     Load(
-        Row("produce-small-lz4", "The same with lz4: CPU per GB as sent", "CPU-s/GB", (Goal(1 / 2, KAFKA),)),
+        Row("produce-small-lz4", "The same with lz4: CPU", "CPU-s/GB", (Goal(1 / 2, KAFKA),)),
         (*SMALL, "--depth", 5, "--codec", "lz4"),
         CPU_PER_GB,
     ),

@@ -1,4 +1,4 @@
-"""Start-up: `serve` to the first ApiVersions answer with an empty directory and with 1,000 partitions, and after kill -9."""
+"""Start-up: from exec to the first ApiVersions answer; empty directory, 1,000 partitions, after kill -9."""
 
 from __future__ import annotations
 

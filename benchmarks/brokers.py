@@ -91,7 +91,9 @@ class Broker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise BrokerError(f"{self.name} did not end within {limit_s:g} s of {how.name}\n{self.last_words()}") from None
+            raise BrokerError(
+                f"{self.name} did not end within {limit_s:g} s of {how.name}\n{self.last_words()}"
+            ) from None
         return time.monotonic() - begin
 
     def remove(self) -> None:

@@ -86,10 +86,21 @@ def jars() -> Path:
     return folder
 
 
-def tool_command(name: str, arguments: Sequence[str], options: Sequence[str] = ("-Xmx512m", "-XX:+UseSerialGC")) -> list[str]:
+def tool_command(
+    name: str, arguments: Sequence[str], options: Sequence[str] = ("-Xmx512m", "-XX:+UseSerialGC")
+) -> list[str]:
     """A command that runs one of Kafka's tools; a bare class name means org.apache.kafka.tools."""
     full = name if "." in name else f"org.apache.kafka.tools.{name}"
-    return [java(), *options, "-Dpeer.log=/dev/null", f"-Dlog4j2.configurationFile={LOGGING}", "-cp", f"{jars()}/*", full, *arguments]
+    return [
+        java(),
+        *options,
+        "-Dpeer.log=/dev/null",
+        f"-Dlog4j2.configurationFile={LOGGING}",
+        "-cp",
+        f"{jars()}/*",
+        full,
+        *arguments,
+    ]
 
 
 class KafkaPeer(Broker):

@@ -889,9 +889,10 @@ static void print_result(void) {
         printf(",\"age_p50_us\":%.1f,\"age_p99_us\":%.1f,\"age_p999_us\":%.1f,\"age_max_us\":%.1f", histogram_us(&age, 0.5),
                histogram_us(&age, 0.99), histogram_us(&age, 0.999), (double)age.max / 1000);
     printf(",\"server_cpu_s\":%.6f,\"own_cpu_s\":%.6f", cpu, (double)(own_end - own_start) / 1e9);
+    int64_t useful = opt.produce ? m->value_bytes : m->bytes;  // what a user has of it: the values he sent, the batches he got
     if (brokers && m->requests)
         printf(",\"cpu_us_per_request\":%.3f,\"cpu_s_per_GB\":%.4f", cpu * 1e6 / (double)m->requests,
-               m->bytes ? cpu * 1e9 / (double)m->bytes : 0);
+               useful ? cpu * 1e9 / (double)useful : 0);
     printf(",\"all_requests\":%lld,\"all_records\":%lld,\"all_bytes\":%lld,\"checksum\":\"%016llx\",\"failures\":%lld,\"failure_codes\":{",
            (long long)all.requests, (long long)all.records, (long long)all.bytes, (unsigned long long)checksum, (long long)failures);
     for (int i = 0, some = 0; i < 256; i++)

@@ -27,7 +27,7 @@ BUILD = HERE.parent / ".cache" / "bench"
 # Deleted topics leave the disk at once, on both sides; a run writes more than a small disk keeps.
 SETTINGS = {"log.segment.delete.delay.ms": 100, "auto.create.topics.enable": "false"}
 BATCH_64K = ("--value-bytes", 1024, "--records", 62)  # 62 KiB of values: the batch is just below 64 KiB
-KAFKA_WARM_UP_S = 12.0
+KAFKA_WARM_UP_S = 14.0
 
 
 class LoadError(Exception):
@@ -37,7 +37,9 @@ class LoadError(Exception):
 class Session:
     """The state of one run; used by one thread."""
 
-    def __init__(self, directory: Path, *, quick: bool, rounds: int, sides: tuple[str, ...], only: tuple[str, ...]) -> None:
+    def __init__(
+        self, directory: Path, *, quick: bool, rounds: int, sides: tuple[str, ...], only: tuple[str, ...]
+    ) -> None:
         self.directory = directory
         self.quick = quick
         self.round_count = rounds
@@ -98,21 +100,21 @@ class Session:
                 self.warm_up(broker, KAFKA_WARM_UP_S if side == KAFKA else 1.5)
         return self._pair
 
-    def end_pair(self) -> None:
-        """Stops and removes the long-running brokers."""
+    def drop_pair(self) -> None:
+        """Kills and removes the long-running brokers: after a failure nobody knows their state."""
         for broker in self._pair.values():
-            broker.stop()
             broker.remove()
         self._pair = {}
 
     def warm_up(self, broker: Broker, seconds: float) -> None:
         """Every kind of request for a while: a JVM's cost per request halves in its first ten seconds of work."""
         self.say(f"warming {broker.name} up for {seconds:g} s")
-        share = seconds / 6
+        share = seconds / 7
         many, few = ("--connections", 16), ("--depth", 4)
+        lz4 = ("--codec", "lz4", "--value-bytes", 100, "--records", 500)
         with self.topic(broker) as large, self.topic(broker) as small:
-            self.load(broker, "produce", large, *BATCH_64K, *few, "--seconds", share)
-            self.load(broker, "produce", large, "--codec", "lz4", "--value-bytes", 100, "--records", 500, *few, "--seconds", share)
+            self.load(broker, "produce", large, *BATCH_64K, *few, "--seconds", share * 2)
+            self.load(broker, "produce", large, *lz4, *few, "--seconds", share)
             self.load(broker, "produce", small, *many, "--seconds", share * 2)
             self.load(broker, "fetch", large, "--max-bytes", 65536, "--seconds", share)
             self.load(broker, "fetch", small, "--max-bytes", 1, "--seconds", share)
@@ -184,5 +186,3 @@ def each_side(session: Session, action: Callable[[str], None], *, at_most: int |
     for order in session.rounds(at_most):
         for side in order:
             action(side)
-
-
