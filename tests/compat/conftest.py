@@ -1,0 +1,106 @@
+"""The compat ring: real clients against one daemon for the whole run, every test bounded in time."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from support.clients.base import eventually, random_name
+from support.daemon import DEFAULT_COMMAND, Daemon
+
+TEST_TIMEOUT_S = 60
+SETTINGS: dict[str, str | int] = {
+    # Three seconds of waiting for more members would be most of each group test.
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("compat")
+    group.addoption("--bootstrap", metavar="HOST:PORT", help="a running broker to test instead of a daemon of our own")
+    group.addoption(
+        "--server-command",
+        metavar="COMMAND",
+        help="another server to start in the daemon's place; takes --set name=value, prints the same ready line",
+    )
+    group.addoption("--kill-rounds", type=int, default=3, help="rounds of kill -9 in test_kill.py")
+    group.addoption("--kill-seed", type=int, default=None, help="seed of the moments in test_kill.py")
+
+
+@pytest.fixture(autouse=True)
+def time_limit(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that hangs; `@pytest.mark.usefixtures` cannot say more, so a module may set TEST_TIMEOUT_S."""
+    limit_s: int = getattr(request.module, "TEST_TIMEOUT_S", TEST_TIMEOUT_S)
+
+    def expired(_signal: int, _frame: types.FrameType | None) -> None:
+        pytest.fail(f"not finished within {limit_s} s")
+
+    before = signal.signal(signal.SIGALRM, expired)
+    signal.alarm(limit_s)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="session")
+def server_command(pytestconfig: pytest.Config) -> Sequence[str]:
+    command: str | None = pytestconfig.getoption("--server-command")
+    return shlex.split(command) if command else DEFAULT_COMMAND
+
+
+@pytest.fixture(scope="session")
+def daemon(
+    pytestconfig: pytest.Config, server_command: Sequence[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Daemon | None]:
+    """The one daemon of the run; None when --bootstrap names a broker that is none of ours."""
+    if pytestconfig.getoption("--bootstrap"):
+        yield None
+        return
+    with Daemon(tmp_path_factory.mktemp("compat") / "data", SETTINGS, command=server_command) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap(pytestconfig: pytest.Config, daemon: Daemon | None) -> str:
+    return daemon.bootstrap if daemon is not None else str(pytestconfig.getoption("--bootstrap"))
+
+
+@pytest.fixture(scope="session")
+def make_topic(bootstrap: str) -> Callable[..., str]:
+    """make_topic(stem, partitions=1, **settings) -> the name of a new topic; settings with _ for the dots."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def make(stem: str, partitions: int = 1, **settings: object) -> str:
+        name = random_name(stem)
+        config = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(15)
+        # Apache Kafka answers before every part of it knows the topic.
+        eventually(lambda: _partitions(admin, name) == partitions, 15, f"{name} is in the metadata")
+        return name
+
+    return make
+
+
+def _partitions(admin: AdminClient, name: str) -> int:
+    topic = admin.list_topics(name, 10).topics[name]
+    return 0 if topic.error else sum(p.leader >= 0 for p in topic.partitions.values())
+
+
+@pytest.fixture(scope="session")
+def kcat_program() -> str:
+    program = shutil.which("kcat")
+    if program is None:
+        pytest.fail("kcat is not installed: run `make compat-tools`")
+    return program
+
+
+@pytest.fixture
+def data_directory(tmp_path: Path) -> Path:
+    """For a daemon of a test's own."""
+    return tmp_path / "data"
