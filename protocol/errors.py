@@ -168,7 +168,7 @@ class ProtocolError(Exception):
         self.message = message or code.text
 
 
-class MalformedRequest(ProtocolError):  # noqa: N818 (a name, not a mishap of ours)
+class MalformedRequest(ProtocolError):
     """Bytes that are no request. Kafka closes the connection then: nothing that follows can be trusted."""
 
     def __init__(self, message: str) -> None:

@@ -87,7 +87,7 @@ class FrameDecoder:
         if position < len(view):
             self._split(view, position, len(view))
 
-    def get_buffer(self, size_hint: int = -1) -> memoryview:  # noqa: ARG002 (asyncio's signature)
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where the next bytes of the stream go. Write there at once and say how many: the buffer may be shared."""
         if self._frame is not None:
             return self._room()

@@ -2,7 +2,7 @@
 
     INT8 INT16 INT32 INT64    two's complement                   UINT16          unsigned
     FLOAT64                   IEEE 754                           UUID            16 bytes
-    BOOLEAN                   one byte; 0 is false, others true  UNSIGNED_VARINT  7 bits a byte, lowest first; bit 7: more
+    BOOLEAN                   one byte; 0 is false, others true  UNSIGNED_VARINT  7 bits a byte, lowest first; bit 7: on
     VARINT, VARLONG           zigzag, then as UNSIGNED_VARINT (records only)
     STRING                    INT16 length, UTF-8            NULLABLE_STRING  length -1 is null
     BYTES                     INT32 length, octets           NULLABLE_BYTES   length -1 is null

@@ -1,0 +1,36 @@
+"""DeleteGroups (42): groups without members, and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..api_keys import ApiKey
+from ..schema import STRING, ApiMessage, Struct, array, int16, int32, string
+
+
+class DeleteGroupsRequest(ApiMessage):
+    """Which groups."""
+
+    API_KEY = ApiKey.DELETE_GROUPS
+    VERSIONS = (0, 2)
+    FLEXIBLE_FROM = 2
+
+    groups_names: Sequence[str] = array(STRING)
+
+
+class DeletableGroupResult(Struct):
+    """What became of one group."""
+
+    group_id: str = string()
+    error_code: int = int16()
+
+
+class DeleteGroupsResponse(ApiMessage):
+    """One result for each group."""
+
+    API_KEY = ApiKey.DELETE_GROUPS
+    VERSIONS = (0, 2)
+    FLEXIBLE_FROM = 2
+
+    throttle_time_ms: int = int32()
+    results: Sequence[DeletableGroupResult] = array(DeletableGroupResult)
