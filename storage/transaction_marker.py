@@ -1,0 +1,52 @@
+"""The record in a transaction's control batch: it commits or aborts.
+
+key    0      2      4            value   0      2          6
+       +------+------+                    +------+----------+    version 0 each; type 0 abort, 1 commit;
+       | ver  | type |                    | ver  | coord.ep |    the coordinator's epoch fences an older coordinator
+       +------+------+                    +------+----------+    big-endian; later versions may add fields behind
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from ..protocol.records.exceptions import CorruptRecordError
+
+_KEY = Struct(">hh")
+_VALUE = Struct(">hi")
+_ABORT = 0
+_COMMIT = 1
+
+assert _KEY.size == 4
+assert _VALUE.size == 6
+
+
+class TransactionMarker(NamedTuple):
+    """How a transaction ended, and the epoch of the coordinator that says so."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+    def key(self) -> bytes:
+        return _KEY.pack(0, _COMMIT if self.is_commit else _ABORT)
+
+    def value(self) -> bytes:
+        return _VALUE.pack(0, self.coordinator_epoch)
+
+
+def parse_transaction_marker(key: bytes | None, value: bytes | None) -> TransactionMarker | None:
+    """The marker in a control record; None for control records of other kinds, CorruptRecordError for none at all."""
+    if key is None or len(key) < _KEY.size:
+        raise CorruptRecordError("control record without a version and type in its key")
+    version, kind = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptRecordError(f"control record version {version}")
+    if kind not in (_ABORT, _COMMIT):
+        return None
+    if value is None or len(value) < _VALUE.size:
+        raise CorruptRecordError("transaction marker without a coordinator epoch")
+    version, coordinator_epoch = _VALUE.unpack_from(value)
+    if version < 0:
+        raise CorruptRecordError(f"transaction marker version {version}")
+    return TransactionMarker(kind == _COMMIT, coordinator_epoch)
