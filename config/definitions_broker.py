@@ -498,10 +498,10 @@ _LOGGING = _group(
     _row(
         "logging.format",
         _STRING,
-        "text",
-        one_of("text", "json"),
+        "plain",
+        one_of("plain", "json"),
         _LOW,
-        "Form of the log lines: text for people, or one JSON object a line.",
+        "Form of the log lines: plain for people, or one JSON object a line.",
         own=True,
     ),
     _row(

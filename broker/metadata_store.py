@@ -1,0 +1,273 @@
+"""`metadata.db` in the first log directory: topics, their ids and settings, and which producer ids were given out.
+
+SQLite (WAL, synchronous=FULL: a commit is an fsync), on one thread of its own. The loop thread never waits for it:
+reads come from what `open` returned, writes are futures. Writes that wait together share one commit. The file is made,
+and sqlite3 imported, when there is something to store or to read.
+
+What losing the file costs: topics' own settings, never logs. Each partition directory names its topic and has its
+topic id in `partition.metadata`, so topics are found again on the next start (`topics.py`). A damaged file is
+therefore an error that says so, and never replaced silently: retention might delete what a lost setting kept.
+
+    topics          name, topic_id (16 bytes), partitions, created_ms, deleting (1: deletion is to be finished)
+    topic_configs   topic, name, value
+    producer_ids    one row: next_id, the first id that no block given out has in it
+    PRAGMA user_version is the schema's version, application_id says that the file is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from ..storage.exceptions import DataDirectoryError, KafkaStorageError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+
+FILE_NAME = "metadata.db"
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x7469646C  # "tidl"
+
+_SCHEMA = """
+CREATE TABLE topics (
+    name TEXT PRIMARY KEY,
+    topic_id BLOB NOT NULL UNIQUE CHECK (length(topic_id) = 16),
+    partitions INTEGER NOT NULL CHECK (partitions > 0),
+    created_ms INTEGER NOT NULL,
+    deleting INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE topic_configs (
+    topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (topic, name)
+) WITHOUT ROWID;
+CREATE TABLE producer_ids (next_id INTEGER NOT NULL CHECK (next_id >= 0));
+INSERT INTO producer_ids VALUES (0);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A topic as it is stored."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    overrides: Mapping[str, str]
+    created_ms: int
+    deleting: bool = False
+
+
+class MetadataStore:
+    """`open` and `close` block and may be called from any thread; the rest is for the loop thread and returns futures.
+
+    A future fails with `KafkaStorageError` when the disk refused; what it was to write is then not stored.
+    """
+
+    def __init__(self, directory: str) -> None:
+        """`directory`: the first log directory. Nothing is opened yet."""
+        self.path = os.path.join(directory, FILE_NAME)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
+        self._database: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+        # Writes that no commit has taken yet, with the futures that wait for it.
+        self._queue: list[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = []
+
+    def open(self) -> list[TopicRecord]:
+        """All topics that are stored; none where there is no file. The directory's lock must be held.
+
+        Raises `DataDirectoryError` when the file is damaged, not ours, newer than this program, or can't be read.
+        """
+        if not os.path.exists(self.path):
+            return []
+        return self._thread.submit(self._read).result()
+
+    def close(self) -> None:
+        """Waits for the writes under way, closes the file. Nothing may be written afterwards."""
+        self._thread.submit(self._disconnect).result()
+        self._thread.shutdown()
+
+    # -- writes: loop thread
+
+    def add_topic(self, record: TopicRecord) -> asyncio.Future[None]:
+        """Stores a new topic with its settings."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute(
+                "INSERT INTO topics (name, topic_id, partitions, created_ms) VALUES (?, ?, ?, ?)",
+                (record.name, record.topic_id.bytes, record.partitions, record.created_ms),
+            )
+            _insert_overrides(database, record.name, record.overrides)
+
+        return self._write(write)
+
+    def mark_deleting(self, name: str) -> asyncio.Future[None]:
+        """From here on the topic is gone; its files may still have to follow."""
+        return self._execute("UPDATE topics SET deleting = 1 WHERE name = ?", name)
+
+    def remove_topic(self, name: str) -> asyncio.Future[None]:
+        """Forgets a topic and its settings; harmless when there is none."""
+        return self._execute("DELETE FROM topics WHERE name = ?", name)
+
+    def set_partitions(self, name: str, partitions: int) -> asyncio.Future[None]:
+        return self._execute("UPDATE topics SET partitions = ? WHERE name = ?", partitions, name)
+
+    def set_topic_id(self, name: str, topic_id: UUID) -> asyncio.Future[None]:
+        return self._execute("UPDATE topics SET topic_id = ? WHERE name = ?", topic_id.bytes, name)
+
+    def set_overrides(self, name: str, overrides: Mapping[str, str]) -> asyncio.Future[None]:
+        """Replaces all of a topic's own settings."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute("DELETE FROM topic_configs WHERE topic = ?", (name,))
+            _insert_overrides(database, name, overrides)
+
+        return self._write(write)
+
+    def reserve_producer_ids(self, count: int, at_least: int = 0) -> asyncio.Future[int]:
+        """The first of `count` producer ids, none below `at_least`, that no caller had before or will have after."""
+
+        def write(database: sqlite3.Connection) -> int:
+            first = max(int(database.execute("SELECT next_id FROM producer_ids").fetchone()[0]), at_least)
+            database.execute("UPDATE producer_ids SET next_id = ?", (first + count,))
+            return first
+
+        return self._write(write)
+
+    # -- inside
+
+    def _execute(self, statement: str, *arguments: object) -> asyncio.Future[None]:
+        def write(database: sqlite3.Connection) -> None:
+            database.execute(statement, arguments)
+
+        return self._write(write)
+
+    def _write(self, write: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            self._queue.append((write, future))
+            first = len(self._queue) == 1
+        if first:  # else the commit that is about to start takes this one too
+            self._thread.submit(self._commit_queued)
+        return future
+
+    def _commit_queued(self) -> None:
+        """One transaction for all that waits. Metadata thread."""
+        with self._lock:
+            batch, self._queue = self._queue, []
+        results: list[Any] = []
+        failure: Exception | None = None
+        try:
+            database = self._connect()
+            with database:  # commits, or rolls back after an exception
+                results.extend(write(database) for write, _ in batch)
+        except Exception as error:
+            failure = KafkaStorageError(f"{self.path}: can't be written: {error}")
+            failure.__cause__ = error
+        loop = batch[0][1].get_loop()
+        loop.call_soon_threadsafe(_settle, [future for _, future in batch], results, failure)
+
+    def _connect(self) -> sqlite3.Connection:
+        """The open file; made, with its tables, where there is none. Metadata thread."""
+        if self._database is None:
+            import sqlite3  # a start that stores nothing does without it
+
+            is_new = not os.path.exists(self.path)
+            database = sqlite3.connect(self.path)
+            try:
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("PRAGMA synchronous = FULL")
+                database.execute("PRAGMA foreign_keys = ON")
+                if is_new or _is_empty(database):
+                    database.executescript(
+                        f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};"
+                        f"PRAGMA application_id = {APPLICATION_ID};COMMIT;"
+                    )
+                    _sync_directory(os.path.dirname(self.path))
+            except BaseException:
+                database.close()
+                raise
+            self._database = database
+        return self._database
+
+    def _disconnect(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _read(self) -> list[TopicRecord]:
+        """Metadata thread."""
+        import sqlite3
+
+        try:
+            database = self._connect()
+            version = database.execute("PRAGMA user_version").fetchone()[0]
+            if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+                raise DataDirectoryError(self.path, "is not tidelog's metadata", "move it away")
+            if version > SCHEMA_VERSION:
+                raise DataDirectoryError(
+                    self.path, f"was written by a newer tidelog (schema {version})", "start that version"
+                )
+            if (verdict := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(verdict)
+            overrides: dict[str, dict[str, str]] = {}
+            for topic, name, value in database.execute("SELECT topic, name, value FROM topic_configs"):
+                overrides.setdefault(topic, {})[name] = value
+            return [
+                TopicRecord(name, UUID(bytes=topic_id), partitions, overrides.get(name, {}), created_ms, bool(deleting))
+                for name, topic_id, partitions, created_ms, deleting in database.execute(
+                    "SELECT name, topic_id, partitions, created_ms, deleting FROM topics ORDER BY name"
+                )
+            ]
+        except sqlite3.Error as error:
+            self._disconnect()
+            raise DataDirectoryError(
+                self.path,
+                f"can't be read: {error}",
+                "if it is damaged, move it away: topics are then found by their directories, with the broker's "
+                "settings; give them their own again with `tidelog topics alter`",
+            ) from error
+        except DataDirectoryError:
+            self._disconnect()
+            raise
+
+
+def _insert_overrides(database: sqlite3.Connection, topic: str, overrides: Mapping[str, str]) -> None:
+    database.executemany(
+        "INSERT INTO topic_configs (topic, name, value) VALUES (?, ?, ?)",
+        [(topic, name, value) for name, value in overrides.items()],
+    )
+
+
+def _is_empty(database: sqlite3.Connection) -> bool:
+    """Whether a crash left the file before its tables were in it."""
+    return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0)
+
+
+def _sync_directory(path: str) -> None:
+    """Makes the new file's name durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _settle(futures: list[asyncio.Future[Any]], results: list[Any], failure: Exception | None) -> None:
+    """Loop thread."""
+    for position, future in enumerate(futures):
+        if future.done():  # cancelled meanwhile
+            continue
+        if failure is not None:
+            future.set_exception(failure)
+        else:
+            future.set_result(results[position])

@@ -1,0 +1,537 @@
+"""Topics: which there are, how they are made, changed and deleted, and how a crash in between is mended.
+
+The truth about a topic is in two places: its row in `metadata.db`, and its partitions' directories with the topic id in
+`partition.metadata`. Each operation commits its row first and touches directories after, so that a start knows from
+the row what is left to do:
+
+- create: row, then logs. Without its directories the row makes them again, empty: nobody was told of the topic yet.
+- add partitions: the row's count, then logs. The same.
+- delete: the row marked `deleting`, then directories renamed, then the row removed. A marked row means: go on deleting.
+  Without the mark, a directory that is still there would bring the topic back.
+- alter: the row, then the logs. A start reads the row.
+
+Directories without a row (metadata.db was lost, or Apache Kafka made them) become topics again, with one log line each;
+so do partitions beyond the row's count. Where the topic id differs, `partition.metadata` wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from ..config.definitions import TOPIC_SETTINGS
+from ..config.exceptions import ConfigError
+from ..config.log_config import LogConfig, log_config
+from ..protocol.errors import ErrorCode, ProtocolError
+from ..storage.exceptions import KafkaStorageError
+from ..storage.log_names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
+from .metadata_store import MetadataStore, TopicRecord
+
+if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
+    from ..storage.clock import Time
+    from ..storage.unified_log import UnifiedLog
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""Partitions that one request may make: Kafka's bound on the records of one operation, and ours on files and memory."""
+
+_NO_ID = UUID(int=0)
+
+
+class Logs(Protocol):
+    """What is needed of `LogManager`. `get` is for the loop thread, the rest blocks."""
+
+    def get(self, topic: str, partition: int) -> UnifiedLog | None: ...
+    def get_or_create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> UnifiedLog: ...
+    def delete(self, topic: str, partition: int) -> object: ...
+    def logs(self) -> Iterable[UnifiedLog]: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now; a change makes a new one. `config` is what its logs have, `overrides` its own settings."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    overrides: Mapping[str, str]
+    config: LogConfig
+
+    @property
+    def is_internal(self) -> bool:
+        """Made by the broker for itself; clients show such topics apart."""
+        return self.name in INTERNAL_TOPICS
+
+
+class FoundLog(NamedTuple):
+    """A partition directory that was there at the start."""
+
+    topic: str
+    partition: int
+    topic_id: UUID
+
+
+class Repairs(NamedTuple):
+    """What the start has to do so that rows and directories say the same."""
+
+    adopt: tuple[tuple[str, UUID | None, int], ...]
+    """(topic, id, partitions) of directories without a row; no id: give it one."""
+    identify: tuple[tuple[str, UUID], ...]
+    """Rows whose topic has another id in its directories."""
+    grow: tuple[tuple[str, int], ...]
+    """Rows that have fewer partitions than there are directories."""
+    create: tuple[tuple[str, int], ...]
+    """Partitions that have a row and no directory."""
+    finish_deleting: tuple[str, ...]
+    """Rows whose deletion did not come to its end."""
+    delete: tuple[tuple[str, int], ...]
+    """Partitions of those that still have a directory."""
+
+
+def plan_repairs(records: Iterable[TopicRecord], found: Iterable[FoundLog]) -> Repairs:
+    """Compares rows with directories. Pure; the module's text says which of them wins when."""
+    by_topic: dict[str, dict[int, UUID]] = {}
+    for item in found:
+        by_topic.setdefault(item.topic, {})[item.partition] = item.topic_id
+    adopt: list[tuple[str, UUID | None, int]] = []
+    identify: list[tuple[str, UUID]] = []
+    grow: list[tuple[str, int]] = []
+    create: list[tuple[str, int]] = []
+    finish: list[str] = []
+    delete: list[tuple[str, int]] = []
+    for record in records:
+        partitions = by_topic.pop(record.name, {})
+        if record.deleting:
+            finish.append(record.name)
+            mine = {p: i for p, i in partitions.items() if i in (record.topic_id, _NO_ID)}
+            delete.extend((record.name, partition) for partition in sorted(mine))
+            # Directories with another id are another topic's, made after this one was deleted.
+            if others := {p: i for p, i in partitions.items() if p not in mine}:
+                by_topic[record.name] = others
+            continue
+        topic_id = _id_of(partitions)
+        if topic_id is not None and topic_id != record.topic_id:
+            identify.append((record.name, topic_id))
+        count = max([record.partitions, *(partition + 1 for partition in partitions)])
+        if count > record.partitions:
+            grow.append((record.name, count))
+        create.extend((record.name, partition) for partition in range(count) if partition not in partitions)
+    for name, partitions in sorted(by_topic.items()):
+        count = max(partitions) + 1
+        adopt.append((name, _id_of(partitions), count))
+        create.extend((name, partition) for partition in range(count) if partition not in partitions)
+    return Repairs(tuple(adopt), tuple(identify), tuple(grow), tuple(create), tuple(finish), tuple(delete))
+
+
+def _id_of(partitions: Mapping[int, UUID]) -> UUID | None:
+    """The topic id that the directories have: the first partition's that has one."""
+    return next((partitions[p] for p in sorted(partitions) if partitions[p] != _NO_ID), None)
+
+
+class TopicRegistry:
+    """All topics, by name and by id. Loop thread, but for `config_of`, which loading threads call before that starts.
+
+    Operations on one name (and on names that collide with it) run one after the other; each goes on to its end even
+    when the request that asked for it is gone.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, store: MetadataStore, pool: Executor, time: Time, new_id: Callable[[], UUID]
+    ) -> None:
+        """`store` must be open; its topics are read here. `new_id` makes random topic ids."""
+        self._config = config
+        self._store = store
+        self._pool = pool
+        self._time = time
+        self._new_id = new_id
+        self._logs: Logs | None = None
+        self._records = {record.name: record for record in store.open()}
+        self._defaults = log_config(config, {})
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._by_folded: dict[str, str] = {}
+        self._busy: dict[str, asyncio.Future[None]] = {}
+        self._operations: set[asyncio.Task[Any]] = set()
+        self.on_deleted: list[Callable[[str], object]] = []
+        """Called with the name of each topic that was deleted, on the loop thread."""
+
+    # -- life
+
+    def config_of(self, name: str) -> LogConfig:
+        """The settings that a topic's logs are to be loaded with: its stored ones over the broker's. Any thread."""
+        record = self._records.get(name)
+        # Directories of the broker's own topics without a row (metadata.db was lost) are still compacted, not deleted.
+        overrides = self._defaults_of(name)[1] if record is None else record.overrides
+        if not overrides:
+            return self._defaults
+        try:
+            return log_config(self._config, overrides)
+        except ConfigError as error:
+            log.error("topic %s has stored settings that are left out: %s", name, "; ".join(error.problems))
+            return log_config(self._config, _only_valid(self._config, overrides))
+
+    async def start(self, logs: Logs) -> None:
+        """Takes over the loaded logs, mends what a crash left, and makes the topics known. Once, before any request."""
+        self._logs = logs
+        found = [
+            FoundLog(loaded.topic, loaded.partition, UUID(bytes=bytes(loaded.topic_id)))
+            for loaded in logs.logs()
+            if loaded.topic != CLUSTER_METADATA_TOPIC
+        ]
+        repairs = plan_repairs(self._records.values(), found)
+        await self._repair(repairs, logs)
+        for record in self._records.values():
+            self._publish(
+                Topic(
+                    record.name, record.topic_id, record.partitions, dict(record.overrides), self.config_of(record.name)
+                )
+            )
+        by_topic: dict[str, list[int]] = {}
+        for name, partition in repairs.create:
+            by_topic.setdefault(name, []).append(partition)
+        for name, partitions in by_topic.items():
+            log.warning("topic %s: %d partitions have no directory and are made, empty", name, len(partitions))
+            await self._make_logs(self._by_name[name], partitions)
+        self._records.clear()
+
+    async def stop(self) -> None:
+        """Waits for the operations under way. New ones must not come."""
+        while self._operations:
+            await asyncio.wait(self._operations)
+
+    # -- looking up
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: UUID | bytes) -> Topic | None:
+        """The topic with this id, given as a UUID or as its 16 bytes."""
+        return self._by_id.get(topic_id if isinstance(topic_id, UUID) else UUID(bytes=topic_id))
+
+    def all(self) -> list[Topic]:
+        """Every topic, internal ones too, by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def log(self, name: str, partition: int) -> UnifiedLog | None:
+        """The log of a partition of a topic that is there; None otherwise, deletion under way included."""
+        topic = self._by_name.get(name)
+        if topic is None or not 0 <= partition < topic.partition_count or self._logs is None:
+            return None
+        return self._logs.get(name, partition)
+
+    # -- changing
+
+    def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogConfig:
+        """The settings that such a topic would have. Raises `ProtocolError`, with Kafka's code, if it can't be made."""
+        check_name(name)
+        if name in self._by_name:
+            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is there already")
+        if (other := self._by_folded.get(_folded(name))) is not None:
+            raise ProtocolError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic '{name}' collides with '{other}': '.' and '_' count as the same in metric names",
+            )
+        if partitions < 1:
+            raise ProtocolError(ErrorCode.INVALID_PARTITIONS, f"a topic can't have {partitions} partitions")
+        if partitions > MAX_PARTITIONS_PER_REQUEST:
+            raise ProtocolError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{partitions} partitions are more than the {MAX_PARTITIONS_PER_REQUEST} that can be made at once",
+            )
+        return self._resolve(overrides)
+
+    async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        """Makes a topic; returns when it is durable and can be written to.
+
+        Raises `ProtocolError` (see `check_new`), or `KafkaStorageError`, after which the topic is not there.
+        """
+
+        async def operation() -> Topic:
+            async with self._alone(name):
+                return await self._create(name, partitions, overrides)
+
+        return await self._finish(operation())
+
+    async def ensure(self, name: str) -> Topic:
+        """The topic, made with the broker's defaults if there is none; many may ask at once. Raises as `create`."""
+        if (topic := self._by_name.get(name)) is not None:
+            return topic
+
+        async def operation() -> Topic:
+            async with self._alone(name):
+                if (made := self._by_name.get(name)) is not None:
+                    return made
+                partitions, overrides = self._defaults_of(name)
+                return await self._create(name, partitions, overrides)
+
+        return await self._finish(operation())
+
+    async def delete(self, name: str) -> None:
+        """Deletes a topic: at once for clients, its files after `file.delete.delay.ms`.
+
+        Raises `ProtocolError` UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal one, or
+        `KafkaStorageError`; if that comes after the deletion is stored, the next start goes on with it.
+        """
+
+        async def operation() -> None:
+            async with self._alone(name):
+                topic = self._known(name)
+                if topic.is_internal:
+                    raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the broker's own")
+                await self._store.mark_deleting(name)
+                self._withdraw(topic)
+                for callback in self.on_deleted:
+                    callback(name)
+                await self._in_pool(self._delete_logs, name, range(topic.partition_count))
+                await self._store.remove_topic(name)
+                log.info("topic %s deleted", name)
+
+        await self._finish(operation())
+
+    def check_growth(self, name: str, partitions: int) -> Topic:
+        """The topic, if it may have `partitions` partitions instead of fewer. Raises `ProtocolError`."""
+        topic = self._known(name)
+        if topic.is_internal:
+            raise ProtocolError(
+                ErrorCode.INVALID_PARTITIONS, f"the number of partitions of '{name}' decides where its keys are"
+            )
+        if partitions <= topic.partition_count:
+            raise ProtocolError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"topic '{name}' has {topic.partition_count} partitions; {partitions} would not be more",
+            )
+        if partitions - topic.partition_count > MAX_PARTITIONS_PER_REQUEST:
+            raise ProtocolError(
+                ErrorCode.POLICY_VIOLATION, f"at most {MAX_PARTITIONS_PER_REQUEST} partitions can be added at once"
+            )
+        return topic
+
+    async def add_partitions(self, name: str, partitions: int) -> Topic:
+        """Grows a topic to `partitions` partitions. Raises as `check_growth`, and `KafkaStorageError`."""
+
+        async def operation() -> Topic:
+            async with self._alone(name):
+                topic = self.check_growth(name, partitions)
+                await self._store.set_partitions(name, partitions)
+                grown = dataclasses.replace(topic, partition_count=partitions)
+                await self._make_logs(grown, range(topic.partition_count, partitions))
+                self._publish(grown)
+                log.info("topic %s has %d partitions now", name, partitions)
+                return grown
+
+        return await self._finish(operation())
+
+    async def alter(self, name: str, overrides: Mapping[str, str]) -> Topic:
+        """Gives a topic these settings of its own instead of those it has; its logs follow at once.
+
+        Raises `ProtocolError` UNKNOWN_TOPIC_OR_PARTITION or INVALID_CONFIG, `KafkaStorageError`.
+        """
+
+        async def operation() -> Topic:
+            async with self._alone(name):
+                topic = self._known(name)
+                config = self._resolve(overrides)
+                await self._store.set_overrides(name, overrides)
+                altered = dataclasses.replace(topic, overrides=dict(overrides), config=config)
+                self._publish(altered)
+                for partition in range(topic.partition_count):
+                    if (found := self.log(name, partition)) is not None:
+                        found.update_config(config)
+                return altered
+
+        return await self._finish(operation())
+
+    # -- inside
+
+    async def _create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        config = self.check_new(name, partitions, overrides)
+        topic = Topic(name, self._new_id(), partitions, dict(overrides), config)
+        await self._store.add_topic(
+            TopicRecord(name, topic.topic_id, partitions, topic.overrides, self._time.milliseconds())
+        )
+        try:
+            await self._make_logs(topic, range(partitions))
+        except Exception:
+            # The disk is full, or gone: take back what was made, so that the client may try again.
+            log.exception("topic %s can't be made", name)
+            await self._store.mark_deleting(name)
+            await self._in_pool(self._delete_logs, name, range(partitions))
+            await self._store.remove_topic(name)
+            raise
+        self._publish(topic)
+        log.info("topic %s made: %d partitions, id %s", name, partitions, topic.topic_id)
+        return topic
+
+    def _resolve(self, overrides: Mapping[str, str]) -> LogConfig:
+        if not overrides:
+            return self._defaults
+        try:
+            return log_config(self._config, overrides)
+        except ConfigError as error:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(error.problems)) from None
+
+    def _defaults_of(self, name: str) -> tuple[int, dict[str, str]]:
+        """Partitions and settings of a topic that is made without being described."""
+        if name == CONSUMER_OFFSETS:
+            return self._config.offsets_topic_num_partitions, _internal_overrides(
+                self._defaults, self._config.offsets_topic_segment_bytes, "producer"
+            )
+        if name == TRANSACTION_STATE:
+            return self._config.transaction_state_log_num_partitions, _internal_overrides(
+                self._defaults, self._config.transaction_state_log_segment_bytes, "uncompressed"
+            )
+        return self._config.num_partitions, {}
+
+    def _known(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        return topic
+
+    def _publish(self, topic: Topic) -> None:
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        self._by_folded[_folded(topic.name)] = topic.name
+
+    def _withdraw(self, topic: Topic) -> None:
+        del self._by_name[topic.name], self._by_id[topic.topic_id]
+        if self._by_folded.get(_folded(topic.name)) == topic.name:
+            del self._by_folded[_folded(topic.name)]
+
+    async def _make_logs(self, topic: Topic, partitions: Iterable[int]) -> None:
+        logs = self._logs
+        assert logs is not None, "start() comes first"
+        wanted = tuple(partitions)
+
+        def make() -> None:
+            for partition in wanted:
+                logs.get_or_create(topic.name, partition, topic.topic_id.bytes, topic.config)
+
+        await self._in_pool(make)
+
+    def _delete_logs(self, name: str, partitions: Iterable[int]) -> None:
+        assert self._logs is not None, "start() comes first"
+        for partition in partitions:
+            if self._logs.get(name, partition) is not None:
+                self._logs.delete(name, partition)
+
+    async def _in_pool(self, task: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, task, *arguments)
+        except OSError as error:
+            raise KafkaStorageError(str(error)) from error
+
+    async def _finish(self, operation: Coroutine[Any, Any, T]) -> T:
+        """Runs an operation that must not stop half-way because its client went away."""
+        task = asyncio.get_running_loop().create_task(operation)
+        self._operations.add(task)
+        task.add_done_callback(self._operation_done)
+        return await asyncio.shield(task)
+
+    def _operation_done(self, task: asyncio.Task[Any]) -> None:
+        self._operations.discard(task)
+        # Who asked may be gone; the error is then only logged.
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("an operation on a topic failed: %s", error)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, name: str) -> AsyncIterator[None]:
+        """One operation at a time on a name and on those that collide with it."""
+        folded = _folded(name)
+        while (other := self._busy.get(folded)) is not None:
+            await asyncio.wait((other,))
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._busy[folded] = done
+        try:
+            yield
+        finally:
+            del self._busy[folded]
+            done.set_result(None)
+
+    async def _repair(self, repairs: Repairs, logs: Logs) -> None:
+        """Rows first; directories that are to be made come when all topics are known."""
+        if repairs.finish_deleting:
+
+            def delete() -> None:
+                for name, partition in repairs.delete:
+                    logs.delete(name, partition)
+
+            await self._in_pool(delete)
+            for name in repairs.finish_deleting:
+                log.warning("topic %s: its deletion was cut short and is finished now", name)
+                await self._store.remove_topic(name)
+                del self._records[name]
+        pending: list[Awaitable[None]] = []
+        for name, topic_id in repairs.identify:
+            log.warning("topic %s: partition.metadata has another id than metadata.db, and wins: %s", name, topic_id)
+            self._records[name] = dataclasses.replace(self._records[name], topic_id=topic_id)
+            pending.append(self._store.set_topic_id(name, topic_id))
+        for name, count in repairs.grow:
+            log.warning("topic %s: directories for %d partitions are there, more than metadata.db knows", name, count)
+            self._records[name] = dataclasses.replace(self._records[name], partitions=count)
+            pending.append(self._store.set_partitions(name, count))
+        for name, known_id, count in repairs.adopt:
+            record = TopicRecord(
+                name, known_id or self._new_id(), count, self._defaults_of(name)[1], self._time.milliseconds()
+            )
+            log.warning("topic %s is not in metadata.db: taken from its %d directories", name, count)
+            self._records[name] = record
+            pending.append(self._store.add_topic(record))
+        await asyncio.gather(*pending)
+
+
+def check_name(name: str) -> None:
+    """Raises `ProtocolError` INVALID_TOPIC_EXCEPTION where Kafka would not allow a topic of that name."""
+    if is_valid_topic(name):
+        return
+    if not name:
+        problem = "the name is empty"
+    elif name in (".", ".."):
+        problem = f"'{name}' can't be a name"
+    elif len(name) > MAX_TOPIC_LENGTH:
+        problem = f"the name has {len(name)} characters, {MAX_TOPIC_LENGTH} are allowed"
+    else:
+        problem = f"'{name[:64]}' has characters other than a-z, A-Z, 0-9, '.', '_' and '-'"
+    raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+
+
+def _folded(name: str) -> str:
+    """Names that fold to the same text collide: metric names have '_' for '.'."""
+    return name.replace(".", "_")
+
+
+def _internal_overrides(defaults: LogConfig, segment_bytes: int, compression: str) -> dict[str, str]:
+    """What Kafka gives its own topics; and indexes just large enough for a segment, as there are fifty of each.
+
+    A time index entry (12 bytes) each index.interval.bytes is the most that a segment can have.
+    """
+    entries = segment_bytes // max(defaults.index_interval_bytes, 1) + 2
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": compression,
+        "segment.bytes": str(segment_bytes),
+        "segment.index.bytes": str(min(12 * entries, defaults.segment_index_bytes)),
+    }
+
+
+def _only_valid(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, str]:
+    """The settings that still pass, one by one."""
+    kept = {}
+    for name, value in overrides.items():
+        if name in TOPIC_SETTINGS:
+            with contextlib.suppress(ConfigError):
+                log_config(config, {name: value})
+                kept[name] = value
+    return kept

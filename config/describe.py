@@ -1,0 +1,114 @@
+"""DescribeConfigs' rows out of the table: each setting with its value, its source, and what else could have set it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from .broker_config import BrokerConfig
+from .definitions import BROKER_SETTINGS, HONOURED_BROKER, TOPIC_OF_BROKER, TOPIC_SETTINGS
+from .log_config import LogConfig
+from .setting import Setting, SettingType, Status, Synonym, text_of
+
+
+class ConfigSource(IntEnum):
+    """Kafka's numbers for where a value comes from (KIP-226)."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """One place that a value could come from, strongest first."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting as it is in force. `value` is None where it is not set, or must not be shown."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    source: ConfigSource
+    sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    type: SettingType
+    documentation: str
+
+
+def describe_topic(
+    broker: BrokerConfig, log: LogConfig, overrides: Mapping[str, str], names: Iterable[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings of a topic (`log`: resolved, `overrides`: its own), all of them or those of `names` that exist.
+
+    Internal settings are shown where they are set. Any thread.
+    """
+    wanted = TOPIC_SETTINGS if names is None else dict.fromkeys(names)
+    entries = []
+    for name in wanted:
+        row = TOPIC_SETTINGS.get(name)
+        if row is None or (row.internal and name not in overrides):
+            continue
+        synonyms = _broker_synonyms(broker, row.synonyms)
+        if name in overrides:
+            synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.TOPIC_CONFIG), *synonyms)
+        if row.internal or row.status is not Status.HONOURED:
+            value = overrides.get(name, text_of(row.default))
+        else:
+            effective = getattr(log, row.attribute)
+            value = ",".join(sorted(effective)) if isinstance(effective, frozenset) else text_of(effective)
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+        entries.append(_entry(row, value, source, synonyms, read_only=False))
+    return entries
+
+
+def describe_broker(
+    broker: BrokerConfig, names: Iterable[str] | None = None, actual: Mapping[str, str] | None = None
+) -> list[ConfigEntry]:
+    """The broker's honoured settings, all of them or those of `names`. `actual`: values known only at run time."""
+    wanted = (row.name for row in HONOURED_BROKER if not row.internal) if names is None else names
+    entries = []
+    for name in wanted:
+        row = BROKER_SETTINGS.get(name)
+        if row is None or row.status is not Status.HONOURED:
+            continue
+        synonyms = _broker_synonyms(broker, _family(name))
+        value = (actual or {}).get(name) or broker.given.get(name, text_of(row.default))
+        source = ConfigSource.STATIC_BROKER_CONFIG if name in broker.given else ConfigSource.DEFAULT_CONFIG
+        entries.append(_entry(row, value, source, synonyms, read_only=not row.dynamic))
+    return entries
+
+
+def _family(name: str) -> tuple[Synonym, ...]:
+    """The broker settings that say the same thing as `name`, itself included, strongest first."""
+    topic = TOPIC_OF_BROKER.get(name)
+    return TOPIC_SETTINGS[topic].synonyms if topic is not None else (Synonym(name),)
+
+
+def _broker_synonyms(broker: BrokerConfig, synonyms: tuple[Synonym, ...]) -> tuple[ConfigSynonym, ...]:
+    given = [
+        ConfigSynonym(s.name, broker.given[s.name], ConfigSource.STATIC_BROKER_CONFIG)
+        for s in synonyms
+        if s.name in broker.given
+    ]
+    defaults = [
+        ConfigSynonym(s.name, text_of(default), ConfigSource.DEFAULT_CONFIG)
+        for s in synonyms
+        if (default := BROKER_SETTINGS[s.name].default) is not None
+    ]
+    return (*given, *defaults)
+
+
+def _entry(
+    row: Setting, value: str | None, source: ConfigSource, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool
+) -> ConfigEntry:
+    if row.sensitive:
+        value, synonyms = None, tuple(synonym._replace(value=None) for synonym in synonyms)
+    return ConfigEntry(row.name, value, read_only, source, row.sensitive, synonyms, row.type, row.doc)

@@ -1,0 +1,119 @@
+"""The table as documents: docs/SETTINGS.md for people, docs/server.properties.sample to start from.
+
+`python -m tidelog.config.render` in a checkout writes both; a test fails when they differ from the table.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+
+from .definitions import BROKER_SETTINGS, HONOURED_BROKER, HONOURED_TOPIC, TOPIC_OF_BROKER
+from .definitions_ignored import FAMILIES
+from .setting import Setting, Status, text_of
+
+_HEAD = """# Settings
+
+<!-- Generated from config/definitions*.py by `python -m tidelog.config.render`. Don't edit. -->
+
+A setting comes from a file (`tidelog serve --config FILE`: Java properties, or TOML by the suffix `.toml`), from the
+environment (`TIDELOG_` and the name in capitals, `_` for `.`), or from `--set NAME=VALUE`; the later one wins. Names,
+types, defaults and ranges are Kafka's unless the row says otherwise. Unknown names and values out of range stop the
+start, all of them named at once. In TOML, write a name that is also the beginning of another in quotes
+(`"max.connections" = 100`).
+"""
+
+
+def settings_page() -> str:
+    """docs/SETTINGS.md."""
+    parts = [_HEAD, "## The broker's\n"]
+    for group, rows in _by_group(row for row in HONOURED_BROKER if row.name not in TOPIC_OF_BROKER):
+        parts += [f"### {group}\n", _table(rows)]
+    parts.append(
+        "## Topics'\n\nEach topic can have its own; what it does not say, the broker's setting beside it does.\n"
+    )
+    for group, rows in _by_group(HONOURED_TOPIC):
+        parts += [f"### {group}\n", _table(rows, topic=True)]
+    parts.append(
+        "## Durations and units behind them\n\nBroker settings that say the same in another unit, weakest last.\n"
+    )
+    secondary = {s.name for row in HONOURED_TOPIC for s in row.synonyms[1:]}
+    parts.append(_table(BROKER_SETTINGS[name] for name in sorted(secondary)))
+    parts.append(
+        "## Taken, and without effect\n\n"
+        "Kafka has these; here they mean nothing. They are taken with one line in the log, so that a Kafka "
+        "`server.properties` starts tidelog.\n"
+    )
+    reasons: dict[str, list[str]] = {}
+    for row in BROKER_SETTINGS.values():
+        if row.status is Status.NO_MEANING:
+            reasons.setdefault(row.doc, []).append(f"`{row.name}`")
+    for prefix, reason in FAMILIES:
+        reasons.setdefault(reason, []).append(f"`{prefix}*`")
+    parts += [f"- **{_capital(reason)}.** {', '.join(sorted(names))}" for reason, names in reasons.items()]
+    parts.append("\n## Refused\n\nKafka has these; leaving them out silently would change what you asked for.\n")
+    parts += [f"- `{row.name}`: {row.doc}" for row in BROKER_SETTINGS.values() if row.status is Status.REFUSED]
+    return "\n".join(parts) + "\n"
+
+
+def sample_file() -> str:
+    """docs/server.properties.sample: every honoured broker setting with its default, commented out."""
+    lines = [
+        "# A sample of tidelog's settings: every one with its default, commented out.",
+        "# Generated from config/definitions*.py by `python -m tidelog.config.render`.",
+        "# Start with: tidelog serve --config server.properties",
+    ]
+    for group, rows in _by_group(row for row in HONOURED_BROKER if not row.internal):
+        lines += ["", f"# ---- {group} ----"]
+        for row in rows:
+            facts = [row.type.name.lower(), *filter(None, [row.allowed_text()])]
+            lines.append("")
+            lines += textwrap.wrap(f"{row.doc} [{', '.join(facts)}]", 116, initial_indent="# ", subsequent_indent="# ")
+            lines.append(f"#{row.name}={text_of(row.default) or ''}")
+    return "\n".join(lines) + "\n"
+
+
+def _by_group(rows: Iterable[Setting]) -> list[tuple[str, list[Setting]]]:
+    # Groups in the order in which the table first names them.
+    ordered = list(rows)
+    first = {row.group: position for position, row in reversed(list(enumerate(ordered)))}
+    ordered.sort(key=lambda row: first[row.group])
+    return [(group, list(members)) for group, members in groupby(ordered, key=lambda row: row.group)]
+
+
+def _table(rows: Iterable[Setting], *, topic: bool = False) -> str:
+    lines = (
+        ["| setting | broker's default | type | default | allowed | what it does |", "|---|---|---|---|---|---|"]
+        if topic
+        else ["| setting | type | default | allowed | what it does |", "|---|---|---|---|---|"]
+    )
+    for row in rows:
+        default = text_of(row.default)
+        cells = [
+            f"`{row.name}`",
+            row.type.name.lower(),
+            "" if default is None else f"`{default}`" if default else "empty",
+            row.allowed_text(),
+            row.doc + (f" *Not as in Kafka: {row.why_different}.*" if row.why_different else ""),
+        ]
+        if topic:
+            cells.insert(1, ", ".join(f"`{synonym.name}`" for synonym in row.synonyms))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _capital(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
+
+
+def main(docs: Path) -> None:
+    """Writes both files into `docs`."""
+    (docs / "SETTINGS.md").write_text(settings_page(), encoding="utf-8")
+    (docs / "server.properties.sample").write_text(sample_file(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent / "docs")
