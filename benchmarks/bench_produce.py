@@ -52,7 +52,7 @@ LOADS = (
         CPU_PER_GB,
     ),
     Load(
-        Row("produce-small-lz4", "The same with lz4: CPU", "CPU-s/GB", (Goal(1 / 2, KAFKA),)),
+        Row("produce-small-lz4", "Produce, the same with lz4: CPU", "CPU-s/GB", (Goal(1 / 2, KAFKA),)),
         (*SMALL, "--depth", 5, "--codec", "lz4"),
         CPU_PER_GB,
     ),

@@ -216,20 +216,22 @@ def draw(path: Path, rows: Sequence[Row], samples: dict[str, Samples]) -> bool:
     mpl.rcParams["svg.hashsalt"] = "tidelog"  # the same figures make the same file
     figure_, axes = pyplot.subplots(figsize=(9, 1.2 + 0.36 * len(bars)))
     places = range(len(bars))
-    axes.barh(places, [bar[1] for bar in bars], color=[colours[bar[3]] for bar in bars], height=0.62)
+    widths = [bar[1] - 1 for bar in bars]  # from 1, "as good as Kafka", to either side
+    axes.barh(places, widths, left=1, color=[colours[bar[3]] for bar in bars], height=0.62)
     for place, (_, better, goal, _) in zip(places, bars, strict=True):
-        axes.text(better, place, f" {figure(better)} ×", va="center", fontsize=8)
+        axes.text(max(better, goal or 0, 1), place, f"  {figure(better)} ×", va="center", fontsize=8)
         if goal is not None:
             axes.plot([goal, goal], [place - 0.42, place + 0.42], color="black", linewidth=1.6)
     axes.set_yticks(places, [bar[0].title for bar in bars], fontsize=8)
-    axes.invert_yaxis()
     axes.set_xscale("log")
     axes.axvline(1, color="#444444", linewidth=0.8)
-    axes.set_xlim(left=min(0.5, *(bar[1] for bar in bars)) * 0.8, right=max(bar[1] for bar in bars) * 2.2)
-    axes.set_xlabel(
-        "times better than Apache Kafka 4.3.1 (log scale); black mark: the goal; green: goal met, red: short",
-        fontsize=8,
-    )
+    seen = [1.0, *(bar[1] for bar in bars), *(bar[2] for bar in bars if bar[2])]
+    axes.set_xlim(left=min(seen) * 0.8, right=max(seen) * 2)
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.xaxis.set_major_formatter(lambda value, _: figure(value))
+    axes.xaxis.set_minor_formatter("")
+    label = "times better than Apache Kafka 4.3.1 (log scale); black mark: the goal; green: met, red: short"
+    axes.set_xlabel(label, fontsize=8)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     figure_.tight_layout()
