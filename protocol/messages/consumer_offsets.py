@@ -4,8 +4,8 @@
     record value  OffsetCommitValue or GroupMetadataValue in its own version; null forgets what the key names
 
 A key's version never changes, or compaction would keep two records. Version 4 of the values is flexible, so that
-later fields don't stop older brokers from reading them (KIP-915); Kafka writes 3, and 1 when an offset has an expiry
-of its own.
+later fields don't stop older brokers from reading them (KIP-915). Kafka 4.3 writes offsets in 4, with the topic's id,
+or in 1 when an offset has an expiry of its own, and groups in 3.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def test_varlongs_come_back(value: int) -> None:
     assert primitives.read_varlong(encoded, 0) == (value, len(encoded))
 
 
-@pytest.mark.parametrize("encoded", ["", "80", "ffffffff", "ffffffff10", "8080808080", "ffffffffff01"])
+@pytest.mark.parametrize("encoded", ["", "80", "ffffffff", "ffffffff10", "8080808080", "808080808000", "ffffffffff01"])
 def test_varints_that_are_cut_off_or_too_long(encoded: str) -> None:
     for read in (primitives.read_unsigned_varint, primitives.read_varint):
         with pytest.raises(MalformedRequest):
