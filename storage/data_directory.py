@@ -1,0 +1,159 @@
+"""DataDirectory: one of `log.dirs`: its lock, its identity, its checkpoints, and what lies in it.
+
+    .lock                              held as long as the daemon runs
+    meta.properties                    cluster, node and directory ids
+    .kafka_cleanshutdown               there only between a clean stop and the next start
+    *-checkpoint                       the four offset checkpoints, there from the first start on
+    <topic>-<partition>/               a log
+    <topic>-<partition>.<id>-delete/   a deleted one, removed after file.delete.delay.ms or at the next start
+
+What is not ours is left alone and named in one line.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from .checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CleanShutdownFile,
+    OffsetCheckpointFile,
+    TopicPartition,
+)
+from .exceptions import CorruptCheckpointError, DataDirectoryError
+from .log_names import CLUSTER_METADATA_TOPIC, DirectoryName, DirectoryState, parse_directory_name
+from .meta_properties import META_PROPERTIES_FILE, MetaProperties, ensure_meta_properties, read_meta_properties
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from .filesystem import FileLock, FileSystem
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_OWN_FILES = frozenset((*CHECKPOINTS, META_PROPERTIES_FILE))
+_NO_BROKER_EPOCH = -1  # Kafka's for "none": it counts registrations with a controller
+
+
+class PartitionDirectory(NamedTuple):
+    """A partition's directory as found."""
+
+    path: str
+    name: DirectoryName
+
+
+class DataDirectory:
+    """One data directory, locked by `open` until `close`. Blocks; any thread, but not two at once except for `checkpoint`."""
+
+    def __init__(self, path: str, file_system: FileSystem) -> None:
+        self.path = path.rstrip("/") or "/"
+        self._fs = file_system
+        self._lock: FileLock | None = None
+        self._checkpoint_lock = threading.Lock()
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        self._clean_mark = CleanShutdownFile(file_system, self.path)
+        self.had_clean_shutdown = False
+
+    def open(self) -> MetaProperties | None:
+        """Make it if it is missing, lock it, read whose it is (None: nobody's yet). DataDirectoryError: one clear line."""
+        try:
+            self._fs.make_directory(self.path)
+            self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
+            return read_meta_properties(self._fs, self.path)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def identify(self, cluster_id: str, node_id: int, new_directory_id: UUID) -> MetaProperties:
+        """Check that it is this node's, or make it so. DataDirectoryError: it is another's."""
+        try:
+            return ensure_meta_properties(
+                self._fs, self.path, cluster_id=cluster_id, node_id=node_id, new_directory_id=new_directory_id
+            )
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> DataDirectoryError:
+        return DataDirectoryError(
+            self.path,
+            f"cannot be used as a data directory ({error.strerror or error})",
+            "make it a directory that this user can read and write, or set log.dirs to another one",
+        )
+
+    def begin_load(self) -> None:
+        """Note whether the last stop was clean and take the mark away: a crash while loading must be seen by the next start."""
+        try:
+            self.had_clean_shutdown = self._clean_mark.exists()
+            self._clean_mark.delete()
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def mark_clean(self) -> None:
+        """All logs are closed and durable, the checkpoints written. OSError."""
+        self._clean_mark.write(_NO_BROKER_EPOCH)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def partitions(self) -> list[PartitionDirectory]:
+        """Partition directories, live and deleted. What is neither is named in one line and left alone."""
+        found: list[PartitionDirectory] = []
+        foreign: list[str] = []
+        try:
+            for entry in self._fs.list_directory(self.path):
+                path = f"{self.path}/{entry}"
+                name = parse_directory_name(entry)
+                # Only a directory that is not a partition's needs a look: files have no such names.
+                if name is None:
+                    if entry not in _OWN_FILES and not entry.startswith(".") and self._fs.is_directory(path):
+                        foreign.append(entry)
+                elif name.state in (DirectoryState.FUTURE, DirectoryState.STRAY):
+                    foreign.append(entry)
+                elif name.topic != CLUSTER_METADATA_TOPIC:
+                    found.append(PartitionDirectory(path, name))
+        except OSError as error:
+            raise self._unusable(error) from error
+        if foreign:
+            shown = ", ".join(foreign[:5]) + (" ..." if len(foreign) > 5 else "")
+            logger.warning("%s: %d directories are not ours and are left alone: %s", self.path, len(foreign), shown)
+        return found
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Its offsets; none, with one line, when the file is damaged."""
+        try:
+            offsets = OffsetCheckpointFile(self._fs, f"{self.path}/{name}").read()
+        except CorruptCheckpointError as error:
+            logger.warning("%s; going on as if it were empty", error)
+            return {}
+        except OSError as error:
+            raise self._unusable(error) from error
+        return offsets
+
+    def checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write it if it would differ from what was written last: an idle broker writes nothing. OSError. Blocks."""
+        with self._checkpoint_lock:
+            if self._written.get(name) == offsets:
+                return
+            OffsetCheckpointFile(self._fs, f"{self.path}/{name}").write(offsets)
+            self._written[name] = dict(offsets)
+
+    def make_missing_checkpoints(self) -> None:
+        """All four files are there from the first start on. OSError."""
+        for name in CHECKPOINTS:
+            if not self._fs.exists(f"{self.path}/{name}"):
+                self.checkpoint(name, {})

@@ -1,0 +1,138 @@
+"""The batches in a `.log` file: walking their headers, finding one by offset or by time. Reads with pread, writes nothing.
+
+A file is a row of batches with nothing between them (layout: protocol/records/record_batch.py). Walking reads headers in
+chunks of a few KiB and skips the bodies of large batches; only a look-up by time opens a batch, and only the one that has
+the answer. `end` is always where the caller knows whole batches to stop; bytes behind it are not looked at.
+
+Any thread. Raises CorruptRecordError where a header cannot be one; the log's readers never meet that in bytes that recovery
+has checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..protocol.records import _kernel
+from ..protocol.records.exceptions import CorruptRecordError
+from ..protocol.records.record_batch import (
+    HEADER,
+    LOG_OVERHEAD,
+    OVERHEAD,
+    RECORD_BATCH_OVERHEAD,
+    BatchHeader,
+    Record,
+    iterate_records,
+)
+from .log_values import NO_TIMESTAMP
+from .time_index import TimestampOffset
+
+if TYPE_CHECKING:
+    from .filesystem import File
+
+CHUNK_BYTES = 8192
+"""One index interval (4 KiB) and a small batch: what a look-up walks after the index has done its part."""
+
+
+class BatchPosition(NamedTuple):
+    """Where a batch lies in its file and what offset it ends with."""
+
+    position: int
+    size: int
+    last_offset: int
+
+
+def batch_size(file: File, position: int) -> int:
+    """Size in bytes of the batch at `position`; 0 at the end of the file."""
+    head = file.pread(LOG_OVERHEAD, position)
+    return LOG_OVERHEAD + OVERHEAD.unpack(head)[1] if len(head) == LOG_OVERHEAD else 0
+
+
+def read_headers(file: File, position: int, end: int) -> Iterator[BatchHeader]:
+    """Headers of the whole batches in [position, end), in order; a batch that `end` cuts off is not among them."""
+    chunk, chunk_start, chunk_end = b"", position, position
+    while end - position >= RECORD_BATCH_OVERHEAD:
+        if position + RECORD_BATCH_OVERHEAD > chunk_end:
+            chunk = file.pread(min(CHUNK_BYTES, end - position), position)
+            chunk_start, chunk_end = position, position + len(chunk)
+            if len(chunk) < RECORD_BATCH_OVERHEAD:
+                return  # the file was truncated under a reader
+        base_offset, length, *rest = HEADER.unpack_from(chunk, position - chunk_start)
+        size = LOG_OVERHEAD + length
+        if size < RECORD_BATCH_OVERHEAD:
+            raise CorruptRecordError(f"{file.path}: a batch of {size} bytes at {position}")
+        if size > end - position:
+            return
+        yield BatchHeader(position, size, base_offset, *rest)
+        position += size
+
+
+def find_batch(file: File, position: int, end: int, target_offset: int) -> BatchPosition | None:
+    """The first whole batch in [position, end) whose last offset is >= `target_offset`; `position` is a batch's start."""
+    while position < end:
+        chunk = file.pread(min(CHUNK_BYTES, end - position), position)
+        found = _kernel.find_batch(chunk, 0, len(chunk), target_offset)
+        if found is not None:
+            at, size, last = found
+            return BatchPosition(position + at, size, last) if position + at + size <= end else None
+        step = _kernel.next_batch_position(chunk, 0, len(chunk))
+        if step == 0:  # not even a header is left
+            return None
+        position += step
+    return None
+
+
+def last_offset(file: File, position: int, end: int) -> int | None:
+    """Last offset of the last whole batch in [position, end)."""
+    last: int | None = None
+    for header in read_headers(file, position, end):
+        last = header.last_offset
+    return last
+
+
+def largest_timestamp(file: File, position: int, end: int) -> TimestampOffset:
+    """The largest batch timestamp and the last offset of the first batch that has it: what a time index entry says."""
+    largest = TimestampOffset(NO_TIMESTAMP, -1)
+    for header in read_headers(file, position, end):
+        if header.max_timestamp > largest.timestamp:
+            largest = TimestampOffset(header.max_timestamp, header.last_offset)
+    return largest
+
+
+def read_records(file: File, header: BatchHeader) -> Iterator[Record]:
+    """The records of one batch, decompressed."""
+    return iterate_records(file.pread(header.size, header.position))
+
+
+def find_timestamp(
+    file: File, position: int, end: int, timestamp: int, start_offset: int, limit_offset: int
+) -> TimestampOffset | None:
+    """The first record with a timestamp >= `timestamp` and an offset in [start_offset, limit_offset)."""
+    for header in read_headers(file, position, end):
+        if header.base_offset >= limit_offset:
+            return None
+        if header.max_timestamp < timestamp or header.last_offset < start_offset:
+            continue
+        batch = file.pread(header.size, header.position)
+        found = _kernel.find_timestamp(batch, 0, len(batch), timestamp, start_offset)
+        if found is not None:
+            return TimestampOffset(*found, header.partition_leader_epoch) if found[1] < limit_offset else None
+    return None
+
+
+def find_largest_timestamp(
+    file: File, position: int, end: int, start_offset: int, limit_offset: int
+) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of those with an offset in [start_offset, limit_offset)."""
+    best: TimestampOffset | None = None
+    for header in read_headers(file, position, end):
+        if header.base_offset >= limit_offset:
+            break
+        if header.last_offset < start_offset:
+            continue
+        if best is not None and header.max_timestamp <= best.timestamp:
+            continue
+        for record in read_records(file, header):
+            if start_offset <= record.offset < limit_offset and (best is None or record.timestamp > best.timestamp):
+                best = TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return best

@@ -1,0 +1,338 @@
+"""LogLoader: from the files of a partition to a log that can be appended to. Recovery after an unclean stop is here.
+
+    pass 1   temporary files: what a crash left half done is removed
+    pass 2   complete `.swap` files take the place of the segments that they replace
+    pass 3   segments are listed; indexes that are missing or cannot be right are rebuilt
+    pass 4   unclean stop: from the segment of the recovery point on, each batch's size, order and CRC is checked; the log
+             ends before the first bad one, and later segments go
+    pass 5   ends, leader epochs and producer state are brought in line with the log
+
+After a clean stop passes 3 and 4 read no segment but the end of the active one: from its last index entry on.
+
+Nothing here needs an earlier load to have finished: after a crash at any point the next load comes to the same result.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import file_records, segment_scan
+from .exceptions import CorruptIndexError
+from .log_names import (
+    CLEANED_STAGE,
+    DELETED_STAGE,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_STAGE,
+    TIME_INDEX_SUFFIX,
+    LogFileName,
+    file_name,
+    parse_file_name,
+)
+from .log_segment import LogSegment
+from .log_segments import SegmentList
+from .log_values import MAX_RELATIVE_OFFSET, RecoveryStats
+from .offset_index import OffsetIndex
+from .producer_replay import ProducerReplay
+from .time_index import TimeIndex
+
+if TYPE_CHECKING:
+    from .clock import Time
+    from .leader_epoch import LeaderEpochCache
+    from .producer_state import ProducerStateManager
+    from .segment_files import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class LoadedLog(NamedTuple):
+    """What a load comes to."""
+
+    segments: SegmentList
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    stats: RecoveryStats
+
+
+class Progress(NamedTuple):
+    """Whom recovery tells how far it is: `total(n)` finds n more bytes to read, `done(n)` has read them. Any thread."""
+
+    total: Callable[[int], None]
+    done: Callable[[int], None]
+
+
+NO_PROGRESS = Progress(lambda _bytes: None, lambda _bytes: None)
+
+
+class LogLoader:
+    """Loads one log, in one thread, once. Blocks. OSError and StorageError pass through: the directory cannot be used then."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCache,
+        *,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        time: Time,
+        jitter: Callable[[int], int],
+        progress: Progress = NO_PROGRESS,
+    ) -> None:
+        """`recovery_point` and `log_start_offset` as checkpointed, 0 where they are not; `clean`: the last stop was."""
+        self._directory = directory
+        self._fs = directory.file_system
+        self._producers = producers
+        self._epochs = epochs
+        self._clean = clean
+        self._recovery_point = recovery_point
+        self._log_start_offset = log_start_offset
+        self._time = time
+        self._jitter = jitter
+        self._progress = progress
+        self._stats = RecoveryStats()
+
+    def load(self) -> LoadedLog:
+        names = self._fs.list_directory(self._directory.path)
+        files = [parsed for name in names if (parsed := parse_file_name(name)) is not None]
+        if any(file.stage for file in files):
+            swaps = self._remove_temporary_files(files)
+            self._finish_swaps(files, swaps)
+            names = self._fs.list_directory(self._directory.path)
+            files = [parsed for name in names if (parsed := parse_file_name(name)) is not None]
+        segments = self._load_segments(files)
+        self._producers.load_snapshots(names)
+        replay = ProducerReplay(self._directory, self._producers, self._time)
+        end_offset = self._recover(segments, replay) if not self._clean and segments else None
+        if end_offset is None and segments:
+            end_offset = segments[-1].read_next_offset()
+        if end_offset is None or end_offset < self._log_start_offset:
+            end_offset = self._start_anew(segments)
+        return self._settle(segments, end_offset, replay)
+
+    # --- pass 1 ---
+
+    def _remove_temporary_files(self, files: list[LogFileName]) -> list[LogFileName]:
+        """`.deleted` goes. `.cleaned` says that its group was not complete: it goes, and before it every `.swap` at or above
+        it, which may be of the same group (KAFKA-6264). What is left of `.swap` is complete and returned.
+        """
+        cleaned = [file for file in files if file.stage == CLEANED_STAGE]
+        first_cleaned = min((file.base_offset for file in cleaned), default=None)
+        swaps: list[LogFileName] = []
+        for file in files:
+            if file.stage == DELETED_STAGE:
+                self._unlink(file)
+            elif file.stage == SWAP_STAGE:
+                if first_cleaned is not None and file.base_offset >= first_cleaned:
+                    self._unlink(file)
+                else:
+                    swaps.append(file)
+        for file in cleaned:
+            self._unlink(file)
+        return swaps
+
+    # --- pass 2 ---
+
+    def _finish_swaps(self, files: list[LogFileName], swaps: list[LogFileName]) -> None:
+        """Where a `.log.swap` is left, the segments that it covers are still to go; then names lose `.swap`, logs first.
+
+        Logs first, because an index that has lost it while its log has not would be taken for the original's. Snapshots stay:
+        they belong to offsets, not to the files that were replaced.
+        """
+        ranges = [(swap.base_offset, self._swap_end(swap.base_offset)) for swap in swaps if swap.suffix == LOG_SUFFIX]
+        if ranges:
+            first, end = min(low for low, _ in ranges), max(high for _, high in ranges)
+            for file in files:
+                if not file.stage and file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset < end:
+                    self._unlink(file)
+        for swap in sorted(swaps, key=lambda swap: swap.suffix != LOG_SUFFIX):
+            path = self._path(swap)
+            self._fs.rename(path, path.removesuffix(SWAP_STAGE))
+
+    def _swap_end(self, base_offset: int) -> int:
+        """The offset after the last one in a `.log.swap`: from its index's last entry on, if it has its index still."""
+        index_path = self._directory.file(base_offset, OFFSET_INDEX_SUFFIX, SWAP_STAGE)
+        position = 0
+        if self._fs.exists(index_path):
+            index = OffsetIndex(self._fs, index_path, base_offset, writable=False)
+            try:
+                position = index.lookup(base_offset + MAX_RELATIVE_OFFSET).position
+            finally:
+                index.close_map()
+        file = self._fs.open(self._directory.file(base_offset, LOG_SUFFIX, SWAP_STAGE), writable=False)
+        try:
+            size = file.size()
+            last = file_records.last_offset(file, position if position < size else 0, size)
+            return base_offset if last is None else last + 1
+        finally:
+            file.close()
+
+    # --- pass 3 ---
+
+    def _load_segments(self, files: list[LogFileName]) -> list[LogSegment]:
+        present = {(file.base_offset, file.suffix) for file in files if not file.stage}
+        bases = sorted(base for base, suffix in present if suffix == LOG_SUFFIX)
+        for base, suffix in present:
+            if suffix in SEGMENT_SUFFIXES and (base, LOG_SUFFIX) not in present:
+                self._unlink(LogFileName(base, suffix, ""))
+        now = self._time.milliseconds()
+        jitter_ms = self._directory.config.segment_jitter_ms
+        segments = []
+        for base in bases:
+            size = self._fs.stat(self._directory.file(base, LOG_SUFFIX)).size
+            segment = LogSegment(
+                self._directory, base, created_ms=now, size=size, jitter_ms=self._jitter(jitter_ms) if jitter_ms else 0
+            )
+            segments.append(segment)
+        # Segments that pass 4 reads anyway get their indexes there.
+        recovered = len(segments) if self._clean else self._first_to_recover(segments)
+        for index, segment in enumerate(segments[:recovered]):
+            if self._indexes_are_sane(segment, present, is_last=index == len(segments) - 1):
+                segment.was_synced()
+            else:
+                self._rebuild_indexes(segment)
+        return segments
+
+    def _indexes_are_sane(self, segment: LogSegment, present: set[tuple[int, str]], *, is_last: bool) -> bool:
+        """By size, which costs two stats. Entries are looked at where they are used first: for the last segment now."""
+        base = segment.base_offset
+        if segment.size == 0:  # it has nothing to index; the active one gets its indexes with the first append
+            return True
+        if (base, OFFSET_INDEX_SUFFIX) not in present or (base, TIME_INDEX_SUFFIX) not in present:
+            return False
+        if self._clean and not is_last:
+            offset_size = self._fs.stat(self._directory.file(base, OFFSET_INDEX_SUFFIX)).size
+            time_size = self._fs.stat(self._directory.file(base, TIME_INDEX_SUFFIX)).size
+            return offset_size % OffsetIndex.ENTRY_SIZE == 0 and time_size % TimeIndex.ENTRY_SIZE == 0
+        offset_index, time_index = self._directory.indexes(base, writable=False)
+        try:
+            offset_index.sanity_check(segment.size)
+            time_index.sanity_check()
+        except CorruptIndexError as error:
+            logger.debug("%s", error)
+            return False
+        finally:
+            offset_index.close_map()
+            time_index.close_map()
+        return True
+
+    def _rebuild_indexes(self, segment: LogSegment) -> None:
+        scanner = segment_scan.scan_segment(self._directory, segment, check_crc=False)
+        segment_scan.write_indexes(self._directory, segment, scanner, durable=True)
+        segment.was_synced()
+        self._stats = self._stats._replace(
+            indexes_rebuilt=self._stats.indexes_rebuilt + 1,
+            bytes_scanned=self._stats.bytes_scanned + scanner.valid_bytes,
+        )
+
+    # --- pass 4 ---
+
+    def _first_to_recover(self, segments: list[LogSegment]) -> int:
+        """Index of the segment that holds the recovery point: what was written since its last sync lies behind that."""
+        index = 0
+        while index + 1 < len(segments) and segments[index + 1].base_offset <= self._recovery_point:
+            index += 1
+        return index
+
+    def _recover(self, segments: list[LogSegment], replay: ProducerReplay) -> int:
+        """Check everything that may not have reached the disk; returns the offset where the log ends. Shortens `segments`."""
+        first = self._first_to_recover(segments)
+        suspects = segments[first:]
+        self._progress.total(sum(segment.size for segment in suspects))
+        replay.catch_up(segments[:first], self._log_start_offset, suspects[0].base_offset)
+        end_offset = suspects[0].base_offset
+        for index, segment in enumerate(suspects):
+            if index and segment.base_offset != end_offset and not self._may_have_gaps():
+                # The one before lost its end, exactly between two batches: what follows was never promised to anybody.
+                logger.info("%s: offsets %d to %d are missing", self._directory.path, end_offset, segment.base_offset)
+                self._remove(segments, suspects[index:])
+                break
+            size = segment.size
+            replay.begin_segment(segment.base_offset)
+            scanner = segment_scan.scan_segment(
+                self._directory, segment, check_crc=True, on_batch=replay.add, on_progress=self._progress.done
+            )
+            end_offset = scanner.next_offset
+            removed = segment_scan.cut_log(self._directory, segment, scanner.valid_bytes)
+            segment_scan.write_indexes(self._directory, segment, scanner, durable=False)
+            segment.was_recovered(
+                scanner.valid_bytes,
+                scanner.first_timestamp,
+                segment_scan.largest_timestamp(scanner, segment.base_offset),
+            )
+            for epoch, start_offset in scanner.leader_epochs:
+                latest = self._epochs.latest_epoch
+                if latest is None or epoch > latest:
+                    self._epochs.assign(epoch, start_offset)
+            replay.end_segment(end_offset)
+            self._stats = self._stats.plus(
+                RecoveryStats(segments_recovered=1, bytes_scanned=scanner.valid_bytes, bytes_truncated=removed)
+            )
+            if removed:
+                self._progress.done(size - scanner.valid_bytes)
+                logger.info(
+                    "%s: cut at offset %d, position %d of segment %d (%s): %d bytes",
+                    self._directory.path,
+                    end_offset,
+                    scanner.valid_bytes,
+                    segment.base_offset,
+                    scanner.stopped or "a batch is cut off",
+                    removed,
+                )
+                self._remove(segments, suspects[index + 1 :])
+                break
+        return end_offset
+
+    def _may_have_gaps(self) -> bool:
+        """Compaction may have removed whole ends of segments in logs that other versions wrote."""
+        return "compact" in self._directory.config.cleanup_policy
+
+    def _remove(self, segments: list[LogSegment], doomed: list[LogSegment]) -> None:
+        for segment in doomed:
+            self._progress.done(segment.size)
+            for suffix in SEGMENT_SUFFIXES:
+                self._fs.unlink(self._directory.file(segment.base_offset, suffix), missing_ok=True)
+            segments.remove(segment)
+        self._stats = self._stats._replace(segments_removed=self._stats.segments_removed + len(doomed))
+
+    # --- pass 5 ---
+
+    def _start_anew(self, segments: list[LogSegment]) -> int:
+        """No segment is left, or the log ends before its start: everything in it was deleted. Begin empty at the start."""
+        if segments:
+            logger.warning(
+                "%s: the log ends before its start at %d; it begins there anew, empty",
+                self._directory.path,
+                self._log_start_offset,
+            )
+            self._remove(segments, list(segments))
+            self._epochs.clear()
+        now = self._time.milliseconds()
+        segments.append(LogSegment.create(self._directory, self._log_start_offset, created_ms=now))
+        return self._log_start_offset
+
+    def _settle(self, segments: list[LogSegment], end_offset: int, replay: ProducerReplay) -> LoadedLog:
+        start_offset = max(self._log_start_offset, segments[0].base_offset)
+        self._epochs.truncate_from_end(end_offset)
+        self._epochs.truncate_from_start(start_offset)
+        self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
+        replay.finish(segments, start_offset, end_offset, clean=self._clean)
+        segments[-1].activate()
+        return LoadedLog(
+            SegmentList(segments),
+            start_offset,
+            end_offset,
+            end_offset if self._clean else min(self._recovery_point, end_offset),
+            self._stats,
+        )
+
+    def _path(self, file: LogFileName) -> str:
+        return f"{self._directory.path}/{file_name(file.base_offset, file.suffix, file.stage)}"
+
+    def _unlink(self, file: LogFileName) -> None:
+        self._fs.unlink(self._path(file), missing_ok=True)

@@ -1,0 +1,106 @@
+"""File and directory names of a log, both ways: offset to name, name to meaning. Pure; no file system.
+
+    <log.dir>/orders-0/                                a partition: topic, dash, partition number
+    <log.dir>/orders-0.8a6f…-delete/                   deleted, waiting for file.delete.delay.ms
+    <log.dir>/orders-0/00000000000000114514.log        batches; the name is the base offset in 20 digits
+                                           .index      offset index
+                                           .timeindex  time index
+                                           .txnindex   aborted transactions
+                                           .snapshot   producer state *before* that offset
+    A second suffix tells a file's stage: `.cleaned` (being written by the cleaner), `.swap` (complete, replaces the
+    originals), `.deleted` (waits for removal).
+
+20 digits so that names sort as offsets do (2^63 has 19).
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+CLEANED_STAGE = ".cleaned"
+SWAP_STAGE = ".swap"
+DELETED_STAGE = ".deleted"
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""Apache Kafka keeps its Raft log in a directory of this topic; it lies in ours when a Kafka directory is opened."""
+
+MAX_TOPIC_LENGTH = 249
+_MAX_DIRECTORY_NAME = 255
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.cleaned|\.swap|\.deleted)?")
+_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
+_MARKED = re.compile(r"(?P<name>.+)\.[0-9a-z]{8,32}-(?P<mark>delete|future|stray)")
+
+
+class LogFileName(NamedTuple):
+    """What a file name in a partition directory says. `stage` is empty for a file in use."""
+
+    base_offset: int
+    suffix: str
+    stage: str
+
+
+class DirectoryState(Enum):
+    """What the name of a partition directory says about it."""
+
+    LIVE = "live"
+    DELETED = "delete"
+    FUTURE = "future"
+    STRAY = "stray"
+
+
+class DirectoryName(NamedTuple):
+    """The parsed name of a partition directory."""
+
+    topic: str
+    partition: int
+    state: DirectoryState
+
+
+def file_name(base_offset: int, suffix: str, stage: str = "") -> str:
+    """`file_name(42, ".log")` is `00000000000000000042.log`."""
+    return f"{base_offset:020d}{suffix}{stage}"
+
+
+def parse_file_name(name: str) -> LogFileName | None:
+    """None when it is no file of a segment (checkpoints, metadata, foreign files)."""
+    match = _FILE.fullmatch(name)
+    return LogFileName(int(match[1]), match[2], match[3] or "") if match else None
+
+
+def is_valid_topic(name: str) -> bool:
+    """Kafka's rule; a name that passes is also a safe part of a path."""
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def partition_directory_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
+    """`topic-partition.unique-delete`, the topic cut where the name would pass the file system's 255 bytes."""
+    suffix = f"-{partition}.{unique}-delete"
+    return topic[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
+
+
+def parse_directory_name(name: str) -> DirectoryName | None:
+    """None for a directory that is no partition's; those are left alone."""
+    state = DirectoryState.LIVE
+    if marked := _MARKED.fullmatch(name):
+        name, state = marked["name"], DirectoryState(marked["mark"])
+    match = _DIRECTORY.fullmatch(name)
+    if match is None or not is_valid_topic(match["topic"]):
+        return None
+    partition = int(match["partition"])
+    if partition > 0x7FFFFFFF or str(partition) != match["partition"]:  # "orders-00" would be a second orders-0
+        return None
+    return DirectoryName(match["topic"], partition, state)

@@ -1,0 +1,85 @@
+"""SegmentList: the segments of a log as one immutable tuple behind one attribute.
+
+Readers take `view` and search it with no lock, for as long as they like; writers build a new tuple and publish it with one
+assignment. So a reader sees the list before or after a change, never a half-made one. A look-up is a binary search: it
+touches O(log n) entries of the snapshot.
+
+Any thread may read. Changes happen under the log's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .log_segment import LogSegment
+
+
+def floor_index(view: tuple[LogSegment, ...], offset: int) -> int:
+    """Index of the last segment whose base offset is <= `offset`; -1 when all are above."""
+    low, high = 0, len(view)
+    while low < high:
+        middle = (low + high) >> 1
+        if view[middle].base_offset <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+class SegmentList:
+    """Never empty once its log is loaded; base offsets rise strictly. The last segment is the active one."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
+        self._view: tuple[LogSegment, ...] = ()
+        self._publish(tuple(segments))
+
+    @property
+    def view(self) -> tuple[LogSegment, ...]:
+        """The present snapshot."""
+        return self._view
+
+    @property
+    def active(self) -> LogSegment:
+        return self._view[-1]
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._view)
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The segment that holds `offset`, if any does: the last one that begins at or below it."""
+        view = self._view
+        index = floor_index(view, offset)
+        return view[index] if index >= 0 else None
+
+    def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
+        """The segment that holds `offset` and all after it; all when `offset` lies below the first."""
+        view = self._view
+        return view[max(0, floor_index(view, offset)) :]
+
+    def append(self, segment: LogSegment) -> None:
+        """Publish the list with a new active segment."""
+        assert not self._view or self._view[-1].base_offset < segment.base_offset
+        self._view = (*self._view, segment)
+
+    def remove(self, segments: Iterable[LogSegment]) -> None:
+        """Publish the list without these. Those that are not in it (any more) are no error."""
+        gone = {id(segment) for segment in segments}
+        self._publish(tuple(segment for segment in self._view if id(segment) not in gone))
+
+    def replace(self, old: Iterable[LogSegment], new: Iterable[LogSegment]) -> None:
+        """Publish the list with `new` in the place of `old`: one step for readers, whatever the counts."""
+        gone = {id(segment) for segment in old}
+        kept = [segment for segment in self._view if id(segment) not in gone]
+        self._publish(tuple(sorted([*kept, *new], key=lambda segment: segment.base_offset)))
+
+    def _publish(self, view: tuple[LogSegment, ...]) -> None:
+        assert all(low.base_offset < high.base_offset for low, high in pairwise(view))
+        self._view = view

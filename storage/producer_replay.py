@@ -1,0 +1,100 @@
+"""Rebuilding producer state: the newest snapshot, then the batches behind it.
+
+Used by loading and by truncation. During recovery the batches come from the scan that checks them anyway, and aborted
+transactions are written to the segment's transaction index again; otherwise headers alone are walked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..protocol.records.record_batch import iterate_records
+from . import segment_scan
+from .log_names import TRANSACTION_INDEX_SUFFIX
+from .transaction_index import AbortedTxn, TransactionIndex
+from .transaction_marker import parse_transaction_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..protocol.records._kernel import BatchInfo
+    from .clock import Time
+    from .filesystem import Buffer
+    from .log_segment import LogSegment
+    from .producer_state import ProducerStateManager
+    from .segment_files import LogDirectory
+
+
+class ProducerReplay:
+    """One load or truncation of one log. The log's writer; blocks."""
+
+    def __init__(self, directory: LogDirectory, producers: ProducerStateManager, time: Time) -> None:
+        self._directory = directory
+        self._producers = producers
+        self._time = time
+        self._aborted: TransactionIndex | None = None
+
+    def catch_up(self, segments: Sequence[LogSegment], log_start_offset: int, end_offset: int) -> None:
+        """Bring the state to `end_offset`, which all batches of `segments` lie below."""
+        producers = self._producers
+        producers.truncate_and_reload(log_start_offset, end_offset, self._time.milliseconds())
+        start_offset = producers.map_end_offset
+        if start_offset < end_offset:
+            for index, segment in enumerate(segments):
+                if index + 1 < len(segments) and segments[index + 1].base_offset <= start_offset:
+                    continue
+                found = segment.find(start_offset, segment.size)
+                if found is not None:
+                    segment_scan.scan_segment(
+                        self._directory, segment, start=found.position, check_crc=False, on_batch=self.add
+                    )
+        producers.update_map_end_offset(end_offset)
+
+    def begin_segment(self, base_offset: int) -> None:
+        """Recovery reads this segment from its start: its aborted transactions are found anew."""
+        path = self._directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
+        self._aborted = TransactionIndex(self._directory.file_system, path, base_offset)
+        self._aborted.reset()
+
+    def end_segment(self, end_offset: int) -> None:
+        """It is read up to its end, or to where it was cut. A snapshot spares the next recovery this one's work."""
+        assert self._aborted is not None
+        self._aborted.close()
+        self._aborted = None
+        self._producers.update_map_end_offset(end_offset)
+        if not self._producers.is_empty:
+            self._producers.take_snapshot()
+
+    def add(self, batch: BatchInfo, data: Buffer) -> None:
+        """A batch with a producer id or control bit."""
+        if batch.producer_id < 0:
+            return
+        if not batch.is_control:
+            self._producers.update(batch)
+            return
+        for record in iterate_records(data):
+            marker = parse_transaction_marker(record.key, record.value)
+            if marker is None:
+                continue
+            completed = self._producers.update_marker(
+                batch.producer_id, batch.producer_epoch, marker, record.offset, record.timestamp
+            )
+            if completed is None:
+                continue
+            if completed.is_aborted and self._aborted is not None:
+                stable = self._producers.last_stable_offset(completed)
+                self._aborted.append(
+                    AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+                )
+            self._producers.complete_txn(completed)
+
+    def finish(self, segments: Sequence[LogSegment], log_start_offset: int, end_offset: int, *, clean: bool) -> None:
+        """The log is loaded and ends at `end_offset`."""
+        producers = self._producers
+        if clean and producers.latest_snapshot_offset is not None:
+            self.catch_up(segments, log_start_offset, end_offset)
+        elif producers.map_end_offset > end_offset or producers.map_end_offset < log_start_offset:
+            producers.truncate_fully_and_start_at(end_offset)
+        # A clean stop leaves a snapshot if there was ever a producer: without one there is nothing to find.
+        producers.update_map_end_offset(end_offset)
+        producers.on_high_watermark_updated(end_offset)

@@ -1,0 +1,80 @@
+"""Where the files of a log are, and the open files of one segment with their leases."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from .exceptions import FileClosedError
+from .log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from .offset_index import OffsetIndex
+from .time_index import TimeIndex
+
+if TYPE_CHECKING:
+    from ..config.log_config import LogConfig
+    from .file_cache import FileCache
+    from .filesystem import File, FileSystem
+
+# Kafka takes segment.index.bytes down to 4. Room for one entry, and in the time index for the one that a roll adds.
+_MIN_OFFSET_INDEX = OffsetIndex.ENTRY_SIZE
+_MIN_TIME_INDEX = 2 * TimeIndex.ENTRY_SIZE
+
+
+class SegmentFiles:
+    """The open files of one segment, with leases (see `file_cache.Leased`). Any thread."""
+
+    __slots__ = ("_leases", "_lock", "file", "offset_index", "time_index")
+
+    def __init__(self, file: File, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        self.file = file
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self._lock = threading.Lock()
+        self._leases = 1
+
+    def retain(self) -> SegmentFiles:
+        with self._lock:
+            if not self._leases:
+                raise FileClosedError(f"{self.file.path} is closed")
+            self._leases += 1
+        return self
+
+    def release(self) -> None:
+        with self._lock:
+            self._leases -= 1
+            if self._leases:
+                return
+        self.offset_index.close_map()
+        self.time_index.close_map()
+        self.file.close()
+
+
+class LogDirectory:
+    """Where the files of a log are, what opens them and which settings hold. One object for all segments of a log.
+
+    `path` changes when the partition is deleted (its directory is renamed), `config` when the topic's settings are.
+    """
+
+    __slots__ = ("cache", "config", "file_system", "path")
+
+    def __init__(self, path: str, file_system: FileSystem, cache: FileCache[SegmentFiles], config: LogConfig) -> None:
+        self.path = path
+        self.file_system = file_system
+        self.cache = cache
+        self.config = config
+
+    def file(self, base_offset: int, suffix: str, stage: str = "") -> str:
+        return f"{self.path}/{file_name(base_offset, suffix, stage)}"
+
+    def open_log(self, base_offset: int, *, create: bool = False, writable: bool = True) -> File:
+        return self.file_system.open(self.file(base_offset, LOG_SUFFIX), create=create, writable=writable)
+
+    def indexes(self, base_offset: int, *, writable: bool) -> tuple[OffsetIndex, TimeIndex]:
+        """The two index objects of a segment; nothing is opened or mapped yet."""
+        limit, file_system = self.config.segment_index_bytes, self.file_system
+        offset_path = self.file(base_offset, OFFSET_INDEX_SUFFIX)
+        time_path = self.file(base_offset, TIME_INDEX_SUFFIX)
+        return (
+            OffsetIndex(file_system, offset_path, base_offset, max(limit, _MIN_OFFSET_INDEX), writable=writable),
+            TimeIndex(file_system, time_path, base_offset, max(limit, _MIN_TIME_INDEX), writable=writable),
+        )

@@ -1,0 +1,724 @@
+"""UnifiedLog: one partition's log. Append, read, roll, watermarks, truncation, retention, look-ups by time.
+
+    logStartOffset ≤ highWatermark ≤ logEndOffset,  recoveryPoint ≤ logEndOffset
+
+    segments   [0 ........][ 4711 ........][ 9000 ....        ]  the last one is active, the only one written to
+                     ^ logStartOffset          ^ recoveryPoint ^ highWatermark = logEndOffset, unless a sync is pending
+
+Start reading at `append_as_leader` and `read`; loading and recovery are in `log_loader.py`, who calls when in `log_manager.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from ..protocol.records._kernel import read_header, validate_and_assign
+from ..protocol.records.exceptions import RecordTooLargeError
+from . import log_reader
+from .exceptions import KafkaStorageError, OffsetOutOfRangeError
+from .log_names import DELETED_STAGE
+from .log_segment import LogSegment
+from .log_segments import SegmentList
+from .log_validator import TargetCompression
+from .log_values import (
+    NO_TIMESTAMP,
+    AppendOrigin,
+    FetchDataInfo,
+    LogAppendInfo,
+    LogOffsetMetadata,
+    SegmentView,
+)
+from .producer_replay import ProducerReplay
+from .retention import SegmentDeletion, deletable_segments
+from .roll_params import RollParams, roll_reason
+from .time_index import TimestampOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from uuid import UUID
+
+    from ..config.log_config import LogConfig
+    from ..protocol.records._kernel import BatchInfo
+    from .clock import Time
+    from .filesystem import Buffer
+    from .leader_epoch import EpochEndOffset, LeaderEpochCache
+    from .producer_state import ProducerStateManager
+    from .scheduler import Scheduler
+    from .segment_files import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+_CLIENT = AppendOrigin.CLIENT
+_NO_LIMIT_MS = 1 << 61
+
+
+class UnifiedLog:
+    """One partition. One thread at a time appends (the loop thread); any thread reads, flushes, looks up and deletes.
+
+    Whatever changes the log happens under `_lock`, which is never held over an fsync or a deletion. Readers take no lock:
+    the segment list is a snapshot, and each watermark is published as one value after the bytes that it covers.
+
+    Attributes:
+        log_start_offset: First readable offset. Moved up by retention (to the base of the first segment kept) and by
+            DeleteRecords (to any offset); checkpointed. Read by fetch and ListOffsets. Never passes the high watermark,
+            never moves down but by `truncate_fully_and_start_at`.
+        high_watermark: What consumers may read ends here. Follows logEndOffset with each append; while a sync is pending it
+            stays until `complete_sync`, so that nobody reads what a power cut can take back. Never passes logEndOffset.
+        last_stable_offset: What read_committed consumers may read ends here: the high watermark, or the first offset of the
+            oldest open transaction below it. Moved by appends of markers. Never passes the high watermark.
+        recovery_point: All below is durable. Moved by `flush` alone, after the fsync, to where the log ended before it;
+            lowered by truncation. Read at load: recovery starts in its segment. Never passes logEndOffset.
+        log_end_offset: The offset that the next record gets. Moved by an append once its bytes are in the file, and by
+            truncation. Nothing passes it.
+        leader_epoch: Stamped into every batch; one higher after each start that found a log with an epoch.
+        needs_sync: A sync is pending: `flush.messages` records or more are not durable. The broker calls `flush()` in a pool
+            thread, then `complete_sync` on the loop thread, and answers what waited.
+        failure: Why the log takes no more appends (an fsync failed: what is in memory can't be trusted to reach the disk).
+    """
+
+    __slots__ = (
+        "_append_time",
+        "_compression",
+        "_deletion_lock",
+        "_directory",
+        "_directory_is_dirty",
+        "_end",
+        "_epochs",
+        "_flush_lock",
+        "_flush_messages",
+        "_high",
+        "_jitter",
+        "_lock",
+        "_max_message_bytes",
+        "_parent_is_dirty",
+        "_producers",
+        "_require_keys",
+        "_scheduler",
+        "_segments",
+        "_synced",
+        "_time",
+        "_timestamp_limits",
+        "failure",
+        "high_watermark",
+        "last_flush_ms",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "needs_sync",
+        "partition",
+        "recovery_point",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID | None,
+        directory: LogDirectory,
+        segments: SegmentList,
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCache,
+        *,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        scheduler: Scheduler,
+        time: Time,
+        jitter: Callable[[int], int],
+    ) -> None:
+        """`jitter(n)` gives a random number in [0, n); `topic_id` is None where no file says it."""
+        assert log_start_offset <= log_end_offset
+        assert recovery_point <= log_end_offset
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self._directory = directory
+        self._segments = segments
+        self._producers = producers
+        self._epochs = epochs
+        self._scheduler = scheduler
+        self._time = time
+        self._jitter = jitter
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()  # one flush at a time; truncation waits for it
+        self._deletion_lock = threading.Lock()  # over renames to .deleted; taken before _lock
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        active = segments.active
+        self._end = LogOffsetMetadata(log_end_offset, active.base_offset, active.size)
+        self._high = self._end
+        self._synced = self._end
+        self.high_watermark = log_end_offset
+        self.needs_sync = False
+        self.failure: KafkaStorageError | None = None
+        self.last_flush_ms = time.milliseconds()
+        self.leader_epoch = epochs.latest_epoch + 1 if epochs.latest_epoch is not None else 0
+        self._directory_is_dirty = True
+        self._parent_is_dirty = False
+        self._configure(directory.config)
+
+    def __repr__(self) -> str:
+        return f"UnifiedLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def directory(self) -> str:
+        """Path of the partition's directory."""
+        return self._directory.path
+
+    @property
+    def config(self) -> LogConfig:
+        return self._directory.config
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """The present snapshot, oldest first; the last one is active. Any thread."""
+        return self._segments.view
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all log files. Any thread."""
+        return sum(segment.size for segment in self._segments.view)
+
+    @property
+    def last_stable_offset(self) -> int:
+        first_unstable = self._producers.first_unstable_offset
+        high = self.high_watermark
+        return high if first_unstable is None or first_unstable > high else first_unstable
+
+    @property
+    def producers(self) -> ProducerStateManager:
+        """State of the idempotent producers. Loop thread."""
+        return self._producers
+
+    def update_config(self, config: LogConfig) -> None:
+        """New settings hold from the next append on. Loop thread."""
+        with self._lock:
+            self._configure(config)
+
+    def _configure(self, config: LogConfig) -> None:
+        self._directory.config = config
+        self._append_time = config.message_timestamp_type == "LogAppendTime"
+        self._require_keys = "compact" in config.cleanup_policy
+        self._flush_messages = config.flush_messages
+        self._max_message_bytes = config.max_message_bytes
+        # Kafka's "no limit" is 2^63 - 1; beyond a quarter of that the sums with a clock would leave 64 bits.
+        self._timestamp_limits = (
+            min(config.message_timestamp_before_max_ms, _NO_LIMIT_MS),
+            min(config.message_timestamp_after_max_ms, _NO_LIMIT_MS),
+        )
+        self._compression = TargetCompression.of(config)
+
+    # --- append: loop thread ---
+
+    def append_as_leader(
+        self, buffer: bytearray | memoryview, start: int, end: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> LogAppendInfo:
+        """Append the one batch in buffer[start:end]: validated, and its offsets, epoch and times assigned in place.
+
+        Raises RecordTooLargeError, InvalidTimestampError, InvalidRecordError, CorruptRecordError … (protocol.records), a
+        ProducerStateError, KafkaStorageError. Nothing was appended then.
+        """
+        with self._lock:
+            size = end - start
+            if size > self._max_message_bytes:
+                raise RecordTooLargeError(
+                    f"{self.name}: a batch of {size} bytes, max.message.bytes is {self._max_message_bytes}"
+                )
+            now = self._time.milliseconds()
+            first_offset = self.log_end_offset
+            before_max, after_max = self._timestamp_limits
+            batch = validate_and_assign(
+                buffer,
+                start,
+                end,
+                first_offset,
+                self.leader_epoch,
+                now if self._append_time else NO_TIMESTAMP,
+                self._require_keys,
+                origin is _CLIENT,
+                now - before_max,
+                now + after_max,
+            )
+            if self._compression is not None and self._compression.differs(batch.compression):
+                buffer = self._compression.recompressed(buffer, start)
+                start, end = 0, len(buffer)
+                if end > self._max_message_bytes:
+                    raise RecordTooLargeError(f"{self.name}: {end} bytes once recompressed, over max.message.bytes")
+                batch = read_header(buffer, 0, end)
+            if batch.producer_id >= 0:
+                duplicate = self._producers.check(batch, origin)
+                if duplicate is not None:
+                    return LogAppendInfo(
+                        duplicate.first_offset,
+                        duplicate.last_offset,
+                        duplicate.timestamp if self._append_time else NO_TIMESTAMP,
+                        self.log_start_offset,
+                        batch.record_count,
+                        size,
+                        True,
+                    )
+            whole = start == 0 and end == len(buffer)
+            self._write(buffer if whole else memoryview(buffer)[start:end], batch, now)
+            return LogAppendInfo(
+                first_offset,
+                batch.last_offset,
+                now if self._append_time else NO_TIMESTAMP,
+                self.log_start_offset,
+                batch.record_count,
+                size,
+                False,
+            )
+
+    def append_batches(
+        self, buffer: bytearray | memoryview, *, origin: AppendOrigin = AppendOrigin.COORDINATOR
+    ) -> LogAppendInfo:
+        """Append what the broker itself built: one writable batch or more, in one write each. Loop thread.
+
+        Answers with the first and last offset of all. Raises as `append_as_leader`; batches before the one that failed stay.
+        """
+        position, count, size = 0, 0, len(buffer)
+        first: LogAppendInfo | None = None
+        info: LogAppendInfo | None = None
+        while position < size:
+            end = position + read_header(buffer, position, size).size
+            info = self.append_as_leader(buffer, position, end, origin=origin)
+            first = first or info
+            count += info.record_count
+            position = end
+        assert first is not None
+        assert info is not None
+        return info._replace(first_offset=first.first_offset, record_count=count, size=size)
+
+    def _write(self, data: Buffer, batch: BatchInfo, now: int) -> None:
+        """Append to the active segment, rolled if need be, and move the ends. Under the lock.
+
+        Order: bytes, then log_end_offset, then the high watermark. A failure before the bytes are in leaves everything as it
+        was; after it nothing can fail.
+        """
+        if self.failure is not None:
+            raise KafkaStorageError(f"{self.name} takes no appends until a restart: {self.failure}") from self.failure
+        segment = self._segments.view[-1]
+        config = self._directory.config
+        last_offset = batch.last_offset
+        max_timestamp = batch.max_timestamp
+        reason = roll_reason(
+            RollParams(
+                segment.size,
+                len(data),
+                config.segment_bytes,
+                segment.first_timestamp(),
+                segment.created_ms,
+                max_timestamp,
+                now,
+                config.segment_ms - segment.jitter_ms,
+                segment.index_is_full,
+                segment.base_offset,
+                last_offset,
+            )
+        )
+        try:
+            if reason is not None:
+                segment = self._roll(reason.value)
+            segment.append(data, batch.base_offset, last_offset, max_timestamp)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: appending failed: {error}") from error
+        end_offset = last_offset + 1
+        self._end = end = LogOffsetMetadata(end_offset, segment.base_offset, segment.size)
+        self.log_end_offset = end_offset
+        if batch.producer_id >= 0:
+            self._producers.update(batch)
+        if self._epochs.latest_epoch != self.leader_epoch:
+            self._epochs.assign(self.leader_epoch, batch.base_offset)
+            self._scheduler.schedule("leader-epoch-checkpoint", self._epochs.flush, 0)
+        if not self.needs_sync:
+            if end_offset - self.recovery_point >= self._flush_messages:
+                self.needs_sync = True
+            else:
+                self._high = end
+                self.high_watermark = end_offset
+
+    def roll(self) -> LogSegment:
+        """Begin a new active segment now, unless the active one is empty. Returns the active one. Loop thread."""
+        with self._lock:
+            active = self._segments.active
+            if active.size == 0:
+                return active
+            try:
+                return self._roll("asked for")
+            except OSError as error:
+                raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
+
+    def _roll(self, reason: str) -> LogSegment:
+        """Under the lock. OSError: nothing has changed."""
+        base_offset = self.log_end_offset
+        directory = self._directory
+        new = LogSegment.create(
+            directory,
+            base_offset,
+            created_ms=self._time.milliseconds(),
+            jitter_ms=self._jitter(directory.config.segment_jitter_ms),
+        )
+        self._segments.active.deactivate()
+        self._directory_is_dirty = True
+        self._segments.append(new)
+        self._end = LogOffsetMetadata(base_offset, base_offset, 0)
+        if self._high.offset == base_offset:
+            self._high = self._end
+        self._producers.update_map_end_offset(base_offset)
+        snapshot = self._producers.prepare_snapshot()
+        logger.info("%s: rolled a new segment at offset %d (%s)", self.name, base_offset, reason)
+
+        def flush() -> None:
+            if snapshot is not None:
+                self._producers.write_snapshot(snapshot)
+            self._flush_up_to(base_offset)
+
+        self._scheduler.schedule("flush-log", flush, 0)
+        return new
+
+    # --- read: any thread ---
+
+    def read(
+        self, offset: int, max_bytes: int, *, limit_offset: int | None = None, min_one_message: bool = True
+    ) -> FetchDataInfo:
+        """A slice of the file from the batch that holds `offset` on, up to `limit_offset` (default: the high watermark).
+
+        About `max_bytes`, cut anywhere, but the whole first batch when `min_one_message` (else nothing if it is larger).
+        Empty only when there is no record in [offset, limit): gaps are walked over, into later segments too. The caller
+        releases it. OffsetOutOfRangeError outside [logStartOffset, logEndOffset]; KafkaStorageError when the disk fails.
+        """
+        high = self._high
+        if limit_offset is None or limit_offset == high.offset:
+            limit = high
+        else:
+            end = self._end
+            limit = end if limit_offset >= end.offset else log_reader.locate(self._segments.view, limit_offset)
+        # The snapshot is taken after the limit, so it has the limit's segment.
+        view = self._segments.view
+        if self.log_start_offset <= offset < limit.offset:
+            try:
+                found = log_reader.read(view, offset, limit, max_bytes, min_one_message)
+            except OSError as error:
+                if offset >= self.log_start_offset:
+                    raise KafkaStorageError(f"{self.name}: reading at offset {offset} failed: {error}") from error
+                found = None  # retention took the segment while we were looking
+            if found is not None:
+                return found
+        if offset < self.log_start_offset or (offset > limit.offset and offset > self.log_end_offset):
+            raise OffsetOutOfRangeError(
+                f"{self.name}: offset {offset} is not within {self.log_start_offset}..{self.log_end_offset}"
+            )
+        return FetchDataInfo(offset, None, 0, 0)
+
+    def lookup_by_timestamp(self, timestamp: int, *, limit_offset: int | None = None) -> TimestampOffset | None:
+        """The first readable record below `limit_offset` (default: the high watermark) that is not older, or None.
+
+        May read from disk.
+        """
+        limit = self.high_watermark if limit_offset is None else limit_offset
+        start = self.log_start_offset
+        return log_reader.find_timestamp(self._segments.from_offset(start), timestamp, start, limit)
+
+    def max_timestamp_offset(self, *, limit_offset: int | None = None) -> TimestampOffset | None:
+        """The first record that has the largest timestamp of all readable ones below the limit; None when there are none.
+
+        May read from disk.
+        """
+        limit = self.high_watermark if limit_offset is None else limit_offset
+        start = self.log_start_offset
+        return log_reader.find_largest_timestamp(self._segments.from_offset(start), start, limit)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """Leader epoch of the record at `offset`; -1 when not known."""
+        epoch = self._epochs.epoch_for_offset(offset)
+        return -1 if epoch is None else epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """(largest epoch <= `epoch`, offset where it ends), as OffsetForLeaderEpoch asks; (-1, -1) when not known."""
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # --- durability ---
+
+    def flush(self) -> int:
+        """Make all that is appended now durable; returns the offset up to which it is. Pool threads; blocks.
+
+        Syncs log files; indexes only of closed segments (the active one's are rebuilt after a crash); the directory when
+        segments were made since the last time. KafkaStorageError: a sync failed, and the log takes no more appends: the kernel
+        may have dropped the pages, so that a later sync would succeed without the data.
+        """
+        return self._flush_up_to(None)
+
+    def _flush_up_to(self, offset: int | None) -> int:
+        with self._flush_lock:
+            with self._lock:
+                end = self._end
+                target = end.offset if offset is None else offset
+                if target <= self.recovery_point and not self._directory_is_dirty:
+                    return self.recovery_point
+                segments = self._segments.from_offset(self.recovery_point)
+                directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
+                parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
+            try:
+                for segment in segments:
+                    if segment.base_offset < target or (offset is None and segment.size == 0):
+                        self._flush_segment(segment)
+                if directory_is_dirty:
+                    self._directory.file_system.sync_directory(self._directory.path)
+                if parent_is_dirty:
+                    self._directory.file_system.sync_directory(self._directory.path.rpartition("/")[0] or "/")
+            except OSError as error:
+                self._directory_is_dirty |= directory_is_dirty
+                self._parent_is_dirty |= parent_is_dirty
+                self.failure = KafkaStorageError(f"{self.name}: sync failed: {error}")
+                raise self.failure from error
+            with self._lock:
+                # Truncation waits for the flush lock, so the log still ends at or behind `target`.
+                if target > self.recovery_point:
+                    self.recovery_point = target
+                    self._synced = end
+                self.last_flush_ms = self._time.milliseconds()
+                return self.recovery_point
+
+    def _flush_segment(self, segment: LogSegment) -> None:
+        try:
+            segment.flush()
+        except FileNotFoundError:
+            if any(segment is live for live in self._segments.view):
+                raise
+            # Retention took it meanwhile: nobody needs it durable any more.
+
+    def complete_sync(self, offset: int) -> bool:
+        """A flush has answered `offset`: let the high watermark follow. Loop thread.
+
+        Returns needs_sync: True when again flush.messages records or more came in the meantime; the high watermark is at the
+        synced offset then, and the broker calls `flush()` again.
+        """
+        with self._lock:
+            end = self._end
+            self.needs_sync = end.offset - min(offset, end.offset) >= self._flush_messages
+            if not self.needs_sync:
+                high = end
+            elif self._synced.offset == offset:
+                high = self._synced
+            else:
+                high = log_reader.locate(self._segments.view, min(offset, end.offset))
+            if high.offset > self.high_watermark:
+                self._high = high
+                self.high_watermark = high.offset
+            return self.needs_sync
+
+    # --- deletion ---
+
+    def segment_views(self) -> Iterator[SegmentView]:
+        """Facts of each segment, oldest first. Any thread; opens the time index of a segment whose end is not known yet."""
+        end_offset = self.log_end_offset
+        view = self._segments.view
+        for index, segment in enumerate(view):
+            is_active = index == len(view) - 1
+            yield SegmentView(
+                segment.base_offset,
+                end_offset if is_active else view[index + 1].base_offset,
+                segment.size,
+                segment.largest_timestamp(),
+                is_active,
+            )
+
+    def delete_old_segments(self) -> list[SegmentDeletion]:
+        """Apply retention now; returns what went and why. Pool threads: files are renamed, and opened to learn their age."""
+        with self._deletion_lock:
+            try:
+                deletions = deletable_segments(
+                    self.segment_views(),
+                    self._directory.config,
+                    now_ms=self._time.milliseconds(),
+                    log_size=self.size,
+                    log_start_offset=self.log_start_offset,
+                    high_watermark=self.high_watermark,
+                )
+                if not deletions:
+                    return []
+                with self._lock:
+                    active = self._segments.active
+                    if deletions[-1].base_offset == active.base_offset:
+                        if deletions[-1].next_base_offset == self.log_end_offset:
+                            self._roll(deletions[-1].reason.value)
+                        else:
+                            deletions.pop()  # somebody wrote to it meanwhile: it is not old any more
+                    if not deletions:
+                        return []
+                    end = deletions[-1].next_base_offset
+                    self._set_log_start_offset(max(self.log_start_offset, end))
+                    doomed = [segment for segment in self._segments.view if segment.base_offset < end]
+                    self._segments.remove(doomed)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.name}: retention failed: {error}") from error
+            for deletion in deletions:
+                logger.info("%s: deleted segment %d (%s)", self.name, deletion.base_offset, deletion.reason.value)
+            self._delete_files(doomed)
+            return deletions
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """DeleteRecords: nothing below `offset` can be read any more; its segments go with the next retention run.
+
+        False when the log starts there or later already. OffsetOutOfRangeError above the high watermark. Loop thread.
+        """
+        with self._lock:
+            if offset > self.high_watermark:
+                raise OffsetOutOfRangeError(
+                    f"{self.name}: can't delete up to {offset}, above the high watermark {self.high_watermark}"
+                )
+            if offset <= self.log_start_offset:
+                return False
+            self._set_log_start_offset(offset)
+            return True
+
+    def _set_log_start_offset(self, offset: int) -> None:
+        assert offset <= self.high_watermark
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._epochs.truncate_from_start(offset)
+            self._producers.on_log_start_offset_incremented(offset)
+
+    def _delete_files(self, segments: list[LogSegment]) -> None:
+        """Rename now, unlink after the delay: a reader that has just looked a segment up may still open it by name."""
+        marked: list[str] = []
+        for segment in segments:
+            try:
+                marked += segment.mark_deleted()
+                marked += self._mark_snapshot_deleted(segment.base_offset)
+            except OSError as error:
+                logger.warning(
+                    "%s: %s could not be renamed and stays until the next start: %s", self.name, segment, error
+                )
+        if marked:
+            file_system = self._directory.file_system
+
+            def delete() -> None:
+                for path in marked:
+                    file_system.unlink(path, missing_ok=True)
+
+            self._scheduler.schedule("delete-file", delete, self._directory.config.file_delete_delay_ms)
+
+    def _mark_snapshot_deleted(self, offset: int) -> list[str]:
+        """Renamed like its segment: one that a later roll writes at the same offset must not go with it."""
+        if not self._producers.forget_snapshot(offset):
+            return []
+        path = self._producers.snapshot_path(offset)
+        try:
+            self._directory.file_system.rename(path, path + DELETED_STAGE)
+        except FileNotFoundError:  # not written yet; then it will not be
+            return []
+        return [path + DELETED_STAGE]
+
+    # --- truncation and end ---
+
+    def truncate_to(self, offset: int) -> bool:
+        """Remove all records from `offset` on (the whole batch that holds it). Loop thread, no flush or append meanwhile.
+
+        False when the log ends there or before.
+        """
+        with self._deletion_lock, self._flush_lock, self._lock:
+            if offset >= self.log_end_offset:
+                return False
+            if offset < self._segments.view[0].base_offset:
+                self._start_at(offset)
+                return True
+            try:
+                doomed = [segment for segment in self._segments.view if segment.base_offset > offset]
+                self._segments.remove(doomed)
+                self._delete_files(doomed)
+                active = self._segments.active
+                active.activate()
+                active.truncate_to(offset)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}") from error
+            self._reset_ends(min(offset, max(active.base_offset, active.read_next_offset())))
+            return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; the next record gets `offset`. Loop thread."""
+        with self._deletion_lock, self._flush_lock, self._lock:
+            self._start_at(offset)
+
+    def _start_at(self, offset: int) -> None:
+        try:
+            doomed = list(self._segments.view)
+            self._delete_files(doomed)
+            new = LogSegment.create(self._directory, offset, created_ms=self._time.milliseconds())
+            self._directory_is_dirty = True
+            self._segments.replace(doomed, [new])
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: starting anew at {offset} failed: {error}") from error
+        self.log_start_offset = offset
+        self._reset_ends(offset)
+
+    def _reset_ends(self, end_offset: int) -> None:
+        """Everything that must not pass the end comes down with it."""
+        active = self._segments.active
+        self._end = LogOffsetMetadata(end_offset, active.base_offset, active.size)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        if self._high.offset >= end_offset or self._high.segment_base_offset > active.base_offset:
+            self._high = self._end
+        self.high_watermark = self._high.offset
+        self._synced = self._end
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.needs_sync = self.needs_sync and end_offset - self.recovery_point >= self._flush_messages
+        self.log_end_offset = end_offset
+        self._epochs.truncate_from_end(end_offset)
+        replay = ProducerReplay(self._directory, self._producers, self._time)
+        replay.catch_up(self._segments.view, self.log_start_offset, end_offset)
+        self._producers.on_high_watermark_updated(self.high_watermark)
+
+    def remove_expired_producers(self) -> int:
+        """Forget producers that have been idle for producer.id.expiration.ms; returns how many. Any thread."""
+        with self._lock:
+            return self._producers.remove_expired_producers(self._time.milliseconds())
+
+    def mark_new(self) -> None:
+        """Its directory was made just now: the first flush makes the name durable too."""
+        self._parent_is_dirty = True
+
+    def close(self) -> None:
+        """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError."""
+        with self._deletion_lock:
+            changed = self._directory_is_dirty or self.recovery_point < self.log_end_offset
+            self.flush()
+            try:
+                self._producers.update_map_end_offset(self.log_end_offset)
+                self._producers.take_snapshot()
+                self._epochs.flush()
+                active = self._segments.active
+                if active.close() or changed:
+                    active.sync_indexes()
+                    self._directory.file_system.sync_directory(self._directory.path)
+                for segment in self._segments.view:
+                    segment.abandon()
+            except OSError as error:
+                raise KafkaStorageError(f"{self.name}: closing failed: {error}") from error
+
+    def abandon(self) -> None:
+        """Give all files back as they are: the log is being deleted, or its disk failed. Reads under way go on."""
+        with self._flush_lock, self._lock:
+            self.failure = KafkaStorageError(f"{self.name} is closed")
+            self._directory_is_dirty = False
+            self.recovery_point = self.log_end_offset
+            for segment in self._segments.view:
+                segment.abandon()
+
+    def renamed(self, path: str) -> None:
+        """Its directory was renamed (after `abandon`): what is opened from now on is opened there."""
+        self._directory.path = path
