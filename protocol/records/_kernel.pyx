@@ -421,40 +421,60 @@ def read_header(buffer, Py_ssize_t position, Py_ssize_t end):
         PyBuffer_Release(&view)
 
 
+cdef struct Found:
+    int64_t position
+    int64_t size
+    int64_t last_offset
+
+
+cdef Verdict walk_headers(const uint8_t *p, int64_t position, int64_t end, int64_t target, Found *found) noexcept nogil:
+    """Goes from header to header up to the first batch whose last offset is ≥ target (WHOLE), or to the first one whose
+    header is not wholly before `end` (CUT_OFF), or to an impossible one. `found` tells where that is.
+    """
+    cdef const uint8_t *head
+    found.position = position
+    while end - found.position >= HEADER_UP_TO_MAGIC:
+        head = p + found.position
+        if head[MAGIC_AT] == 2 and end - found.position < LAST_OFFSET_DELTA_AT + 4:
+            break
+        found.size = <int64_t>LOG_OVERHEAD + tl_i32(head + LENGTH_AT)
+        if found.size < LOG_OVERHEAD + MIN_MESSAGE_SIZE:
+            return BAD_SIZE
+        if head[MAGIC_AT] == 2:
+            if found.size < RECORD_BATCH_OVERHEAD:
+                return BAD_V2_SIZE
+            found.last_offset = tl_add(tl_i64(head), tl_i32(head + LAST_OFFSET_DELTA_AT))
+        elif head[MAGIC_AT] < 2:
+            found.last_offset = tl_i64(head)  # of a message, or of the last one in its wrapper
+        else:
+            return BAD_MAGIC
+        if found.last_offset >= target and target != INT64_MAX:
+            return WHOLE
+        found.position += found.size
+    return CUT_OFF
+
+
 def find_batch(buffer, Py_ssize_t position, Py_ssize_t end, int64_t target_offset):
     """(position, size, last offset) of the first batch from `position` on whose last offset is ≥ `target_offset`, or None.
 
-    Only the header must lie before `end`: position + size may be beyond it. `position` must be the start of a batch.
-    Takes message formats 0 and 1 as well, whose offset field is the last offset.
+    Only the header (27 bytes of it) must lie before `end`: position + size may be beyond it. `position` must be the start
+    of a batch. Takes message formats 0 and 1 as well, whose offset field is the last offset.
 
     Raises:
         CorruptRecordError: a size or magic on the way is impossible.
         ValueError: position or end outside of the buffer.
     """
     cdef Py_buffer view
-    cdef const uint8_t *p
-    cdef int64_t last, at = position, stop = end, size
+    cdef Found found
+    cdef Verdict verdict
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         check_range(&view, position, end)
-        while stop - at >= HEADER_UP_TO_MAGIC:
-            p = <const uint8_t *>view.buf + at
-            if p[MAGIC_AT] == 2 and stop - at < LAST_OFFSET_DELTA_AT + 4:
-                break
-            size = <int64_t>LOG_OVERHEAD + tl_i32(p + LENGTH_AT)
-            if size < LOG_OVERHEAD + MIN_MESSAGE_SIZE:
-                raise header_error(BAD_SIZE, p, stop - at)
-            if p[MAGIC_AT] == 2:
-                if size < RECORD_BATCH_OVERHEAD:
-                    raise header_error(BAD_V2_SIZE, p, stop - at)
-                last = tl_add(tl_i64(p), tl_i32(p + LAST_OFFSET_DELTA_AT))
-            elif p[MAGIC_AT] < 2:
-                last = tl_i64(p)
-            else:
-                raise header_error(BAD_MAGIC, p, stop - at)
-            if last >= target_offset:
-                return at, size, last
-            at += size
+        verdict = walk_headers(<const uint8_t *>view.buf, position, end, target_offset, &found)
+        if verdict == WHOLE:
+            return found.position, found.size, found.last_offset
+        if verdict != CUT_OFF:
+            raise header_error(verdict, <const uint8_t *>view.buf + found.position, end - found.position)
         return None
     finally:
         PyBuffer_Release(&view)
@@ -464,25 +484,18 @@ def next_batch_position(buffer, Py_ssize_t position, Py_ssize_t end):
     """Where `find_batch` stopped when it returned None: the start of the first batch whose header is not wholly before
     `end`; it may be `end` or beyond. Walking a file window by window goes on from there.
 
-    Raises:
-        CorruptRecordError: a size on the way is impossible.
-        ValueError: position or end outside of the buffer.
+    Raises what `find_batch` raises.
     """
     cdef Py_buffer view
-    cdef const uint8_t *p
-    cdef int64_t at = position, stop = end, size
+    cdef Found found
+    cdef Verdict verdict
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         check_range(&view, position, end)
-        while stop - at >= HEADER_UP_TO_MAGIC:
-            p = <const uint8_t *>view.buf + at
-            if p[MAGIC_AT] == 2 and stop - at < LAST_OFFSET_DELTA_AT + 4:
-                break
-            size = <int64_t>LOG_OVERHEAD + tl_i32(p + LENGTH_AT)
-            if size < LOG_OVERHEAD + MIN_MESSAGE_SIZE:
-                raise header_error(BAD_SIZE, p, stop - at)
-            at += size
-        return at
+        verdict = walk_headers(<const uint8_t *>view.buf, position, end, INT64_MAX, &found)
+        if verdict != CUT_OFF:
+            raise header_error(verdict, <const uint8_t *>view.buf + found.position, end - found.position)
+        return found.position
     finally:
         PyBuffer_Release(&view)
 
@@ -1023,7 +1036,11 @@ def max_timestamp_record(buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t
             if index == 0 or timestamp > highest:
                 highest = timestamp
                 offset = tl_add(info.base_offset, record.offset_delta)
-        return (highest, offset) if info.record_count else None
+        if info.record_count == 0:
+            return None
+        if p != stop:
+            raise InvalidRecordError(f"bytes are left over behind the {info.record_count} records of the batch")
+        return highest, offset
     finally:
         PyBuffer_Release(&view)
 
@@ -1197,11 +1214,11 @@ cdef class BatchScanner:
         cdef int64_t taken = 0, size, base, last, max_timestamp
         cdef int32_t count, last_delta, epoch
         cdef Verdict verdict
+        self.needed = 0
         while self.event_count <= EVENTS - EVENTS_PER_BATCH:
             p = start + taken
             verdict = judge(p, available - taken)
             if verdict != WHOLE:
-                self.needed = 0
                 if verdict == CUT_OFF:
                     if available - taken >= HEADER_UP_TO_MAGIC:
                         self.needed = <int64_t>LOG_OVERHEAD + tl_i32(p + LENGTH_AT)
