@@ -36,7 +36,7 @@ def produce_numbers(bootstrap: str, topic: str, partitions: int, start: int, sto
 
 
 def group_member(bootstrap: str, topic: str, group: str) -> KafkaConsumer:
-    """A member that knows the topic before it joins: this client may assign nothing otherwise, and leaves it at that."""
+    """A member that knows the topic before it joins: this client may else assign nothing, and leaves it at that."""
     c = consumer(bootstrap, group_id=group, heartbeat_interval_ms=300)
     assert c.partitions_for_topic(topic)
     c.subscribe([topic])

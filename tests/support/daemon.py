@@ -8,6 +8,7 @@ against Apache Kafka itself).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import selectors
@@ -191,6 +192,15 @@ class Daemon:
             rss_peak_bytes=_kilobytes(status["VmHWM"]),
             descriptors=len(os.listdir(process / "fd")),
         )
+
+    def sockets(self) -> int:
+        """Sockets that the process holds open: listeners, connections, and the duplicates that sends use."""
+        directory = Path(f"/proc/{self.pid}/fd")
+        held = 0
+        for entry in directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+                held += os.readlink(entry).startswith("socket:")
+        return held
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
