@@ -98,6 +98,7 @@ _NETWORK = _group(
         _HIGH,
         "Listeners that Kafka's controllers would use. There are none here; the names are taken out of listeners and "
         "advertised.listeners.",
+        why_different="not required: there are no controllers",
     ),
     _row(
         "http.listener",

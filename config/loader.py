@@ -88,9 +88,12 @@ def _from_environment(environment: Mapping[str, str], problems: list[str]) -> di
         if not variable.startswith(PREFIX):
             continue
         name = names.get(variable) or variable.removeprefix(PREFIX).lower().replace("_", ".")
-        if variable in names or find_broker_setting(name) is not None:
+        row = find_broker_setting(name)
+        if _KUBERNETES.fullmatch(variable) and (row is None or row.status is not Status.HONOURED):
+            continue
+        if row is not None:
             found[name] = _Assignment(text, f"environment {variable}")
-        elif not _KUBERNETES.fullmatch(variable):
+        else:
             nearest = nearest_name(name, topic=False)
             hint = f"; did you mean {BROKER_SETTINGS[nearest].environment}?" if nearest else ""
             problems.append(f"unknown setting in the environment: {variable}{hint}")
@@ -181,4 +184,5 @@ def _unescape(text: str) -> str:
             else:
                 character = _ESCAPES.get(character, character)
         out.append(character)
-    return "".join(out)
+    # Java's characters are UTF-16 units: what needs two of them comes as two escapes.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -69,7 +69,8 @@ def _schema(row: Setting) -> dict[str, Any]:
     """pydantic-core's schema for a row."""
     kind, allowed = row.type, row.allowed
     if kind is SettingType.BOOLEAN:
-        return {"type": "bool"}
+        allowed_truths = [choice == "true" for choice in allowed.choices]
+        return {"type": "literal", "expected": allowed_truths} if allowed_truths else {"type": "bool"}
     if kind.is_integer:
         lowest, highest = kind.bounds
         whole = {

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import pytest
+from tidelog.config.broker_config import BrokerConfig, broker_config
+from tidelog.config.definitions import HONOURED_BROKER
+from tidelog.config.exceptions import ConfigError
+from tidelog.config.listener import Listener
+from tidelog.config.setting import SettingType, Value
+
+PYTHON_TYPES = {
+    SettingType.BOOLEAN: bool,
+    SettingType.STRING: str,
+    SettingType.INT: int,
+    SettingType.LONG: int,
+    SettingType.DOUBLE: float,
+    SettingType.LIST: tuple[str, ...],
+}
+MEANINGS = {"listeners", "advertised_listeners", "listener_security_protocol_map", "http_listener", "log_dirs"}
+
+
+def test_there_is_one_attribute_for_each_honoured_setting_and_of_its_type() -> None:
+    hints = typing.get_type_hints(BrokerConfig)
+    rows = {row.attribute: row for row in HONOURED_BROKER}
+    assert rows.keys() | {"given", "notices"} == hints.keys()
+    for attribute, row in rows.items():
+        if attribute not in MEANINGS:
+            expected = PYTHON_TYPES[row.type]
+            assert hints[attribute] == (expected | None if row.default is None else expected), attribute
+
+
+def test_what_is_not_named_has_its_default() -> None:
+    config = BrokerConfig(num_partitions=3)
+    assert (config.num_partitions, config.socket_request_max_bytes) == (3, 100 * 1024 * 1024)
+    assert config.listeners == (Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.http_listener == Listener("http", "PLAINTEXT", "127.0.0.1", 9404)
+    assert config.log_dirs == ("./data",)
+    with pytest.raises(TypeError, match=r"num_partition$"):
+        BrokerConfig(num_partition=3)
+
+
+def test_it_does_not_change() -> None:
+    config = BrokerConfig()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.num_partitions = 2  # type: ignore[misc]
+    assert dataclasses.replace(config, num_partitions=2) == BrokerConfig(num_partitions=2)
+
+
+def test_controllers_listeners_are_left_out() -> None:
+    config = broker_config(
+        {
+            "listeners": ("PLAINTEXT://:9092", "CONTROLLER://:9093"),
+            "advertised.listeners": ("PLAINTEXT://here:9092", "CONTROLLER://here:9093"),
+            "controller.listener.names": ("CONTROLLER",),
+        }
+    )
+    assert [listener.name for listener in config.listeners + config.advertised_listeners] == ["PLAINTEXT"] * 2
+
+
+def test_an_empty_http_listener_switches_it_off() -> None:
+    assert broker_config({"http.listener": ""}).http_listener is None
+
+
+@pytest.mark.parametrize(
+    ("values", "node_id"), [({}, -1), ({"node.id": 3}, 3), ({"broker.id": 4}, 4), ({"node.id": 5, "broker.id": 5}, 5)]
+)
+def test_broker_id_is_another_name_of_node_id(values: dict[str, Value], node_id: int) -> None:
+    assert broker_config(values).node_id == node_id
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"listeners": ("PLAINTEXT://a:1", "PLAINTEXT://b:2")}, "PLAINTEXT is there twice"),
+        ({"listeners": ("SSL://a:1",)}, "SSL://a:1 speaks SSL, which this version does not; allowed: PLAINTEXT"),
+        ({"listeners": ("a:1",)}, "is not NAME://HOST:PORT"),
+        ({"listeners": ("C://a:1",), "controller.listener.names": ("C",)}, "none left for clients"),
+        (
+            {"listeners": ("A://h:1", "B://h:1"), "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"},
+            "same host and port",
+        ),
+        ({"listener.security.protocol.map": "A"}, "is not NAME:PROTOCOL"),
+        ({"advertised.listeners": ("SSL://a:1",)}, "has a name that listeners does not have"),
+        ({"advertised.listeners": ("PLAINTEXT://0.0.0.0:1",)}, "no address that a client could connect to"),
+        ({"advertised.listeners": ("PLAINTEXT://a:0",)}, "no address that a client could connect to"),
+        ({"http.listener": "9404"}, "http.listener: '9404' is not HOST:PORT"),
+        ({"node.id": 1, "broker.id": 2}, "two names of one setting"),
+        ({"log.dirs": ("/a", "/b", "/a")}, "names a directory twice"),
+        ({"group.min.session.timeout.ms": 9, "group.max.session.timeout.ms": 8}, "is above"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(values: dict[str, Value], problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        broker_config(values)
+    assert problem in str(caught.value)
+    assert len(caught.value.problems) == 1

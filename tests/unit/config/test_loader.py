@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.exceptions import ConfigError
+from tidelog.config.listener import Listener
+from tidelog.config.loader import load_config, parse_properties, toml_settings
+
+
+def write(directory: Path, content: str, name: str = "server.properties") -> Path:
+    path = directory / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def problems_of(*arguments: object) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(*arguments)  # type: ignore[arg-type]
+    return caught.value.problems
+
+
+def test_nothing_given_is_all_defaults() -> None:
+    assert load_config() == BrokerConfig()
+
+
+def test_the_later_source_wins(tmp_path: Path) -> None:
+    file = write(tmp_path, "num.partitions=2\nlog.segment.bytes=20000\nlog.roll.ms=1\n")
+    environment = {"TIDELOG_NUM_PARTITIONS": "3", "TIDELOG_LOG_SEGMENT_BYTES": "30000", "HOME": "/root"}
+    config = load_config(file, environment, ["num.partitions=4", "num.partitions=5"])
+    assert (config.num_partitions, config.log_segment_bytes, config.log_roll_ms) == (5, 30000, 1)
+    assert config.given == {"num.partitions": "5", "log.segment.bytes": "30000", "log.roll.ms": "1"}
+
+
+def test_a_file_of_kafkas_starts_us(tmp_path: Path) -> None:
+    """The settings of Kafka 4's config/server.properties, and of a ZooKeeper one of Kafka 3."""
+    kraft = write(
+        tmp_path,
+        """
+        process.roles=broker,controller
+        node.id=1
+        controller.quorum.bootstrap.servers=localhost:9093
+        listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+        inter.broker.listener.name=PLAINTEXT
+        advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+        controller.listener.names=CONTROLLER
+        listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL
+        num.network.threads=3
+        num.io.threads=8
+        socket.send.buffer.bytes=102400
+        socket.receive.buffer.bytes=102400
+        socket.request.max.bytes=104857600
+        log.dirs=/tmp/kraft-combined-logs
+        num.partitions=1
+        num.recovery.threads.per.data.dir=1
+        offsets.topic.replication.factor=1
+        share.coordinator.state.topic.replication.factor=1
+        share.coordinator.state.topic.min.isr=1
+        transaction.state.log.replication.factor=1
+        transaction.state.log.min.isr=1
+        log.retention.hours=168
+        log.segment.bytes=1073741824
+        log.retention.check.interval.ms=300000
+        """,
+    )
+    config = load_config(kraft)
+    assert config.listeners == (Listener("PLAINTEXT", "PLAINTEXT", "", 9092),)
+    assert config.node_id == 1
+    assert config.notices[0] == (
+        "taken and without effect: process.roles, controller.quorum.bootstrap.servers "
+        "(there are no controllers: one node keeps its own metadata)"
+    )
+    assert len(config.notices) == 3
+    zookeeper = write(tmp_path, "broker.id=0\nzookeeper.connect=localhost:2181\nzookeeper.session.timeout.ms=18000\n")
+    config = load_config(zookeeper)
+    assert config.node_id == 0
+    assert config.notices == (
+        "taken and without effect: zookeeper.connect, zookeeper.session.timeout.ms "
+        "(there is no ZooKeeper: one node keeps its own metadata)",
+    )
+
+
+def test_everything_wrong_is_gathered(tmp_path: Path) -> None:
+    file = write(tmp_path, "log.segment.bytes=13\nnum.partition=3\n")
+    environment = {"TIDELOG_NUM_PARTITIONS": "many", "TIDELOG_LOG_SEGMENT_BITES": "1"}
+    assert set(problems_of(file, environment, ["segment.ms=5", "verbose", "zzzzzz=1"])) == {
+        f"log.segment.bytes='13' is out of range; allowed: 14 … 2147483647 ({file})",
+        f"unknown setting num.partition ({file}); did you mean num.partitions?",
+        "num.partitions='many' is not a whole number; allowed: 1 … 2147483647 (environment TIDELOG_NUM_PARTITIONS)",
+        "unknown setting in the environment: TIDELOG_LOG_SEGMENT_BITES; did you mean TIDELOG_LOG_SEGMENT_BYTES?",
+        "unknown setting segment.ms (--set); did you mean log.roll.ms?",
+        "--set 'verbose' is not NAME=VALUE",
+        "unknown setting zzzzzz (--set)",
+    }
+
+
+def test_security_that_is_not_there_is_refused_and_not_passed_over() -> None:
+    assert load_config(None, {}, ["authorizer.class.name=", "remote.log.storage.system.enable=false"]).notices == ()
+    (problem,) = problems_of(None, {}, ["authorizer.class.name=org.apache.kafka.StandardAuthorizer"])
+    assert "would let everybody in" in problem
+    assert problems_of(None, {}, ["listeners=SSL://127.0.0.1:9093"])
+
+
+def test_kubernetes_own_variables_are_no_settings() -> None:
+    environment = {
+        "TIDELOG_SERVICE_HOST": "10.0.0.1",
+        "TIDELOG_SERVICE_PORT": "9092",
+        "TIDELOG_SERVICE_PORT_KAFKA": "9092",
+        "TIDELOG_PORT": "tcp://10.0.0.1:9092",
+        "TIDELOG_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        "TIDELOG_PORT_9092_TCP_ADDR": "10.0.0.1",
+        "TIDELOG_HEADLESS_SERVICE_HOST": "10.0.0.1",
+    }
+    assert load_config(None, environment) == BrokerConfig()
+
+
+def test_an_ignored_setting_in_the_environment_is_noticed() -> None:
+    (notice,) = load_config(None, {"TIDELOG_NUM_IO_THREADS": "8"}).notices
+    assert notice.startswith("taken and without effect: num.io.threads (")
+
+
+def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path / "none.properties")
+    assert problem == f"{tmp_path}/none.properties: can't be read: No such file or directory"
+    (tmp_path / "latin").write_bytes(b"broker.rack=\xff")
+    (problem,) = problems_of(tmp_path / "latin")
+    assert "utf-8" in problem
+
+
+PROPERTIES = [
+    ("a=b", {"a": "b"}),
+    ("a = b c \t", {"a": "b c \t"}),  # Java keeps blanks at the end of a value
+    ("  a:b", {"a": "b"}),
+    ("a b", {"a": "b"}),
+    ("a\t=\tb", {"a": "b"}),
+    ("a", {"a": ""}),
+    ("a==b", {"a": "=b"}),
+    ("# a=b\n! a=b\n\n \t\f\n", {}),
+    ("a=#b", {"a": "#b"}),
+    ("a=b,\\\n   c,\\\r\n\td", {"a": "b,c,d"}),
+    ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+    ("a\\=b\\ c=d", {"a=b c": "d"}),
+    ("a=\\u00e9\\t\\n\\q", {"a": "é\t\nq"}),
+    ("a=1\na=2", {"a": "2"}),
+    ("a=b\\", {"a": "b"}),
+    ("# comment \\\na=b", {"a": "b"}),
+]
+
+
+@pytest.mark.parametrize(("content", "settings"), PROPERTIES)
+def test_properties_are_read_as_java_reads_them(content: str, settings: dict[str, str]) -> None:
+    """Each row was checked against java.util.Properties (OpenJDK 17)."""
+    assert dict(parse_properties(content)) == settings
+
+
+def test_a_broken_escape_is_a_problem(tmp_path: Path) -> None:
+    file = write(tmp_path, "broker.rack=\\u12x")
+    assert problems_of(file) == (f"{file}: \\u12x is not \\u and four hexadecimal digits",)
+
+
+def test_toml_is_read_by_its_suffix(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        """
+        listeners = ["PLAINTEXT://127.0.0.1:0"]
+        "max.connections" = 7
+        max.connections.per.ip = 3
+        auto.create.topics.enable = false
+        [log]
+        dirs = ["/a", "/b"]
+        segment.bytes = 5000
+        cleaner.min.cleanable.ratio = 0.25
+        """,
+        "tidelog.toml",
+    )
+    config = load_config(file)
+    assert config.listeners[0].port == 0
+    assert (config.max_connections, config.max_connections_per_ip, config.log_segment_bytes) == (7, 3, 5000)
+    assert config.auto_create_topics_enable is False
+    assert config.log_dirs == ("/a", "/b")
+    assert config.log_cleaner_min_cleanable_ratio == 0.25
+
+
+def test_toml_that_is_none_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a has a value"):
+        toml_settings("a = [1]")
+    (problem,) = problems_of(write(tmp_path, "num.partitions = ", "x.toml"))
+    assert problem.startswith(f"{tmp_path}/x.toml: ")

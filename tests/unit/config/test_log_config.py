@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import typing
+
+import pytest
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.definitions import HONOURED_TOPIC
+from tidelog.config.exceptions import ConfigError
+from tidelog.config.log_config import LogConfig, log_config
+
+HOUR = 3_600_000
+
+
+def test_there_is_one_attribute_for_each_honoured_setting() -> None:
+    rows = {row.attribute for row in HONOURED_TOPIC if not row.internal}
+    assert rows == typing.get_type_hints(LogConfig).keys()
+
+
+def test_what_is_not_named_has_its_default() -> None:
+    config = LogConfig(segment_bytes=1000)
+    assert (config.segment_bytes, config.retention_ms) == (1000, 168 * HOUR)
+    assert config.cleanup_policy == frozenset({"delete"})
+    assert log_config(BrokerConfig(), {}) == LogConfig()
+    with pytest.raises(TypeError, match=r"segment_byte$"):
+        LogConfig(segment_byte=1)
+
+
+@pytest.mark.parametrize(
+    ("broker", "attribute", "value"),
+    [
+        ({"log_roll_hours": 2}, "segment_ms", 2 * HOUR),
+        ({"log_roll_hours": 2, "log_roll_ms": 7}, "segment_ms", 7),
+        ({"log_roll_jitter_hours": 1}, "segment_jitter_ms", HOUR),
+        ({"log_retention_hours": 3}, "retention_ms", 3 * HOUR),
+        ({"log_retention_hours": 3, "log_retention_minutes": 5}, "retention_ms", 300_000),
+        ({"log_retention_minutes": 5, "log_retention_ms": 6}, "retention_ms", 6),
+        ({"log_retention_hours": -1}, "retention_ms", -1),
+        ({"log_retention_ms": -1}, "retention_ms", -1),
+        ({"log_flush_scheduler_interval_ms": 9}, "flush_ms", 9),
+        ({"log_flush_interval_ms": 8, "log_flush_scheduler_interval_ms": 9}, "flush_ms", 8),
+        ({"message_max_bytes": 5000}, "max_message_bytes", 5000),
+        ({"log_segment_delete_delay_ms": 1}, "file_delete_delay_ms", 1),
+        ({"log_index_size_max_bytes": 67}, "segment_index_bytes", 67),
+        ({"log_cleanup_policy": ("compact", "delete")}, "cleanup_policy", frozenset({"compact", "delete"})),
+        ({"log_cleaner_min_cleanable_ratio": 0.1}, "min_cleanable_dirty_ratio", 0.1),
+    ],
+)
+def test_the_brokers_settings_stand_in(broker: dict[str, object], attribute: str, value: object) -> None:
+    assert getattr(log_config(BrokerConfig(**broker), {}), attribute) == value
+
+
+def test_the_topics_own_settings_win() -> None:
+    broker = BrokerConfig(log_segment_bytes=5000, log_retention_ms=5)
+    config = log_config(broker, {"segment.bytes": "6000", "retention.ms": "0", "cleanup.policy": "compact,delete"})
+    assert (config.segment_bytes, config.retention_ms) == (6000, 0)
+    assert config.cleanup_policy == frozenset({"compact", "delete"})
+
+
+def test_the_internal_segment_size_wins_over_the_other() -> None:
+    assert log_config(BrokerConfig(), {"segment.bytes": "6000", "internal.segment.bytes": "100"}).segment_bytes == 100
+
+
+def test_settings_that_mean_nothing_here_are_taken_if_they_are_well_formed() -> None:
+    assert log_config(BrokerConfig(), {"unclean.leader.election.enable": "true"}) == LogConfig()
+    with pytest.raises(ConfigError, match="neither true nor false"):
+        log_config(BrokerConfig(), {"unclean.leader.election.enable": "maybe"})
+    with pytest.raises(ConfigError, match=r"remote\.storage\.enable='true' is not allowed; allowed: one of false"):
+        log_config(BrokerConfig(), {"remote.storage.enable": "true"})
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        log_config(BrokerConfig(), {"log.segment.bytes": "1", "segment.ms": "0", "cleanup.policy": "shred"})
+    assert caught.value.problems == (
+        "unknown topic setting log.segment.bytes; did you mean segment.bytes?",
+        "segment.ms='0' is out of range; allowed: 1 … 9223372036854775807",
+        "cleanup.policy='shred' is not allowed; allowed: one or more of compact, delete",
+    )
+
+
+@pytest.mark.parametrize("size", ["13", "2147483648", "x"])
+def test_a_segment_holds_one_message_at_least(size: str) -> None:
+    with pytest.raises(ConfigError, match="allowed: 14 … 2147483647"):
+        log_config(BrokerConfig(), {"segment.bytes": size})
+
+
+@pytest.mark.parametrize(
+    ("settings", "level"),
+    [
+        ({}, "page cache"),
+        ({"flush_ms": 1000}, "interval"),
+        ({"flush_messages": 10}, "interval"),
+        ({"flush_messages": 1}, "ack after sync"),
+    ],
+)
+def test_the_durability_level_has_a_name(settings: dict[str, int], level: str) -> None:
+    assert LogConfig(**settings).durability == level
