@@ -78,7 +78,8 @@ class BrokerConfig:
     transactional_id_expiration_ms: int
     transaction_state_log_num_partitions: int
     transaction_state_log_segment_bytes: int
-    # Log lines and metrics
+    # Process, log lines and metrics
+    event_loop: str
     logging_level: str
     logging_format: str
     metrics_per_topic: bool

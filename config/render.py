@@ -27,7 +27,7 @@ start, all of them named at once. In TOML, write a name that is also the beginni
 """
 
 
-def settings_page() -> str:
+def render_markdown() -> str:
     """docs/SETTINGS.md."""
     parts = [_HEAD, "## The broker's\n"]
     for group, rows in _by_group(row for row in HONOURED_BROKER if row.name not in TOPIC_OF_BROKER):
@@ -59,7 +59,7 @@ def settings_page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def sample_file() -> str:
+def render_sample() -> str:
     """docs/server.properties.sample: every honoured broker setting with its default, commented out."""
     lines = [
         "# A sample of tidelog's settings: every one with its default, commented out.",
@@ -111,8 +111,8 @@ def _capital(sentence: str) -> str:
 
 def main(docs: Path) -> None:
     """Writes both files into `docs`."""
-    (docs / "SETTINGS.md").write_text(settings_page(), encoding="utf-8")
-    (docs / "server.properties.sample").write_text(sample_file(), encoding="utf-8")
+    (docs / "SETTINGS.md").write_text(render_markdown(), encoding="utf-8")
+    (docs / "server.properties.sample").write_text(render_sample(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,13 +22,13 @@ def test_the_committed_files_are_what_the_table_makes(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_setting() -> None:
-    page = render.settings_page()
+    page = render.render_markdown()
     for name in [*BROKER_SETTINGS, *(row.name for row in HONOURED_TOPIC)]:
         assert f"`{name}`" in page, name
 
 
 def test_the_sample_file_switched_on_is_the_default_configuration(tmp_path: Path) -> None:
-    lines = re.findall(r"^#(\S+=.*)$", render.sample_file(), re.MULTILINE)
+    lines = re.findall(r"^#(\S+=.*)$", render.render_sample(), re.MULTILINE)
     assert len(lines) == len([row for row in HONOURED_BROKER if not row.internal])
     # A setting without default is shown with no value, and stays out.
     unset = {row.name for row in HONOURED_BROKER if row.default is None}
