@@ -22,7 +22,7 @@ import dataclasses
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
 from ..config.definitions import TOPIC_SETTINGS
@@ -32,6 +32,7 @@ from ..protocol.errors import ErrorCode, ProtocolError
 from ..storage.exceptions import KafkaStorageError
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
 from .metadata_store import MetadataStore, TopicRecord
+from .topic_repairs import NO_ID, FoundLog, Repairs, plan_repairs
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
@@ -48,14 +49,12 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Partitions that one request may make: Kafka's bound on the records of one operation, and ours on files and memory."""
 
-_NO_ID = UUID(int=0)
-
 
 class Logs(Protocol):
     """What is needed of `LogManager`. `get` is for the loop thread, the rest blocks."""
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None: ...
-    def get_or_create(self, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> UnifiedLog: ...
+    def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig) -> UnifiedLog: ...
     def delete(self, topic: str, partition: int) -> object: ...
     def logs(self) -> Iterable[UnifiedLog]: ...
 
@@ -74,71 +73,6 @@ class Topic:
     def is_internal(self) -> bool:
         """Made by the broker for itself; clients show such topics apart."""
         return self.name in INTERNAL_TOPICS
-
-
-class FoundLog(NamedTuple):
-    """A partition directory that was there at the start."""
-
-    topic: str
-    partition: int
-    topic_id: UUID
-
-
-class Repairs(NamedTuple):
-    """What the start has to do so that rows and directories say the same."""
-
-    adopt: tuple[tuple[str, UUID | None, int], ...]
-    """(topic, id, partitions) of directories without a row; no id: give it one."""
-    identify: tuple[tuple[str, UUID], ...]
-    """Rows whose topic has another id in its directories."""
-    grow: tuple[tuple[str, int], ...]
-    """Rows that have fewer partitions than there are directories."""
-    create: tuple[tuple[str, int], ...]
-    """Partitions that have a row and no directory."""
-    finish_deleting: tuple[str, ...]
-    """Rows whose deletion did not come to its end."""
-    delete: tuple[tuple[str, int], ...]
-    """Partitions of those that still have a directory."""
-
-
-def plan_repairs(records: Iterable[TopicRecord], found: Iterable[FoundLog]) -> Repairs:
-    """Compares rows with directories. Pure; the module's text says which of them wins when."""
-    by_topic: dict[str, dict[int, UUID]] = {}
-    for item in found:
-        by_topic.setdefault(item.topic, {})[item.partition] = item.topic_id
-    adopt: list[tuple[str, UUID | None, int]] = []
-    identify: list[tuple[str, UUID]] = []
-    grow: list[tuple[str, int]] = []
-    create: list[tuple[str, int]] = []
-    finish: list[str] = []
-    delete: list[tuple[str, int]] = []
-    for record in records:
-        partitions = by_topic.pop(record.name, {})
-        if record.deleting:
-            finish.append(record.name)
-            mine = {p: i for p, i in partitions.items() if i in (record.topic_id, _NO_ID)}
-            delete.extend((record.name, partition) for partition in sorted(mine))
-            # Directories with another id are another topic's, made after this one was deleted.
-            if others := {p: i for p, i in partitions.items() if p not in mine}:
-                by_topic[record.name] = others
-            continue
-        topic_id = _id_of(partitions)
-        if topic_id is not None and topic_id != record.topic_id:
-            identify.append((record.name, topic_id))
-        count = max([record.partitions, *(partition + 1 for partition in partitions)])
-        if count > record.partitions:
-            grow.append((record.name, count))
-        create.extend((record.name, partition) for partition in range(count) if partition not in partitions)
-    for name, partitions in sorted(by_topic.items()):
-        count = max(partitions) + 1
-        adopt.append((name, _id_of(partitions), count))
-        create.extend((name, partition) for partition in range(count) if partition not in partitions)
-    return Repairs(tuple(adopt), tuple(identify), tuple(grow), tuple(create), tuple(finish), tuple(delete))
-
-
-def _id_of(partitions: Mapping[int, UUID]) -> UUID | None:
-    """The topic id that the directories have: the first partition's that has one."""
-    return next((partitions[p] for p in sorted(partitions) if partitions[p] != _NO_ID), None)
 
 
 class TopicRegistry:
@@ -165,6 +99,8 @@ class TopicRegistry:
         self._by_folded: dict[str, str] = {}
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._operations: set[asyncio.Task[Any]] = set()
+        self.producer_id_floor = 0
+        """After `start`: no producer id below this one may be given out, some log knows it."""
         self.on_deleted: list[Callable[[str], object]] = []
         """Called with the name of each topic that was deleted, on the loop thread."""
 
@@ -187,7 +123,7 @@ class TopicRegistry:
         """Takes over the loaded logs, mends what a crash left, and makes the topics known. Once, before any request."""
         self._logs = logs
         found = [
-            FoundLog(loaded.topic, loaded.partition, UUID(bytes=bytes(loaded.topic_id)))
+            FoundLog(loaded.topic, loaded.partition, loaded.topic_id or NO_ID)
             for loaded in logs.logs()
             if loaded.topic != CLUSTER_METADATA_TOPIC
         ]
@@ -199,6 +135,10 @@ class TopicRegistry:
                     record.name, record.topic_id, record.partitions, dict(record.overrides), self.config_of(record.name)
                 )
             )
+        if repairs.adopt:
+            # metadata.db may have been lost, and with it which producer ids were given out.
+            known = (entry.producer_id for loaded in logs.logs() for entry in loaded.producers.active_producers())
+            self.producer_id_floor = max(known, default=-1) + 1
         by_topic: dict[str, list[int]] = {}
         for name, partition in repairs.create:
             by_topic.setdefault(name, []).append(partition)
@@ -417,7 +357,7 @@ class TopicRegistry:
 
         def make() -> None:
             for partition in wanted:
-                logs.get_or_create(topic.name, partition, topic.topic_id.bytes, topic.config)
+                logs.get_or_create(topic.name, partition, topic.topic_id, topic.config)
 
         await self._in_pool(make)
 

@@ -1,0 +1,62 @@
+"""CreatePartitions, API key 37, versions 0 to 3.
+
+- 2 is flexible, 3 may be throttled in Kafka. `count` is the number of partitions afterwards; it can only grow.
+- An assignment by hand names this node, once for each new partition.
+- The broker's own topics keep their number: it decides where a group or a transaction is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from ..error_mapping import error_code
+from .create_topics import check_assignments
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.CREATE_PARTITIONS, (0, 3), CreatePartitionsRequest)
+async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    unique = {topic.name: topic for topic in request.topics}
+    return CreatePartitionsResponse(
+        results=await asyncio.gather(
+            *(_grow(topic, context, request.validate_only, times[name]) for name, topic in unique.items())
+        )
+    )
+
+
+async def _grow(
+    topic: CreatePartitionsTopic, context: RequestContext, validate_only: bool, times: int
+) -> CreatePartitionsTopicResult:
+    topics = context.broker.topics
+    try:
+        if times > 1:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{topic.name}' is in the request twice")
+        present = topics.check_growth(topic.name, topic.count)
+        if topic.assignments is not None:
+            added = topic.count - present.partition_count
+            if len(topic.assignments) != added:
+                raise ProtocolError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"{added} partitions are added, and {len(topic.assignments)} are assigned",
+                )
+            check_assignments((a.broker_ids for a in topic.assignments), context.broker.logs.node_id)
+        if not validate_only:
+            await topics.add_partitions(topic.name, topic.count)
+    except Exception as error:
+        code, message = error_code(error)
+        return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+    return CreatePartitionsTopicResult(name=topic.name)

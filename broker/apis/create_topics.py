@@ -1,0 +1,159 @@
+"""CreateTopics, API key 19, versions 0 to 7.
+
+- 1 can ask for validation alone and tells errors in words, 4 lets the broker choose numbers (-1, KIP-464), 5 is
+  flexible and answers with the topic's settings (KIP-525), 7 with its id.
+- A topic is answered when it is durable and can be written to; the time-out of the request is not needed for that.
+- One node keeps one copy: any replication factor but 1 and -1 is INVALID_REPLICATION_FACTOR. An assignment by hand is
+  taken when every partition is given to this node, and the partitions are 0, 1, 2 …
+- A name that is there twice in the request is INVALID_REQUEST, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ...config.describe import describe_topic
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ...storage.log_names import CLUSTER_METADATA_TOPIC
+from ..error_mapping import error_code
+from ..topics import MAX_PARTITIONS_PER_REQUEST
+from .registry import api
+
+if TYPE_CHECKING:
+    from ...config.log_config import LogConfig
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.CREATE_TOPICS, (0, 7), CreateTopicsRequest)
+async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    unique = {topic.name: topic for topic in request.topics}  # in the order of the request
+    room = _Room(MAX_PARTITIONS_PER_REQUEST)
+    answers = await asyncio.gather(
+        *(
+            _create(topic, context, request.validate_only, room)
+            if times[name] == 1
+            else _refused(name, ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice"))
+            for name, topic in unique.items()
+        )
+    )
+    return CreateTopicsResponse(topics=answers)
+
+
+class _Room:
+    """Partitions that the request may still make."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, partitions: int) -> None:
+        if partitions > self.left:
+            raise ProtocolError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{partitions} more would be over the {MAX_PARTITIONS_PER_REQUEST} partitions of one request",
+            )
+        self.left -= max(partitions, 0)
+
+
+async def _create(
+    topic: CreatableTopic, context: RequestContext, validate_only: bool, room: _Room
+) -> CreatableTopicResult:
+    topics = context.broker.topics
+    try:
+        if topic.name == CLUSTER_METADATA_TOPIC:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"'{topic.name}' is Kafka's own and can't be made")
+        overrides = _overrides(topic)
+        partitions = _partitions(topic, context)
+        config = topics.check_new(topic.name, partitions, overrides)
+        room.take(partitions)
+        result = CreatableTopicResult(
+            name=topic.name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=_configs(context, config, overrides),
+        )
+        if not validate_only:
+            result.topic_id = (await topics.create(topic.name, partitions, overrides)).topic_id.bytes
+    except Exception as error:
+        return await _refused(topic.name, error)
+    return result
+
+
+async def _refused(name: str, error: Exception) -> CreatableTopicResult:
+    code, message = error_code(error)
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+def _overrides(topic: CreatableTopic) -> dict[str, str]:
+    overrides: dict[str, str] = {}
+    for setting in topic.configs:
+        if setting.value is None:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{setting.name} has no value")
+        if setting.name in overrides:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{setting.name} is set twice")
+        overrides[setting.name] = setting.value
+    return overrides
+
+
+def _partitions(topic: CreatableTopic, context: RequestContext) -> int:
+    """How many partitions, once the numbers or the assignment were found right."""
+    if topic.assignments:
+        if topic.replication_factor != -1 or topic.num_partitions != -1:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                "with an assignment by hand, the number of partitions and the replication factor are -1",
+            )
+        check_assignments((a.broker_ids for a in topic.assignments), context.broker.logs.node_id)
+        indexes = sorted(assignment.partition_index for assignment in topic.assignments)
+        if indexes != list(range(len(indexes))):
+            raise ProtocolError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the partitions of an assignment are 0, 1, 2 … each once"
+            )
+        return len(indexes)
+    factor = topic.replication_factor
+    if factor < -1 or factor == 0:
+        raise ProtocolError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic can't have {factor} copies")
+    if factor > 1:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{factor} copies need {factor} brokers, and there is one",
+        )
+    if topic.num_partitions == -1:
+        return context.broker.config.num_partitions
+    return topic.num_partitions
+
+
+def check_assignments(assignments: Iterable[Sequence[int]], node_id: int) -> None:
+    """Raises `ProtocolError` INVALID_REPLICA_ASSIGNMENT unless each of `assignments` names this node alone."""
+    for brokers in assignments:
+        if list(brokers) != [node_id]:
+            raise ProtocolError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partitions can be given to broker {node_id} alone, not to {list(brokers)}",
+            )
+
+
+def _configs(context: RequestContext, config: LogConfig, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in sorted(describe_topic(context.broker.config, config, overrides))
+    ]

@@ -1,0 +1,82 @@
+"""DeleteTopics, API key 20, versions 0 to 6.
+
+- 4 is flexible, 5 tells errors in words, 6 takes ids too (KIP-516): a topic is named by one of both, and once.
+- `delete.topic.enable=false` refuses every topic: TOPIC_DELETION_DISABLED from version 3 on, INVALID_REQUEST before.
+- The broker's own topics can't be deleted (INVALID_TOPIC_EXCEPTION).
+- A topic is answered when its deletion is stored and it is gone for clients; its files follow after a delay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ...storage.partition_metadata import encode_uuid
+from ..error_mapping import error_code
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+_NO_ID = bytes(16)
+
+
+@api(ApiKey.DELETE_TOPICS, (0, 6), DeleteTopicsRequest)
+async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    states = (
+        list(request.topics)
+        if context.api_version >= 6
+        else [DeleteTopicState(name=name) for name in request.topic_names]
+    )
+    topics = context.broker.topics
+    names = [_name(state, context) for state in states]
+    times = Counter(name for name in names if name is not None)
+    answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
+    wanted = []
+    for state, name in zip(states, names, strict=True):
+        error: ProtocolError | None = None
+        if not context.broker.config.delete_topic_enable:
+            code = ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= 3 else ErrorCode.INVALID_REQUEST
+            error = ProtocolError(code, "delete.topic.enable is false")
+        elif (state.name is None) == (state.topic_id == _NO_ID):
+            error = ProtocolError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id")
+        elif name is None:
+            error = ProtocolError(
+                ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {encode_uuid(UUID(bytes=state.topic_id))}"
+            )
+        elif times[name] > 1:
+            error = ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice")
+        topic = topics.get(name) if name is not None else None
+        result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
+        if error is not None:
+            result.error_code, result.error_message = error.code, str(error)
+        elif name is not None:
+            result.name, result.topic_id = name, topic.topic_id.bytes if topic is not None else _NO_ID
+            wanted.append(_delete(name, result, context))
+        answers[state.name, state.topic_id] = result  # one answer for what is named twice
+    await asyncio.gather(*wanted)
+    return DeleteTopicsResponse(responses=list(answers.values()))
+
+
+def _name(state: DeleteTopicState, context: RequestContext) -> str | None:
+    if state.name is not None:
+        return state.name
+    topic = context.broker.topics.by_id(state.topic_id)
+    return topic.name if topic is not None else None
+
+
+async def _delete(name: str, result: DeletableTopicResult, context: RequestContext) -> None:
+    try:
+        await context.broker.topics.delete(name)
+    except Exception as error:
+        result.error_code, result.error_message = error_code(error)

@@ -1,0 +1,50 @@
+"""DescribeCluster, API key 60, versions 0 to 2: this node, its cluster's id, and that it is its own controller.
+
+1 can ask for controllers instead of brokers (KIP-919): there are none to connect to, which is
+MISMATCHED_ENDPOINT_TYPE here as on a Kafka broker. 2 tells fenced brokers apart: this one never is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+@api(ApiKey.DESCRIBE_CLUSTER, (0, 2), DescribeClusterRequest)
+def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    logs = context.broker.logs
+    response = DescribeClusterResponse(cluster_id=logs.cluster_id)
+    if context.api_version >= 1:
+        response.endpoint_type = request.endpoint_type
+    if request.endpoint_type != _BROKERS:
+        controllers = request.endpoint_type == _CONTROLLERS
+        response.error_code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if controllers else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        response.error_message = (
+            "brokers are to be asked here, not controllers"
+            if controllers
+            else f"endpoint type {request.endpoint_type} is not known"
+        )
+        return response
+    host, port = context.local_address
+    response.controller_id = logs.node_id
+    response.brokers = [
+        DescribeClusterBroker(broker_id=logs.node_id, host=host, port=port, rack=context.broker.config.broker_rack)
+    ]
+    response.cluster_authorized_operations = (
+        CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+    )
+    return response

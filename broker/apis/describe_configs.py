@@ -1,0 +1,122 @@
+"""DescribeConfigs, API key 32, versions 0 to 4: settings in force, read off the table of settings.
+
+- 1 tells where a value comes from and what else could have set it (KIP-226), 3 types and documentation (KIP-569), 4 is
+  flexible. Version 0 has only "is this the default".
+- Topics; this broker, by its id; what brokers share (the empty name: nothing is set that way here); this broker's
+  loggers. Groups and client metrics have no settings of their own here, and are answered with none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...config.describe import ConfigEntry, ConfigSource, describe_broker, describe_topic
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from ..error_mapping import error_code
+from ..topics import check_name
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+_DYNAMIC_BROKER_LOGGER_CONFIG = 6
+
+
+@api(ApiKey.DESCRIBE_CONFIGS, (0, 4), DescribeConfigsRequest)
+def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            result.configs = _describe(resource, request, context)
+        except Exception as error:
+            result.error_code, result.error_message = error_code(error)
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(
+    resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
+) -> list[DescribeConfigsResourceResult]:
+    broker, name = context.broker, resource.resource_name
+    names = resource.configuration_keys or None  # an empty list asks for all, as null does
+    if resource.resource_type == TOPIC:
+        check_name(name)
+        topic = broker.topics.get(name)
+        if topic is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        entries = describe_topic(broker.config, topic.config, topic.overrides, names)
+        return [_row(entry, request, context.api_version) for entry in entries]
+    if resource.resource_type == BROKER:
+        if not name:
+            return []
+        _check_broker(name, broker.logs.node_id)
+        node_id = str(broker.logs.node_id)
+        entries = describe_broker(broker.config, names, {"node.id": node_id, "broker.id": node_id})
+        return [_row(entry, request, context.api_version) for entry in entries]
+    if resource.resource_type == BROKER_LOGGER:
+        _check_broker(name, broker.logs.node_id)
+        return [
+            _logger_row(logger, level, context.api_version)
+            for logger, level in _loggers()
+            if names is None or logger in names
+        ]
+    if resource.resource_type in (CLIENT_METRICS, GROUP):
+        if not name:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "the resource has no name")
+        return []
+    raise ProtocolError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings")
+
+
+def _check_broker(name: str, node_id: int) -> None:
+    if name != str(node_id):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"this is broker {node_id}, not '{name}'")
+
+
+def _row(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
+    row = DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        config_type=entry.type,
+    )
+    if version == 0:
+        row.is_default = entry.source is ConfigSource.DEFAULT_CONFIG
+    if request.include_synonyms:
+        row.synonyms = [DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
+    if request.include_documentation:
+        row.documentation = entry.documentation
+    return row
+
+
+def _loggers() -> list[tuple[str, str]]:
+    """The root of this program's loggers, and those that have a level of their own, with their levels."""
+    root = "tidelog"
+    own = {
+        name
+        for name, logger in logging.root.manager.loggerDict.items()
+        if name.startswith(f"{root}.") and isinstance(logger, logging.Logger) and logger.level
+    }
+    return [(name, logging.getLevelName(logging.getLogger(name).getEffectiveLevel())) for name in sorted({root, *own})]
+
+
+def _logger_row(name: str, level: str, version: int) -> DescribeConfigsResourceResult:
+    row = DescribeConfigsResourceResult(
+        name=name, value=level, read_only=True, config_source=_DYNAMIC_BROKER_LOGGER_CONFIG
+    )
+    if version == 0:
+        row.is_default = True
+    return row

@@ -1,0 +1,154 @@
+"""Metadata, API key 3, versions 0 to 13: this node, and topics with their partitions.
+
+- The node's address is the one that the client dialled, or what advertised.listeners says for its listener.
+- Version 0 asks for all topics by an empty list, later ones by null (an empty list is none). 4 lets the client forbid
+  that topics are made, 7 tells leader epochs, 8 authorized operations, 9 is flexible, 12 takes topic ids
+  (10 and 11 have the field, and their clients must not use it), 13 has an error for the whole answer.
+- A topic that is not there is made first, where client and `auto.create.topics.enable` allow it, and the answer
+  waits until it can be written to: old clients (up to version 3) take the first answer for the last word.
+- One node leads every partition and is the only replica. A partition whose log is not there is LEADER_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ..error_mapping import error_code
+from ..topics import INTERNAL_TOPICS, Topic, check_name
+from .registry import api
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from ..request_context import RequestContext
+
+_NO_ID = bytes(16)
+_FIRST_WITH_IDS = 12
+
+
+@api(ApiKey.METADATA, (0, 13), MetadataRequest)
+def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
+    broker = context.broker
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        return _response(request, context, [_topic(topic, context, operations) for topic in broker.topics.all()])
+    wanted = list({(item.topic_id, item.name): item for item in request.topics}.values())
+    may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+    if may_create and any(
+        item.name is not None and item.topic_id == _NO_ID and broker.topics.get(item.name) is None for item in wanted
+    ):
+        return _create_and_answer(request, context, wanted, operations)
+    return _response(request, context, [_look_up(item, context, operations) for item in wanted])
+
+
+async def _create_and_answer(
+    request: MetadataRequest, context: RequestContext, wanted: list[MetadataRequestTopic], operations: int
+) -> MetadataResponse:
+    rows = await asyncio.gather(*(_look_up_or_create(item, context, operations) for item in wanted))
+    return _response(request, context, list(rows))
+
+
+async def _look_up_or_create(
+    item: MetadataRequestTopic, context: RequestContext, operations: int
+) -> MetadataResponseTopic:
+    if item.topic_id == _NO_ID and item.name is not None:
+        try:
+            await context.broker.topics.ensure(item.name)
+        except Exception as error:
+            return _failed(item, error_code(error)[0], operations)
+    return _look_up(item, context, operations)
+
+
+def _look_up(item: MetadataRequestTopic, context: RequestContext, operations: int) -> MetadataResponseTopic:
+    topics = context.broker.topics
+    if context.api_version >= _FIRST_WITH_IDS and item.topic_id != _NO_ID:
+        topic = topics.by_id(item.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                name=None,
+                topic_id=item.topic_id,
+                topic_authorized_operations=NOT_ASKED,
+            )
+        return _topic(topic, context, operations)
+    if item.name is None or item.topic_id != _NO_ID:
+        return _failed(item, ErrorCode.INVALID_REQUEST, operations)
+    topic = topics.get(item.name)
+    if topic is not None:
+        return _topic(topic, context, operations)
+    try:
+        check_name(item.name)
+    except Exception as error:
+        return _failed(item, error_code(error)[0], operations)
+    return _failed(item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
+
+
+def _failed(item: MetadataRequestTopic, code: ErrorCode, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=item.name or "",
+        is_internal=item.name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations,
+    )
+
+
+def _topic(topic: Topic, context: RequestContext, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id.bytes,
+        is_internal=topic.is_internal,
+        partitions=[_partition(topic.name, index, context) for index in range(topic.partition_count)],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(name: str, index: int, context: RequestContext) -> MetadataResponsePartition:
+    broker = context.broker
+    node_id = broker.logs.node_id
+    log = broker.topics.log(name, index)
+    if log is None:
+        return MetadataResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=-1,
+            replica_nodes=[node_id],
+            isr_nodes=[],
+            offline_replicas=[node_id],
+        )
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=node_id,
+        leader_epoch=log.leader_epoch,
+        replica_nodes=[node_id],
+        isr_nodes=[node_id],
+    )
+
+
+def _response(
+    request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    broker = context.broker
+    host, port = context.local_address
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.logs.node_id, host=host, port=port, rack=broker.config.broker_rack)
+        ],
+        cluster_id=broker.logs.cluster_id,
+        controller_id=broker.logs.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
