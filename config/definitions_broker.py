@@ -485,18 +485,6 @@ _FETCH = _group(
     ),
 )
 
-_PROCESS = _group(
-    "Process",
-    _row(
-        "event.loop",
-        _STRING,
-        "uvloop",
-        one_of("uvloop", "asyncio"),
-        _LOW,
-        "What runs the network thread: uvloop, or the standard library's loop, which takes more CPU per request.",
-        own=True,
-    ),
-)
 _LOGGING = _group(
     "Process, log lines and metrics",
     _row(
@@ -505,7 +493,7 @@ _LOGGING = _group(
         "uvloop",
         one_of("uvloop", "asyncio"),
         _LOW,
-        "The event loop: uvloop, or Python's own, which is slower and needs nothing installed.",
+        "What runs the network thread: uvloop, or the standard library's loop, which takes more CPU per request.",
         own=True,
     ),
     _row(
@@ -537,4 +525,4 @@ _LOGGING = _group(
     ),
 )
 
-BROKER_ROWS: tuple[Setting, ...] = _NETWORK + _NODE + _TOPICS + _LOGS + _FETCH + _GROUPS + _PROCESS + _LOGGING
+BROKER_ROWS: tuple[Setting, ...] = _NETWORK + _NODE + _TOPICS + _LOGS + _FETCH + _GROUPS + _LOGGING
