@@ -38,6 +38,24 @@ lint: $(VENV)/.dev        ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+check: $(VENV)/.dev       ## a bounded slice of every other ring: packaging, real clients, kill -9, the image
+	$(BIN)/python tests/support/rings.py check
+
+slow: $(VENV)/.dev        ## the full rings: hours
+	$(BIN)/python tests/support/rings.py slow
+
+demo: $(VENV)/.demo       ## all flights of New York in 2013 through a daemon, checked byte for byte (a minute)
+	@$(BIN)/python benchmarks/demo.py
+
+$(VENV)/.demo: $(VENV)/.installed
+	@$(BIN)/pip install --quiet --editable '.[demo]'
+	@touch $@
+
+docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
+	$(BIN)/python -m tidelog.config.render
+
+include tests/compat/compat.mk benchmarks/bench.mk
+
 clean:           ## remove what was built (data stays)
 	rm -rf $(VENV) build *.egg-info
 	find broker cleaner protocol storage -name '*.so' -o -name '_*.c' -o -name __pycache__ | xargs rm -rf

@@ -24,8 +24,8 @@ from typing import ClassVar, Self
 
 from .exceptions import CorruptIndexError, InvalidOffsetError, StorageError
 from .filesystem import Buffer, FileSystem, MappedFile, StrPath
-from .log_values import MAX_RELATIVE_OFFSET
 
+MAX_RELATIVE_OFFSET = 2**31 - 1  # entries keep offset - baseOffset in 31 bits
 DEFAULT_MAX_INDEX_SIZE = 10 * 1024 * 1024
 
 # Lookups of tail readers hit the end of the index. Searching the last entries first touches only pages that each such
@@ -310,7 +310,7 @@ class IndexFile:
             return
         if self.entries + count > self.max_entries:
             raise StorageError(f"{self._path} has no room for {count} more entries")
-        if self._count and self.ENTRY.unpack_from(entries, 0) <= self._entry_at(self._count - 1):
+        if self._count and self.ENTRY.unpack_from(entries, 0)[0] <= self._entry_at(self._count - 1)[0]:
             raise InvalidOffsetError(f"{self._path}: packed entries start at or before the last entry")
         view = self._writable_view(len(entries))
         start = self._count * self.ENTRY_SIZE

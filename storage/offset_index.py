@@ -116,7 +116,8 @@ class OffsetIndex(IndexFile):
         if log_size is not None and last.position >= log_size:
             raise CorruptIndexError(f"{self._path}: last entry {last} lies behind the log's end at {log_size}")
         first = self.entry(0)
-        if first.offset < self.base_offset or first.position < 0 or (self._count > 1 and not first < last):
+        rises = self._count == 1 or (first.offset < last.offset and first.position < last.position)
+        if first.offset < self.base_offset or first.position < 0 or not rises:
             raise CorruptIndexError(f"{self._path}: first entry {first} is not between the segment's start and {last}")
 
     def verify(self, log_size: int) -> None:

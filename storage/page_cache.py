@@ -54,11 +54,16 @@ def _calls() -> Any:
     fallocate = getattr(blocking, "fallocate64", None) or getattr(blocking, "fallocate", None)
     if fallocate is not None:
         fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+    def new_pair() -> tuple[Any, Any, int, int]:
+        asked, answer = Range(), Cachestat()
+        return asked, answer, ctypes.addressof(asked), ctypes.addressof(answer)
+
     return SimpleNamespace(
-        ctypes=ctypes,
-        Range=Range,
-        Cachestat=Cachestat,
+        create_string_buffer=ctypes.create_string_buffer,
         addressof=ctypes.addressof,
+        new_pair=new_pair,
+        spare_pairs=[],
         syscall=quick.syscall,
         mmap=quick.mmap,
         munmap=quick.munmap,
@@ -78,11 +83,17 @@ def resident(fd: int, position: int, length: int) -> bool | None:
         return True
     calls = _calls()
     if calls.cachestat_works:
-        asked = calls.Range(position, length)
-        answer = calls.Cachestat()
-        if calls.syscall(_SYS_CACHESTAT, fd, calls.addressof(asked), calls.addressof(answer), 0) == 0:
-            first, last = position // _PAGE, (position + length - 1) // _PAGE
-            return bool(answer.cached >= last - first + 1)
+        # Making two ctypes structs costs more than the call; list.pop and append are atomic, so each pair has one user.
+        try:
+            pair = calls.spare_pairs.pop()
+        except IndexError:
+            pair = calls.new_pair()
+        asked, answer, asked_at, answer_at = pair
+        asked.offset, asked.length = position, length
+        if calls.syscall(_SYS_CACHESTAT, fd, asked_at, answer_at, 0) == 0:
+            cached = answer.cached
+            calls.spare_pairs.append(pair)
+            return bool(cached >= (position + length - 1) // _PAGE - position // _PAGE + 1)
         calls.cachestat_works = False  # too old a kernel, or a seccomp filter
     return resident_by_mincore(fd, position, length)
 
@@ -97,7 +108,7 @@ def resident_by_mincore(fd: int, position: int, length: int) -> bool | None:
     if address == _MAP_FAILED:
         return None
     try:
-        flags = calls.ctypes.create_string_buffer(pages)
+        flags = calls.create_string_buffer(pages)
         if calls.mincore(address, span, calls.addressof(flags)) != 0:
             return None
         # Bit 0 of each byte is residency; the others are reserved.

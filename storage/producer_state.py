@@ -1,5 +1,4 @@
-"""ProducerStateManager: which batches a log takes from idempotent and transactional producers, and where transactions
-stand.
+"""ProducerStateManager: which batches a log takes from idempotent producers, and where transactions stand.
 
 Per producer id the log knows the epoch, the last five batches and the open transaction (`producer_entry.py`). With that
 - a batch that is sent again is answered with what the first one got, and not appended twice;
@@ -15,8 +14,8 @@ may have gone with retention. *Expiration* differs a little from Kafka's, which 
 a producer that replays old data would be forgotten at once and its retries appended twice. Here a producer is idle
 since our clock's last append by it; after loading, since the later of its timestamp and the snapshot's file time.
 
-Threads: all belongs to the log's writer (the loop thread; recovery before the log is published) but `write_snapshot`
-and `delete_snapshot_file`, which do I/O and are for the pool.
+Threads: all belongs to the log's writer (the loop thread; recovery before the log is published) but `write_snapshot`,
+`mark_snapshot_deleted` and `delete_snapshot_file`, which do I/O and are for the pool.
 """
 
 from __future__ import annotations
@@ -103,6 +102,9 @@ class PendingSnapshot(NamedTuple):
     data: bytes
 
 
+_DELETED = PendingSnapshot(-1, b"")
+
+
 class ProducerStateManager:
     """The producers of one log; see the module for rules and threads."""
 
@@ -128,8 +130,10 @@ class ProducerStateManager:
         self._unreplicated: dict[int, int] = {}
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
-        self._snapshots: set[int] = set()
+        # By offset; None when on disk, else what is still to be written.
+        self._snapshots: dict[int, PendingSnapshot | None] = {}
         self._snapshot_lock = threading.Lock()  # over the two above; `write_snapshot` runs in the pool
+        self._write_lock = threading.Lock()  # two writes of one offset would share a temporary file
 
     # --- appends ---
 
@@ -350,53 +354,60 @@ class ProducerStateManager:
         parsed = (parse_file_name(name) for name in names)
         found = {name.base_offset for name in parsed if name and name.suffix == SNAPSHOT_SUFFIX and not name.stage}
         with self._snapshot_lock:
-            self._snapshots = found
+            self._snapshots = dict.fromkeys(found)
 
     def prepare_snapshot(self) -> PendingSnapshot | None:
         """The state at `map_end_offset` as a file to be, None when the last snapshot is of this offset. No I/O."""
+        offset = self._map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        pending = PendingSnapshot(offset, encode_snapshot(self._producers.values()))
         with self._snapshot_lock:
-            offset = self._map_end_offset
-            if offset <= self._last_snapshot_offset:
-                return None
-            self._snapshots.add(offset)
+            self._snapshots[offset] = pending
             self._last_snapshot_offset = offset
-        return PendingSnapshot(offset, encode_snapshot(self._producers.values()))
+        return pending
 
-    def write_snapshot(self, snapshot: PendingSnapshot) -> None:
-        """Writes it, durably; not when it was deleted meanwhile. Any thread; blocks.
+    def write_snapshot(self, pending: PendingSnapshot) -> None:
+        """Writes it, durably; not when it was deleted or replaced since. Any thread; blocks.
 
-        On an OSError the snapshot is forgotten.
+        On an OSError the snapshot is forgotten: the state can be rebuilt from the one before.
         """
+        with self._write_lock:
+            self._write_snapshot(pending)
+
+    def _write_snapshot(self, pending: PendingSnapshot) -> None:
+        offset = pending.offset
+        with self._snapshot_lock:
+            if self._snapshots.get(offset) is not pending:
+                return
         try:
-            with self._snapshot_lock:
-                if snapshot.offset not in self._snapshots:
-                    return
-            self._file_system.write_atomically(self.snapshot_path(snapshot.offset), snapshot.data)
+            self._file_system.write_atomically(self.snapshot_path(offset), pending.data)
         except OSError:
             with self._snapshot_lock:
-                self._snapshots.discard(snapshot.offset)
-                if self._last_snapshot_offset == snapshot.offset:
-                    self._last_snapshot_offset = max(self._snapshots, default=0)
+                if self._snapshots.get(offset) is pending:
+                    del self._snapshots[offset]
+                    if self._last_snapshot_offset == offset:
+                        self._last_snapshot_offset = max(self._snapshots, default=0)
             raise
         with self._snapshot_lock:
-            deleted = snapshot.offset not in self._snapshots
-        if deleted:
-            self._file_system.unlink(self.snapshot_path(snapshot.offset), missing_ok=True)
+            current = self._snapshots.get(offset, _DELETED)
+            if current is pending:
+                self._snapshots[offset] = None
+        if current is _DELETED:
+            self._file_system.unlink(self.snapshot_path(offset), missing_ok=True)
 
     def take_snapshot(self) -> int | None:
         """`prepare_snapshot` and `write_snapshot`; returns its offset. Blocks: for recovery and shutdown."""
-        snapshot = self.prepare_snapshot()
-        if snapshot is None:
+        pending = self.prepare_snapshot()
+        if pending is None:
             return None
-        self.write_snapshot(snapshot)
-        return snapshot.offset
+        self.write_snapshot(pending)
+        return pending.offset
 
     def forget_snapshot(self, offset: int) -> bool:
         """Takes it off the list: the caller moves or deletes the file. False when there was none."""
         with self._snapshot_lock:
-            known = offset in self._snapshots
-            self._snapshots.discard(offset)
-            return known
+            return self._snapshots.pop(offset, _DELETED) is not _DELETED
 
     def mark_snapshot_deleted(self, offset: int) -> list[str]:
         """Forgets the snapshot and renames its file to `.deleted`; its path, for the caller to unlink. Any thread."""

@@ -55,3 +55,31 @@ def roll_reason(params: RollParams) -> RollReason | None:
     if waited > params.roll_after_ms:
         return RollReason.TIME
     return RollReason.INDEX_FULL if params.index_is_full else None
+
+
+class RollLimits(NamedTuple):
+    """What the next batch may be without any of the conditions: a check of three integers per append.
+
+    Derived from the same facts as `RollParams`; `roll_reason` is asked only about a batch outside of the limits, and has the
+    last word.
+    """
+
+    size: int
+    """Bytes that still fit."""
+    timestamp: int
+    """Largest timestamp; -2 where the time that passed has to be asked each time."""
+    last_offset: int
+
+
+ASK_ALWAYS = RollLimits(-1, -2, -1)
+
+
+def roll_limits(params: RollParams) -> RollLimits:
+    """Limits for the batches after the one that `params` describes. Empty segments and full indexes: ask."""
+    if params.segment_size == 0 or params.index_is_full or params.first_timestamp < 0:
+        return ASK_ALWAYS
+    return RollLimits(
+        params.max_segment_bytes - params.segment_size,
+        params.first_timestamp + params.roll_after_ms,
+        params.base_offset + MAX_RELATIVE_OFFSET,
+    )

@@ -19,7 +19,8 @@ from typing import ClassVar, NamedTuple
 
 from .exceptions import CorruptIndexError, InvalidOffsetError, StorageError
 from .index_file import IndexFile
-from .log_values import NO_TIMESTAMP
+
+NO_TIMESTAMP = -1
 
 _TIMESTAMP = Struct(">q")
 _OFFSET = Struct(">i")

@@ -28,7 +28,8 @@ def consumer(bootstrap: str, group: str = "unused", **settings: Any) -> Consumer
 
 
 def _dotted(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name.replace("_", "."): value for name, value in settings.items()}
+    # log_level is the one setting that librdkafka itself spells with an underscore.
+    return {name if name == "log_level" else name.replace("_", "."): value for name, value in settings.items()}
 
 
 def message_of(message: Any) -> Message:

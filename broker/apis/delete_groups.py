@@ -1,0 +1,35 @@
+"""DeleteGroups, API key 42, versions 0 to 2: forgets groups that have no members, and their offsets."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.DELETE_GROUPS, (0, 2), DeleteGroupsRequest)
+def delete_groups(
+    request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+    outcomes = {name: context.broker.groups.delete_group(name) for name in dict.fromkeys(request.groups_names)}
+    if any(inspect.isawaitable(outcome) for outcome in outcomes.values()):
+        return _later(outcomes)
+    return _respond({name: code for name, code in outcomes.items() if isinstance(code, ErrorCode)})
+
+
+async def _later(outcomes: dict[str, ErrorCode | Awaitable[ErrorCode]]) -> DeleteGroupsResponse:
+    return _respond({name: code if isinstance(code, ErrorCode) else await code for name, code in outcomes.items()})
+
+
+def _respond(codes: dict[str, ErrorCode]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=name, error_code=code) for name, code in codes.items()]
+    )

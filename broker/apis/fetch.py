@@ -1,0 +1,195 @@
+"""Fetch, API key 1, versions 4 to 17.
+
+- 4 is the first with message format V2 and isolation levels; 5 tells log start offsets; 7 brings sessions (KIP-227);
+  9 fences by leader epoch; 10 allows zstd; 11 has rack ids; 12 is flexible; 13 names topics by id; 15 to 17 changed
+  what only replicas send.
+- The answer is a header and slices of segment files, sent with `sendfile`. The whole batch that contains the offset is
+  returned, and never nothing when there is data: the first partition that has any gives at least one batch, whatever
+  the limits are (KIP-74).
+- Fewer than `min_bytes` bytes: the request waits in the purgatory, up to `max_wait_ms`. An error is answered at once.
+- Reads that could touch the disk are made by the I/O pool; see `storage` for what is known to be in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages._hot import parse_fetch, write_fetch_response
+from ...protocol.messages.fetch import FetchRequest
+from ..error_mapping import error_code
+from ..fetch_session import FetchContext, FetchPartition, PartitionKey
+from ..send import FileSlice, release_parts
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..connection import Connection
+    from ..partition import Partition
+    from ..send import Part
+    from ..server import Broker
+
+READ_COMMITTED = 1
+
+#: As the compiled writer takes it:
+#: (index, error, high watermark, last stable offset, log start offset, aborted transactions, records).
+Row = tuple[int, int, int, int, int, Any, FileSlice | None]
+
+
+@api(ApiKey.FETCH, (4, 17), FetchRequest, raw=True)
+def fetch(
+    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+) -> list[Part] | Awaitable[list[Part]]:
+    request = parse_fetch(buffer, start, end, version)
+    _client, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
+    context = broker.fetch_sessions.resolve(
+        session_id,
+        epoch,
+        (
+            ((topic, part[0]), FetchPartition(part[1], part[2], part[5]))
+            for topic, partitions in topics
+            for part in partitions
+        ),
+        ((topic, index) for topic, indexes in forgotten for index in indexes),
+        version >= 13,
+    )
+    return FetchJob(broker, context, version, correlation_id, isolation, min(max_bytes, broker.fetch_max_bytes)).run(
+        max_wait, min_bytes
+    )
+
+
+class FetchJob:
+    """One fetch request from the session that it belongs to up to its answer. Loop thread."""
+
+    __slots__ = (
+        "_broker", "_context", "_correlation_id", "_isolation", "_max_bytes", "_min_bytes", "_version",
+    )  # fmt: skip
+
+    def __init__(
+        self, broker: Broker, context: FetchContext, version: int, correlation_id: int, isolation: int, max_bytes: int
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._version = version
+        self._correlation_id = correlation_id
+        self._isolation = isolation
+        self._max_bytes = max_bytes
+        self._min_bytes = 0
+
+    def run(self, max_wait_ms: int, min_bytes: int) -> list[Part] | Awaitable[list[Part]]:
+        """The answer, or a future of it when there is too little to read now or it has to come from the disk."""
+        self._min_bytes = min_bytes
+        context = self._context
+        if context.error:
+            return self._write([])
+        cold = self._cold_partitions()
+        if cold:
+            return self._after_warming(cold, max_wait_ms)
+        # With nothing to wait for, the first attempt is the last.
+        parts = self._attempt(last=max_wait_ms <= 0 or not context.partitions)
+        if parts is not None:
+            return parts
+        return self._wait(max_wait_ms)
+
+    def _wait(self, max_wait_ms: int) -> asyncio.Future[list[Part]]:
+        watched = [found for key in self._context.partitions if (found := self._find(key)) is not None]
+        return self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(last=last))
+
+    async def _after_warming(self, cold: list[tuple[Partition, int]], max_wait_ms: int) -> list[Part]:
+        """Has the pool find the positions (index and batch headers come into memory), then goes on as usual."""
+        loop, pool = self._broker.loop, self._broker.io_pool
+        for partition, offset in cold:
+            await loop.run_in_executor(pool, partition.warm, offset)
+        parts = self._attempt(last=max_wait_ms <= 0)
+        return parts if parts is not None else await self._wait(max_wait_ms)
+
+    def _cold_partitions(self) -> list[tuple[Partition, int]]:
+        return [
+            (partition, wanted.offset)
+            for key, wanted in self._context.partitions.items()
+            if (partition := self._find(key)) is not None and not partition.is_warm(wanted.offset)
+        ]
+
+    def _find(self, key: PartitionKey) -> Partition | None:
+        table = self._broker.partitions
+        topic = key[0]
+        name = topic if isinstance(topic, str) else table.name_of(topic)
+        return None if name is None else table.get(name, key[1])
+
+    def _attempt(self, *, last: bool) -> list[Part] | None:
+        """Reads every partition. None: fewer than `min_bytes`, no error, and there is time left."""
+        rows: list[tuple[PartitionKey, FetchPartition, Row]] = []
+        left = self._max_bytes
+        total = 0
+        failed = False
+        for key, wanted in self._context.partitions.items():
+            row = self._read(key, wanted, min(left, wanted.max_bytes), total == 0)
+            records = row[6]
+            if records is not None:
+                total += records.count
+                left = max(0, left - records.count)
+            failed = failed or row[1] != 0
+            rows.append((key, wanted, row))
+        if total < self._min_bytes and not failed and not last:
+            for _, _, row in rows:
+                if row[6] is not None:
+                    row[6].release()
+            return None
+        return self._write(rows)
+
+    def _read(self, key: PartitionKey, wanted: FetchPartition, max_bytes: int, min_one: bool) -> Row:
+        index = key[1]
+        partition = self._find(key)
+        if partition is None:
+            code = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if isinstance(key[0], str) or self._broker.partitions.name_of(key[0]) is not None
+                else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+            return index, code, -1, -1, -1, None, None
+        log = partition.log
+        if wanted.leader_epoch >= 0 and wanted.leader_epoch != log.leader_epoch:
+            older = wanted.leader_epoch < log.leader_epoch
+            code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+            return index, code, -1, -1, -1, None, None
+        committed = self._isolation == READ_COMMITTED
+        try:
+            limit = log.last_stable_offset if committed else log.high_watermark
+            info = log.read(wanted.offset, max_bytes, limit_offset=limit, min_one_message=min_one)
+        except Exception as error:
+            code, _ = error_code(error)
+            self._broker.counters.errors[ApiKey.FETCH] += 1
+            return index, code, -1, -1, -1, None, None
+        records = None
+        if info.size and info.file is not None:
+            records = FileSlice(info.file, info.position, info.size, partition.just_written(info))
+        aborted: list[tuple[int, int]] | None = [] if committed else None
+        return index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted, records
+
+    def _write(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Part]:
+        context = self._context
+        topics: list[tuple[str | bytes, list[Row]]] = []
+        sent = 0
+        busy: list[PartitionKey] = []
+        for key, wanted, row in rows:
+            records = row[6]
+            news = wanted.changed(row[1], row[2], row[4], records is not None)
+            if context.incremental and not news:
+                continue
+            if records is not None:
+                sent += records.count
+                busy.append(key)
+            if not topics or topics[-1][0] != key[0]:
+                topics.append((key[0], []))
+            topics[-1][1].append(row)
+        if context.session_id:
+            for key in busy:
+                context.partitions.move_to_end(key)
+        self._broker.counters.fetched_bytes += sent
+        try:
+            return write_fetch_response(self._version, self._correlation_id, context.error, context.session_id, topics)
+        except BaseException:
+            release_parts([row[6] for _, _, row in rows if row[6] is not None])
+            raise

@@ -1,0 +1,69 @@
+"""FindCoordinator, API key 10, versions 0 to 6: which node looks after a group. There is one node, so it does.
+
+- 1 has key types, 4 asks for many keys at once (KIP-699), 6 knows share partitions (KIP-932).
+- The first look-up for a group makes `__consumer_offsets`; the answer waits for it, where Kafka answers
+  COORDINATOR_NOT_AVAILABLE and has the client come again.
+- Transactions are not served yet. The natural codes are retried by clients for a minute or for ever; of those that end
+  the attempt at once, TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the one that librdkafka and Java both take as final, and
+  the message says what is meant.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+log = logging.getLogger(__name__)
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+NO_TRANSACTIONS = "this broker does not support transactions yet; use an idempotent producer without transactional.id"
+NO_SHARE_GROUPS = "this broker does not support share groups yet"
+
+
+@api(ApiKey.FIND_COORDINATOR, (0, 6), FindCoordinatorRequest)
+def find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    if request.key_type == GROUP and not context.broker.groups.is_open:
+        return _make_topic(request, context)
+    return _answer(request, context, ErrorCode.NONE, None)
+
+
+async def _make_topic(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    try:
+        await context.broker.groups.ensure_topic()
+    except Exception as error:
+        log.exception("__consumer_offsets could not be made")
+        return _answer(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+    return _answer(request, context, ErrorCode.NONE, None)
+
+
+def _answer(
+    request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode, message: str | None
+) -> FindCoordinatorResponse:
+    if request.key_type == TRANSACTION:
+        code, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
+    elif request.key_type == SHARE:
+        code, message = ErrorCode.INVALID_REQUEST, NO_SHARE_GROUPS
+    elif request.key_type != GROUP:
+        code, message = ErrorCode.INVALID_REQUEST, f"there is no key type {request.key_type}"
+    found = code is ErrorCode.NONE
+    node_id = context.broker.logs.node_id if found else -1
+    host, port = context.local_address if found else ("", -1)
+    if context.api_version >= 4:
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
+                for key in request.coordinator_keys
+            ]
+        )
+    return FindCoordinatorResponse(error_code=code, error_message=message, node_id=node_id, host=host, port=port)

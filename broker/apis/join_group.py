@@ -1,0 +1,65 @@
+"""JoinGroup, API key 11, versions 2 to 9: a member joins its group, or rejoins in a rebalance.
+
+- 4: a new dynamic member is first given its id (MEMBER_ID_REQUIRED, KIP-394); 5: static members (KIP-345);
+  7: the answer has the protocol's type; 8: a reason for the log; 9: a static leader may keep its assignment (KIP-814).
+- The answer comes when all members have joined, or the rebalance time-out is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ..deferred import then
+from ..group_events import GroupProtocol, JoinRequest, JoinResult
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.JOIN_GROUP, (2, 9), JoinGroupRequest)
+def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    version = context.api_version
+    # As in Kafka, where a protocol's name is its key: of two by one name the first counts.
+    protocols = {protocol.name: protocol.metadata for protocol in reversed(request.protocols)}
+    names = dict.fromkeys(protocol.name for protocol in request.protocols)
+    outcome = context.broker.groups.join(
+        JoinRequest(
+            request.group_id,
+            request.member_id,
+            request.group_instance_id,
+            context.client_id or "",
+            context.client_host,
+            request.session_timeout_ms,
+            request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms,
+            request.protocol_type,
+            tuple(GroupProtocol(name, protocols[name]) for name in names),
+            requires_known_member_id=version >= 4,
+            supports_skip_assignment=version >= 9,
+            reason=request.reason,
+        )
+    )
+    return then(outcome, lambda result: _answer(result, version))
+
+
+def _answer(result: JoinResult, version: int) -> JoinGroupResponse:
+    # Null is a name only from version 7 on.
+    no_name = None if version >= 7 else ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=no_name if result.protocol_name is None else result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, metadata=member.metadata
+            )
+            for member in result.members
+        ],
+    )

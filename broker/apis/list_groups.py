@@ -1,0 +1,33 @@
+"""ListGroups, API key 16, versions 0 to 5: all groups. 4 filters by state (KIP-518), 5 by type (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ProtocolError
+from ...protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ..group_coordinator import GROUP_TYPE
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.LIST_GROUPS, (0, 5), ListGroupsRequest)
+def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    try:
+        groups = context.broker.groups.list_groups(request.states_filter, request.types_filter)
+    except ProtocolError as error:
+        return ListGroupsResponse(error_code=error.code)
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=GROUP_TYPE,
+            )
+            for group in groups
+        ]
+    )

@@ -1,0 +1,103 @@
+"""ListOffsets, API key 2, versions 1 to 10.
+
+- A timestamp asks for the first offset whose record has that time or a later one, exactly, inside batches too.
+  −1 latest (the last stable offset for a reader of committed data), −2 earliest, −3 the record with the greatest time
+  (version 7), −4 earliest local = earliest (8), −5 last tiered: nothing is tiered, so it is unknown (9, KIP-1005).
+- 4 fences by leader epoch, 6 is flexible, 10 adds a time-out for tiered look-ups.
+- Look-ups by time read indexes and batches, so they run in the I/O pool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ..error_mapping import error_code
+from .registry import api
+
+if TYPE_CHECKING:
+    from ...storage.log_values import TimestampOffset
+    from ..request_context import RequestContext
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+
+_READ_COMMITTED = 1
+_CONSUMER = -1
+
+
+@api(ApiKey.LIST_OFFSETS, (1, 10), ListOffsetsRequest)
+async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    answers = []
+    for topic in request.topics:
+        seen: set[int] = set()
+        repeated = {
+            index
+            for index in (part.partition_index for part in topic.partitions)
+            if index in seen or seen.add(index)  # type: ignore[func-returns-value]
+        }
+        rows = []
+        for part in topic.partitions:
+            if part.partition_index in repeated:
+                rows.append(_failed(part, ErrorCode.INVALID_REQUEST))
+            else:
+                rows.append(await _look_up(context, topic.name, part, request.isolation_level))
+        answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+    return ListOffsetsResponse(topics=answers)
+
+
+def _failed(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)
+
+
+async def _look_up(
+    context: RequestContext, topic: str, part: ListOffsetsPartition, isolation: int
+) -> ListOffsetsPartitionResponse:
+    broker = context.broker
+    partition = broker.partitions.get(topic, part.partition_index)
+    if partition is None:
+        return _failed(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    log = partition.log
+    epoch = part.current_leader_epoch
+    if epoch >= 0 and epoch != log.leader_epoch:
+        older = epoch < log.leader_epoch
+        return _failed(part, ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+    timestamp, offset, leader_epoch = -1, -1, -1
+    wanted = part.timestamp
+    limit = log.last_stable_offset if isolation == _READ_COMMITTED else log.high_watermark
+    version = context.api_version
+    if wanted == LATEST:
+        offset, leader_epoch = limit, log.leader_epoch
+    elif wanted == EARLIEST or (wanted == EARLIEST_LOCAL and version >= 8):
+        offset, leader_epoch = log.log_start_offset, log.epoch_for_offset(log.log_start_offset)
+    elif wanted == LATEST_TIERED and version >= 9:
+        pass
+    elif wanted >= 0 or (wanted == MAX_TIMESTAMP and version >= 7):
+        # What a reader of this isolation level can't fetch yet is not found either.
+        def look() -> TimestampOffset | None:
+            if wanted == MAX_TIMESTAMP:
+                return log.max_timestamp_offset(limit_offset=limit)
+            return log.lookup_by_timestamp(wanted, limit_offset=limit)
+
+        try:
+            found = await broker.loop.run_in_executor(broker.io_pool, look)
+        except Exception as error:
+            return _failed(part, error_code(error)[0])
+        if found is not None:
+            timestamp, offset, leader_epoch = found
+    else:
+        return _failed(part, ErrorCode.UNSUPPORTED_VERSION)
+    return ListOffsetsPartitionResponse(
+        partition_index=part.partition_index, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+    )

@@ -1,0 +1,105 @@
+"""OffsetCommit, API key 8, versions 2 to 10: stores how far a group has read.
+
+- 2 to 4 may set a time of retention; 6: leader epochs; 7: static members; 9: a group that does not exist is
+  GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before); 10: topics by id.
+- Each partition must exist. The answer waits until the commit is as durable as `__consumer_offsets` is set to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ..group_commits import CommitRequest, OffsetToCommit
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.OFFSET_COMMIT, (2, 10), OffsetCommitRequest)
+def offset_commit(
+    request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    response, offsets, places = _check(request, context)
+    if not offsets:
+        return response
+    commit = CommitRequest(
+        request.group_id,
+        offsets,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        request.retention_time_ms,
+        ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= 9 else ErrorCode.ILLEGAL_GENERATION,
+    )
+    try:
+        outcome = context.broker.groups.commit_offsets(commit)
+    except ProtocolError as error:
+        return _fill(response, places, [error.code] * len(places))
+    if isinstance(outcome, list):
+        return _fill(response, places, outcome)
+    return _later(response, places, outcome)
+
+
+def _check(
+    request: OffsetCommitRequest, context: RequestContext
+) -> tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitResponsePartition]]:
+    """The answer as far as it is known, the offsets to commit, and for each of these its place in the answer."""
+    by_id = context.api_version >= 10
+    table = context.broker.partitions
+    topics: list[OffsetCommitResponseTopic] = []
+    offsets: list[OffsetToCommit] = []
+    places: list[OffsetCommitResponsePartition] = []
+    for topic in request.topics:
+        name = table.name_of(topic.topic_id) if by_id else topic.name
+        answers = []
+        for each in topic.partitions:
+            partition = None if name is None else table.get(name, each.partition_index)
+            answer = OffsetCommitResponsePartition(partition_index=each.partition_index)
+            answers.append(answer)
+            if name is None:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            elif partition is None:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                topic_id = partition.log.topic_id
+                places.append(answer)
+                offsets.append(
+                    OffsetToCommit(
+                        name,
+                        each.partition_index,
+                        each.committed_offset,
+                        each.committed_leader_epoch,
+                        each.committed_metadata,
+                        None if topic_id is None else topic_id.bytes,
+                    )
+                )
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    return OffsetCommitResponse(topics=topics), offsets, places
+
+
+def _fill(
+    response: OffsetCommitResponse, places: list[OffsetCommitResponsePartition], codes: list[ErrorCode]
+) -> OffsetCommitResponse:
+    for place, code in zip(places, codes, strict=True):
+        place.error_code = code
+    return response
+
+
+async def _later(
+    response: OffsetCommitResponse, places: list[OffsetCommitResponsePartition], outcome: Awaitable[list[ErrorCode]]
+) -> OffsetCommitResponse:
+    try:
+        codes = await outcome
+    except ProtocolError as error:
+        codes = [error.code] * len(places)
+    return _fill(response, places, codes)

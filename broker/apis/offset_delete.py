@@ -1,0 +1,71 @@
+"""OffsetDelete, API key 47, version 0: forgets a group's offsets for topics that its members do not read (KIP-496)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.OFFSET_DELETE, (0, 0), OffsetDeleteRequest)
+def offset_delete(
+    request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    codes: dict[tuple[str, int], ErrorCode] = {}
+    there: list[tuple[str, int]] = []
+    for topic in request.topics:
+        for each in topic.partitions:
+            key = topic.name, each.partition_index
+            if context.broker.partitions.get(*key) is None:
+                codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                there.append(key)
+    try:
+        outcome = context.broker.groups.delete_offsets(request.group_id, there)
+    except ProtocolError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    if inspect.isawaitable(outcome):
+        return _later(request, codes, there, outcome)
+    return _respond(request, codes | dict(zip(there, outcome, strict=True)))
+
+
+async def _later(
+    request: OffsetDeleteRequest,
+    codes: dict[tuple[str, int], ErrorCode],
+    there: list[tuple[str, int]],
+    outcome: Awaitable[list[ErrorCode]],
+) -> OffsetDeleteResponse:
+    try:
+        return _respond(request, codes | dict(zip(there, await outcome, strict=True)))
+    except ProtocolError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+
+
+def _respond(request: OffsetDeleteRequest, codes: dict[tuple[str, int], ErrorCode]) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index, error_code=codes[topic.name, each.partition_index]
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,155 @@
+"""OffsetFetch, API key 9, versions 1 to 10: how far groups have read.
+
+- 1: an error of the group is told in each partition, from 2 on once; 2: null topics mean all; 5: leader epochs;
+  7: `require_stable` (KIP-447); 8: several groups at once (KIP-709); 10: topics by id.
+- Where nothing is committed the offset is -1 and there is no error.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ..group_commits import FetchedGroup, FetchedOffset, TopicToFetch
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+FIRST_WITH_GROUPS = 8
+FIRST_WITH_IDS = 10
+
+
+@api(ApiKey.OFFSET_FETCH, (1, FIRST_WITH_IDS), OffsetFetchRequest)
+def offset_fetch(
+    request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    groups = context.broker.groups
+    outcomes: list[FetchedGroup | Awaitable[FetchedGroup]] = []
+    if context.api_version >= FIRST_WITH_GROUPS:
+        for group in request.groups:
+            wanted = _by_id(group.topics, context) if context.api_version >= FIRST_WITH_IDS else _by_name(group.topics)
+            outcomes.append(groups.fetch_offsets(group.group_id, wanted, require_stable=request.require_stable))
+    else:
+        wanted = _by_name(request.topics)
+        outcomes.append(groups.fetch_offsets(request.group_id, wanted, require_stable=request.require_stable))
+    if any(inspect.isawaitable(outcome) for outcome in outcomes):
+        return _later(request, context, outcomes)
+    return _respond(request, context, [outcome for outcome in outcomes if isinstance(outcome, FetchedGroup)])
+
+
+async def _later(
+    request: OffsetFetchRequest, context: RequestContext, outcomes: list[FetchedGroup | Awaitable[FetchedGroup]]
+) -> OffsetFetchResponse:
+    results = [outcome if isinstance(outcome, FetchedGroup) else await outcome for outcome in outcomes]
+    return _respond(request, context, results)
+
+
+def _by_name(
+    topics: Sequence[OffsetFetchRequestTopics] | Sequence[OffsetFetchRequestTopic] | None,
+) -> list[TopicToFetch] | None:
+    return None if topics is None else [TopicToFetch(topic.name, topic.partition_indexes) for topic in topics]
+
+
+def _by_id(topics: Sequence[OffsetFetchRequestTopics] | None, context: RequestContext) -> list[TopicToFetch] | None:
+    """Those topics whose id is known here."""
+    if topics is None:
+        return None
+    named = ((context.broker.partitions.name_of(topic.topic_id), topic) for topic in topics)
+    return [TopicToFetch(name, topic.partition_indexes, topic.topic_id) for name, topic in named if name is not None]
+
+
+def _respond(request: OffsetFetchRequest, context: RequestContext, results: list[FetchedGroup]) -> OffsetFetchResponse:
+    version = context.api_version
+    if version < FIRST_WITH_GROUPS:
+        return _single(request, results[0], version)
+    answers = []
+    for group, result in zip(request.groups, results, strict=True):
+        topics = []
+        if result.error is ErrorCode.NONE:
+            topics = _with_ids(group.topics, result, context) if version >= FIRST_WITH_IDS else _with_names(result)
+        answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=result.error))
+    return OffsetFetchResponse(groups=answers)
+
+
+def _with_names(result: FetchedGroup) -> list[OffsetFetchResponseTopics]:
+    return [OffsetFetchResponseTopics(name=t.topic, partitions=_partitions(t.partitions)) for t in result.topics]
+
+
+def _with_ids(
+    requested: Sequence[OffsetFetchRequestTopics] | None, result: FetchedGroup, context: RequestContext
+) -> list[OffsetFetchResponseTopics]:
+    answers = []
+    for topic in result.topics:
+        topic_id = topic.topic_id if topic.topic_id is not None else _id_of(topic.topic, topic.partitions, context)
+        if topic_id is not None:  # else it was deleted: there is no way to name it
+            answers.append(OffsetFetchResponseTopics(topic_id=topic_id, partitions=_partitions(topic.partitions)))
+    known = {answer.topic_id for answer in answers}
+    for unknown in requested or ():
+        if unknown.topic_id not in known:
+            offsets = [FetchedOffset(index, error=ErrorCode.UNKNOWN_TOPIC_ID) for index in unknown.partition_indexes]
+            answers.append(OffsetFetchResponseTopics(topic_id=unknown.topic_id, partitions=_partitions(offsets)))
+    return answers
+
+
+def _id_of(topic: str, offsets: list[FetchedOffset], context: RequestContext) -> bytes | None:
+    for offset in offsets:
+        partition = context.broker.partitions.get(topic, offset.partition)
+        if partition is not None:
+            return None if partition.log.topic_id is None else partition.log.topic_id.bytes
+    return None
+
+
+def _partitions(offsets: list[FetchedOffset]) -> list[OffsetFetchResponsePartitions]:
+    return [
+        OffsetFetchResponsePartitions(
+            partition_index=each.partition,
+            committed_offset=each.offset,
+            committed_leader_epoch=each.leader_epoch,
+            metadata=each.metadata,
+            error_code=each.error,
+        )
+        for each in offsets
+    ]
+
+
+def _single(request: OffsetFetchRequest, result: FetchedGroup, version: int) -> OffsetFetchResponse:
+    topics = [(topic.topic, topic.partitions) for topic in result.topics]
+    if result.error is not ErrorCode.NONE and version < 2:
+        topics = [
+            (topic.name, [FetchedOffset(index, error=result.error) for index in topic.partition_indexes])
+            for topic in request.topics or ()
+        ]
+    return OffsetFetchResponse(
+        error_code=result.error,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=each.partition,
+                        committed_offset=each.offset,
+                        committed_leader_epoch=each.leader_epoch,
+                        metadata=each.metadata,
+                        error_code=each.error,
+                    )
+                    for each in offsets
+                ],
+            )
+            for name, offsets in topics
+        ],
+    )

@@ -1,0 +1,174 @@
+"""Produce, API key 0, versions 3 to 12.
+
+- Version 3 is the first with message format V2; 0 to 2 carry V0 and V1 and are listed but not answered yet: librdkafka
+  switches compression off when the list does not begin at 0 (KAFKA-18659).
+- 5 adds the log start offset to the answer, 7 allows zstd, 8 adds record errors, 9 is flexible, 12 belongs to
+  transactions of version 2.
+- acks 1 and all are the same on one node: the answer is sent when the batch is in the log and, where `flush.messages`
+  asks for it, on the disk. acks 0 has no answer; an error then closes the connection, as in Kafka, so that the client
+  notices.
+- A batch is appended from the buffer that it was received in; offsets are patched in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.headers import response_header_bytes
+from ...protocol.messages._hot import parse_produce, write_produce_response
+from ...protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampError
+from ...protocol.schema import encode
+from ..connection import ConnectionAborted
+from ..error_mapping import error_code
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..connection import Connection
+    from ..server import Broker
+
+#: (index, error code, base offset, log append time, log start offset, message)
+PartitionAnswer = tuple[int, ErrorCode, int, int, int, str | None]
+TopicAnswers = list[tuple[str, list[PartitionAnswer]]]
+#: Records at fault by (topic, partition): (index within the batch, what is wrong).
+RecordErrors = dict[tuple[str, int], list[tuple[int, str]]]
+
+_NONE = ErrorCode.NONE
+_ZSTD = 4
+#: Low byte of the V2 attributes, counted from the start of the batch; its low three bits are the codec.
+_ATTRIBUTES = 22
+_CODEC_MASK = 7
+
+
+@api(ApiKey.PRODUCE, (3, 12), ProduceRequest, listed_min_version=0, raw=True)
+def produce(
+    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+) -> bytes | Awaitable[bytes | None] | None:
+    _client_id, transactional_id, acks, _timeout, topics = parse_produce(buffer, start, end, version)
+    refusal: tuple[ErrorCode, str] | None = None
+    if not -1 <= acks <= 1:
+        refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1"
+    elif transactional_id is not None:
+        refusal = ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet"
+    counters = broker.counters
+    get = broker.partitions.get
+    answers: TopicAnswers = []
+    waits: list[asyncio.Future[None]] | None = None
+    record_errors: RecordErrors | None = None
+    failed = False
+    for name, partitions in topics:
+        done: list[PartitionAnswer] = []
+        answers.append((name, done))
+        for index, first, last in partitions:
+            try:
+                if refusal is not None:
+                    raise _Refused(*refusal)
+                partition = get(name, index)
+                if partition is None:
+                    raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
+                if first < 0:
+                    raise InvalidRecordError(f"{name}-{index}: the record set is null")
+                if version < 7 and last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & _CODEC_MASK == _ZSTD:
+                    raise _Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or above")
+                info = partition.append(buffer, first, last)
+                counters.produced_bytes += last - first
+                counters.produced_records += info.record_count
+                done.append((index, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None))
+                if acks and (wait := partition.durable(info.last_offset + 1)) is not None:
+                    waits = waits or []
+                    waits.append(wait)
+            except Exception as error:
+                failed = True
+                code, message = (error.code, error.message) if isinstance(error, _Refused) else error_code(error)
+                counters.errors[ApiKey.PRODUCE] += 1
+                counters.produce_errors[code] += 1
+                done.append((index, code, -1, -1, -1, message))
+                if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_index >= 0:
+                    record_errors = record_errors or {}
+                    record_errors[name, index] = [(error.record_index, str(error))]
+    if acks == 0:
+        if failed:
+            raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(answers)}")
+        return None
+    if waits is not None:
+        return _when_durable(version, correlation_id, answers, record_errors, waits)
+    if record_errors is not None:
+        return _with_record_errors(version, correlation_id, answers, record_errors)
+    return write_produce_response(version, correlation_id, answers)
+
+
+class _Refused(Exception):
+    """A partition's part of the request that is refused before its log is asked."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def _first_failure(answers: TopicAnswers) -> str:
+    for name, partitions in answers:
+        for index, code, *_, message in partitions:
+            if code:
+                return f"{name}-{index}: {code.name}: {message}"
+    return "unknown"
+
+
+async def _when_durable(
+    version: int,
+    correlation_id: int,
+    answers: TopicAnswers,
+    record_errors: RecordErrors | None,
+    waits: list[asyncio.Future[None]],
+) -> bytes:
+    """Answers after the syncs that cover the batches. One that failed makes its request's partitions uncertain."""
+    outcomes = await asyncio.gather(*waits, return_exceptions=True)
+    failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+    if failure is not None:
+        code, message = error_code(failure)
+        answers = [
+            (name, [(part[0], part[1] or code, -1, -1, -1, part[5] or message) for part in partitions])
+            for name, partitions in answers
+        ]
+    return _with_record_errors(version, correlation_id, answers, record_errors or {})
+
+
+def _with_record_errors(version: int, correlation_id: int, answers: TopicAnswers, record_errors: RecordErrors) -> bytes:
+    if not record_errors:
+        return write_produce_response(version, correlation_id, answers)
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=name,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=index,
+                        error_code=code,
+                        base_offset=base_offset,
+                        log_append_time_ms=append_time,
+                        log_start_offset=log_start,
+                        record_errors=[
+                            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=text)
+                            for at, text in record_errors.get((name, index), [])
+                        ],
+                        error_message=message,
+                    )
+                    for index, code, base_offset, append_time, log_start, message in partitions
+                ],
+            )
+            for name, partitions in answers
+        ]
+    )
+    header = response_header_bytes(ApiKey.PRODUCE, version, correlation_id)
+    body = encode(response, version)
+    return b"".join(((len(header) + len(body)).to_bytes(4, "big"), header, body))

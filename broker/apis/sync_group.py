@@ -1,0 +1,47 @@
+"""SyncGroup, API key 14, versions 0 to 5: a member asks what it owns; the leader says what everybody owns.
+
+- 3: static members (KIP-345); 5: the member says which protocol it thinks the group has (KIP-559), and must.
+- The answer comes when the leader's assignment is in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ..deferred import then
+from ..group_events import SyncRequest, SyncResult
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.SYNC_GROUP, (0, 5), SyncGroupRequest)
+def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    outcome = context.broker.groups.sync(
+        SyncRequest(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            request.protocol_type,
+            request.protocol_name,
+            {each.member_id: each.assignment for each in request.assignments},
+        )
+    )
+    return then(outcome, _answer)
+
+
+def _answer(result: SyncResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )

@@ -1,0 +1,44 @@
+"""The entry of every command: parses arguments, runs the command, turns expected failures into one line.
+
+A command is a module of this package with `add_parser(subparsers)`; it sets `run`, a function from the parsed arguments
+to an exit code. Expected failures (a bad setting, a directory that can't be used, a port that is taken) print one line
+that says what, where and what to do, and exit with 1; wrong usage exits with 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from . import serve, settings
+
+COMMANDS = (serve, settings)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="tidelog", description="Kafka's log as a small daemon: Kafka's wire protocol, Kafka's files."
+    )
+    parser.add_argument("--version", action="version", version=f"tidelog {metadata.version('tidelog')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_parser(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    from ...config.exceptions import ConfigError
+    from ...storage.exceptions import StorageError
+
+    options = build_parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except (ConfigError, StorageError, OSError) as error:
+        print(f"tidelog: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

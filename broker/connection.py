@@ -1,0 +1,351 @@
+"""One client connection: frames in, answers out, in order.
+
+The connection is a `BufferedProtocol`: the loop reads straight into the buffer that `get_buffer` names. Between
+requests a connection owns no buffer: all share one scratch buffer of their loop, which is safe because a loop asks for
+the buffer, reads and hands over in one step. Only a request that has not come whole moves to a buffer of the connection's
+own, made to fit the frame, so that a large batch is received once and written to the log from where it lies.
+
+Requests of one connection are handled one at a time, in the order in which they came, and are answered in that order.
+A handler that can answer at once does; what must wait (a long poll, a sync, a rebalance) is an awaitable, and the
+connection stands still until it is done: it goes on reading, up to one buffer, so that it notices when the client
+leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, cast
+
+from .send import Outbound, Part, release_parts
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+    from .socket_server import Endpoint, SocketServer
+
+log = logging.getLogger(__name__)
+
+_SIZE = struct.Struct(">i")
+#: Bytes that a connection reads ahead while an answer is pending, and the least size of a buffer of its own.
+READ_AHEAD_BYTES = 64 * 1024
+#: Frames at least this large get a buffer that ends with them, so that what follows is not moved.
+EXACT_FRAME_BYTES = 128 * 1024
+#: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
+#: what a burst of small requests queues.
+PARTS_PER_WRITE = 128
+
+
+class ConnectionAborted(Exception):
+    """Raised to close a connection with one log line: what the client did, where."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Loop thread only. Made by the `SocketServer` for each accepted socket."""
+
+    __slots__ = (
+        "_buffer", "_capacity", "_closing", "_dispatcher", "_end", "_outbound", "_paused", "_pending", "_server",
+        "_start", "_transport", "_view", "frames", "last_active", "listener", "local_address", "peer_host", "peer_port",
+    )  # fmt: skip
+
+    def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatcher) -> None:
+        self._server = server
+        self._dispatcher = dispatcher
+        self.listener = endpoint
+        self.local_address: tuple[str, int] = ("", 0)
+        self.peer_host = ""
+        self.peer_port = 0
+        self.last_active = 0.0
+        self.frames = 0
+        self._transport: asyncio.Transport | None = None
+        self._outbound: Outbound | None = None
+        # A buffer of its own while a request is incomplete or pending; None: the shared scratch is used.
+        self._buffer: bytearray | None = None
+        self._view: memoryview | None = None
+        self._capacity = 0
+        self._start = 0
+        self._end = 0
+        self._pending: asyncio.Future[object] | None = None
+        self._paused = False
+        self._closing = False
+
+    # -- what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.peer_host, self.peer_port = peer[0], peer[1]
+        self.local_address = self.listener.address_for(transport.get_extra_info("sockname"))
+        self.last_active = self._server.now()
+        refusal = self._server.connection_opened(self)
+        if refusal is not None:
+            log.warning("%s: refused: %s", self, refusal)
+            self._closing = True
+            transport.abort()  # type: ignore[attr-defined]
+            return
+        self._outbound = Outbound(
+            self._server.loop,
+            sock.fileno(),
+            self._server.io_pool,
+            self._server.send_counters,
+            self._drained,
+            self._lost,
+        )
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        view = self._view
+        if view is None:
+            return self._server.scratch_view
+        return view[self._end : self._capacity]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing:
+            return
+        server = self._server
+        server.received_bytes += nbytes
+        self.last_active = server.now()
+        buffer = self._buffer
+        if buffer is None:
+            buffer = server.scratch
+            used = self._process(buffer, 0, nbytes)
+            if used < nbytes and not self._closing:
+                self._keep(buffer, used, nbytes)
+            return
+        self._end += nbytes
+        if self._pending is None and not self._paused:
+            self._advance()
+        elif self._end == self._capacity:
+            self._pause()
+
+    def eof_received(self) -> bool:
+        # True keeps the transport open: answers under way still go out to a client that has only shut its write side.
+        # An idle one is closed here.
+        if self._pending is None and (self._outbound is None or self._outbound.idle):
+            self.close()
+            return False
+        self._closing = True
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+        if self._outbound is not None:
+            # While the duplicate of the descriptor is open, the peer gets no FIN.
+            self._outbound.close()
+        self._release_buffer()
+        self._server.connection_closed(self)
+
+    # -- what the server calls
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is being answered: such a connection is not idle, however long it takes."""
+        return self._pending is not None or (self._outbound is not None and not self._outbound.idle)
+
+    @property
+    def closing(self) -> bool:
+        return self._closing
+
+    def close(self, reason: str | None = None) -> None:
+        """Closes at once; `reason` is logged."""
+        if reason is not None and not self._closing:
+            log.info("%s: closed: %s", self, reason)
+        self._closing = True
+        if self._outbound is not None:
+            self._outbound.close()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def __repr__(self) -> str:
+        return f"{self.listener.name} {self.peer_host}:{self.peer_port}"
+
+    # -- frames
+
+    def _process(self, buffer: bytearray, start: int, end: int) -> int:
+        """Handles the whole frames in buffer[start:end]; returns where the first one begins that was not handled."""
+        limit = self._server.max_request_bytes
+        most = self._server.max_outbound_bytes
+        dispatch = self._dispatcher.dispatch
+        parts: list[Part] = []
+        gathered = 0
+        position = start
+        while end - position >= 4:
+            size = _SIZE.unpack_from(buffer, position)[0]
+            if size < 0 or size > limit:
+                self._flush(parts)
+                self._abort(
+                    f"a request of {size} bytes is announced; socket.request.max.bytes allows {limit}. "
+                    "Is this a Kafka client, and is it set to plaintext?"
+                )
+                return end
+            frame = position + 4
+            following = frame + size
+            if following > end:
+                break
+            position = following
+            self.frames += 1
+            try:
+                answer = dispatch(buffer, frame, following, self)
+            except ConnectionAborted as error:
+                self._flush(parts)
+                self._abort(str(error))
+                return end
+            if answer is None:
+                continue
+            kind = type(answer)
+            if kind is bytes:
+                parts.append(cast(bytes, answer))
+                gathered += len(cast(bytes, answer))
+            elif kind is list:
+                parts.extend(cast("list[Part]", answer))
+            else:
+                self._flush(parts)
+                self._wait(cast("Awaitable[object]", answer))
+                return position
+            if len(parts) >= PARTS_PER_WRITE or gathered >= most:
+                if not self._flush(parts):
+                    return position
+                if self._closing:
+                    return end
+                parts = []
+                gathered = 0
+        self._flush(parts)
+        return position
+
+    def _flush(self, parts: list[Part]) -> bool:
+        """Sends answers. False: the client does not take them now, and nothing more is handled until it has."""
+        outbound = self._outbound
+        if outbound is None or self._closing:
+            release_parts(parts)
+            return True
+        if not parts:
+            done = True
+        elif len(parts) == 1 and type(parts[0]) is bytes:
+            done = outbound.write(parts[0])
+        else:
+            if all(type(part) is bytes for part in parts):
+                done = outbound.write(b"".join(cast("list[bytes]", parts)))
+            else:
+                done = outbound.write_parts(parts)
+        if not done:
+            self._pause()
+        return done
+
+    def _keep(self, source: bytearray, start: int, end: int) -> None:
+        """Moves what is left in the scratch buffer to a buffer of the connection's own."""
+        left = end - start
+        self._take_buffer(max(self._frame_capacity(source, start, end), left))
+        assert self._buffer is not None
+        self._buffer[:left] = memoryview(source)[start:end]
+        self._start, self._end = 0, left
+
+    def _frame_capacity(self, buffer: bytearray, start: int, end: int) -> int:
+        """Buffer size for the incomplete frame at `start`."""
+        if end - start < 4:
+            return READ_AHEAD_BYTES
+        whole: int = 4 + max(0, _SIZE.unpack_from(buffer, start)[0])
+        if whole > self._server.max_request_bytes + 4:
+            return READ_AHEAD_BYTES  # refused when its turn comes
+        return whole if whole >= EXACT_FRAME_BYTES else max(whole, READ_AHEAD_BYTES) + READ_AHEAD_BYTES
+
+    def _advance(self) -> None:
+        """Handles what the connection's own buffer holds, then makes room for the rest or gives the buffer back."""
+        buffer = self._buffer
+        assert buffer is not None
+        self._start = self._process(buffer, self._start, self._end)
+        if self._closing or self._buffer is None:
+            return
+        left = self._end - self._start
+        if left == 0:
+            self._release_buffer()
+            return
+        if self._pending is not None or self._paused:
+            if self._end == self._capacity:
+                self._pause()
+            return
+        needed = self._frame_capacity(buffer, self._start, self._end)
+        if needed > self._capacity:
+            old = memoryview(buffer)[self._start : self._end]
+            self._take_buffer(needed)
+            self._buffer[:left] = old
+            old.release()
+        elif self._start:
+            buffer[:left] = buffer[self._start : self._end]
+        self._start, self._end = 0, left
+
+    def _take_buffer(self, capacity: int) -> None:
+        self._server.buffers.give(self._buffer)
+        self._buffer = self._server.buffers.take(capacity)
+        self._capacity = capacity
+        self._view = memoryview(self._buffer)
+
+    def _release_buffer(self) -> None:
+        if self._buffer is not None:
+            self._view = None
+            self._server.buffers.give(self._buffer)
+            self._buffer = None
+            self._start = self._end = self._capacity = 0
+
+    # -- answers that wait, clients that do not read
+
+    def _wait(self, answer: Awaitable[object]) -> None:
+        future = asyncio.ensure_future(answer)
+        self._pending = future
+        future.add_done_callback(self._answered)
+
+    def _answered(self, future: asyncio.Future[object]) -> None:
+        if future.cancelled():
+            return
+        self._pending = None
+        error = future.exception()
+        if error is not None:
+            self._abort(str(error) if isinstance(error, ConnectionAborted) else repr(error))
+            return
+        answer = future.result()
+        parts: list[Part] = []
+        if isinstance(answer, bytes):
+            parts.append(answer)
+        elif isinstance(answer, list):
+            parts = answer
+        if self._transport is None or self._transport.is_closing():
+            release_parts(parts)
+            return
+        self.last_active = self._server.now()
+        leaving, self._closing = self._closing, False
+        done = self._flush(parts)
+        self._closing = leaving or self._closing
+        if done:
+            self._resume()
+
+    def _pause(self) -> None:
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _drained(self) -> None:
+        if self._pending is None:
+            self._resume()
+
+    def _resume(self) -> None:
+        """Goes on after a wait: first with what has been read, then with the socket."""
+        if self._closing:
+            if self._pending is None and self._outbound is not None and self._outbound.idle:
+                self.close()
+            return
+        was_paused, self._paused = self._paused, False
+        if self._buffer is not None:
+            self._advance()
+        if was_paused and not self._paused and not self._closing and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _lost(self, error: OSError) -> None:
+        log.debug("%s: sending failed: %s", self, error)
+        self.close()
+
+    def _abort(self, reason: str) -> None:
+        log.warning("%s: closed: %s", self, reason)
+        self.close()

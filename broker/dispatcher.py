@@ -1,0 +1,132 @@
+"""From a frame to its handler and back to bytes.
+
+Produce and Fetch are parsed by the compiled codec and answered by handlers that work on the receive buffer. Every other
+request is copied, decoded by its declared schema, and given to the handler that its module registered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.api_keys import ApiKey
+from ..protocol.errors import ErrorCode, ProtocolError
+from ..protocol.headers import parse_request_header, response_header_bytes
+from ..protocol.messages.api_versions import ApiVersionsResponse
+from ..protocol.schema import decode, encode
+from .connection import ConnectionAborted
+from .error_mapping import error_code
+from .request_context import RequestContext
+
+if TYPE_CHECKING:
+    from .apis.registry import Registration
+    from .connection import Connection
+    from .metrics import RequestCounters
+    from .send import Part
+    from .server import Broker
+
+log = logging.getLogger(__name__)
+
+_HEADER = struct.Struct(">hhi")  # api key, api version, correlation id
+_SIZE = struct.Struct(">i")
+
+#: Decoded fields take many times their bytes: requests other than Produce and Fetch end here, whatever
+#: socket.request.max.bytes says.
+MAX_REQUEST_BYTES = 16 << 20
+
+Answer = bytes | list["Part"] | None
+
+
+class Dispatcher:
+    """Loop thread only."""
+
+    __slots__ = ("_broker", "_counters", "_registrations")
+
+    def __init__(self, broker: Broker, registrations: dict[int, Registration], counters: RequestCounters) -> None:
+        self._broker = broker
+        self._registrations = registrations
+        self._counters = counters
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+        """Handles the request in buffer[start:end]. The buffer is used again after the return.
+
+        Returns the answer, None for no answer, or an awaitable of either. Raises ConnectionAborted.
+        """
+        if end - start < 8:
+            raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
+        key, version, correlation_id = _HEADER.unpack_from(buffer, start)
+        registration = self._registrations.get(key)
+        if registration is None:
+            raise ConnectionAborted(f"unknown API key {key} (version {version})")
+        if not registration.min_version <= version <= registration.max_version:
+            if key == ApiKey.API_VERSIONS:
+                return self._unsupported_api_versions(correlation_id)
+            raise ConnectionAborted(
+                f"{registration.api_key.name} version {version} is not answered, only "
+                f"{registration.min_version} to {registration.max_version}"
+            )
+        self._counters.requests[key] += 1
+        if registration.raw:
+            try:
+                return registration.handler(self._broker, buffer, start, end, version, correlation_id, connection)  # type: ignore[no-any-return]
+            except ValueError as error:
+                raise ConnectionAborted(f"malformed {registration.api_key.name} v{version}: {error}") from None
+        if end - start > MAX_REQUEST_BYTES:
+            raise ConnectionAborted(
+                f"a {registration.api_key.name} request of {end - start} bytes; only Produce may have more than "
+                f"{MAX_REQUEST_BYTES}"
+            )
+        return self._generic(registration, bytes(memoryview(buffer)[start:end]), version, correlation_id, connection)
+
+    def _generic(
+        self, registration: Registration, frame: bytes, version: int, correlation_id: int, connection: Connection
+    ) -> Answer | Awaitable[Answer]:
+        key = registration.api_key
+        try:
+            header, body = parse_request_header(frame)
+            request, _ = decode(registration.request, version, frame, body)
+        except ProtocolError as error:
+            raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
+        context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
+        try:
+            response = registration.handler(request, context)
+        except ConnectionAborted:
+            raise
+        except Exception as error:
+            raise self._failed(registration, version, error) from error
+        if asyncio.isfuture(response) or asyncio.iscoroutine(response):
+            return self._later(registration, version, correlation_id, response)
+        return self._frame(key, version, correlation_id, response)
+
+    async def _later(
+        self, registration: Registration, version: int, correlation_id: int, response: Awaitable[Any]
+    ) -> Answer:
+        try:
+            done = await response
+        except ConnectionAborted:
+            raise
+        except Exception as error:
+            raise self._failed(registration, version, error) from error
+        return self._frame(registration.api_key, version, correlation_id, done)
+
+    def _failed(self, registration: Registration, version: int, error: Exception) -> ConnectionAborted:
+        """A handler raised what it should have answered: no answer fits, so the connection ends."""
+        code, message = error_code(error)
+        self._counters.errors[registration.api_key] += 1
+        return ConnectionAborted(f"{registration.api_key.name} v{version} failed with {code.name}: {message}")
+
+    def _frame(self, key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+        header = response_header_bytes(key, version, correlation_id)
+        body = encode(response, version)
+        return b"".join((_SIZE.pack(len(header) + len(body)), header, body))
+
+    def _unsupported_api_versions(self, correlation_id: int) -> bytes:
+        """KIP-511: an unknown version is answered in version 0 with our own range, so that clients ask again."""
+        from .apis.api_versions import listed_versions
+
+        own = [api for api in listed_versions(self._registrations) if api.api_key == ApiKey.API_VERSIONS]
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+        return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)

@@ -1,0 +1,296 @@
+"""The group coordinator: classic groups and their committed offsets, as one object.
+
+    apis/join_group, … ────► GroupCoordinator ─┬─► GroupMembership ─► group_rebalance (decides) ─► group_metadata
+    apis/offset_commit, …                      ├─► GroupCommits ─► group_offsets
+                                               └─► Shards ─► CoordinatorLog: `__consumer_offsets`
+
+Loop thread, except that `load` reads the log in pool threads. It holds no lock: everything happens between two turns
+of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import ErrorCode, ProtocolError
+from .coordinator_log import CoordinatorLog, PartitionCoordinatorLog
+from .group_commits import CommitRequest, FetchedGroup, GroupCommits, TopicToFetch
+from .group_events import (
+    DescribedGroup,
+    GroupLimits,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    LeftMember,
+    SyncRequest,
+    SyncResult,
+)
+from .group_loading import LoadedPartition, load_partition
+from .group_membership import GroupMembership
+from .group_metadata import DEAD
+from .group_shards import Shard, Shards
+
+if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
+    from ..storage.clock import Time
+    from .server import Broker
+    from .timer import Timer, TimerHandle
+
+log = logging.getLogger(__name__)
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+#: The one type of group here, as ListGroups shows it (KIP-848). Filters compare without regard to case.
+GROUP_TYPE = "classic"
+
+#: Runs a function in the pool.
+RunBlocking = Callable[[Callable[[], LoadedPartition]], Awaitable[LoadedPartition]]
+
+
+def group_limits(config: BrokerConfig) -> GroupLimits:
+    """The settings that the protocol obeys."""
+    return GroupLimits(
+        config.group_initial_rebalance_delay_ms,
+        config.group_min_session_timeout_ms,
+        config.group_max_session_timeout_ms,
+        config.group_max_size,
+    )
+
+
+class GroupCoordinator:
+    """Made at start; `start` when topics are known, `close` before the logs are closed."""
+
+    __slots__ = (
+        "_check_interval_ms", "_commits", "_expiry", "_loading", "_log", "_loop", "_membership", "_run_blocking",
+        "_shards", "_time", "_timer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        config: BrokerConfig,
+        time: Time,
+        timer: Timer,
+        loop: asyncio.AbstractEventLoop,
+        run_blocking: RunBlocking,
+        new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._log = log
+        self._loop = loop
+        self._loading: asyncio.Task[None] | None = None
+        self._time = time
+        self._timer = timer
+        self._run_blocking = run_blocking
+        self._shards = Shards(log, time)
+        self._membership = GroupMembership(self._shards, group_limits(config), time, timer, loop, new_uuid)
+        self._commits = GroupCommits(
+            self._shards,
+            self._membership,
+            time,
+            config.offset_metadata_max_bytes,
+            config.offsets_retention_minutes * 60_000,
+        )
+        self._check_interval_ms = config.offsets_retention_check_interval_ms
+        self._expiry: TimerHandle = timer.call_later(self._check_interval_ms, self._start_expiry)
+
+    @classmethod
+    def of(cls, broker: Broker) -> GroupCoordinator:
+        """The coordinator of a whole broker. Offsets of topics that are deleted are forgotten."""
+
+        def run_blocking(load: Callable[[], LoadedPartition]) -> Awaitable[LoadedPartition]:
+            return broker.loop.run_in_executor(broker.io_pool, load)
+
+        coordinator = cls(
+            PartitionCoordinatorLog(GROUP_METADATA_TOPIC, broker.partitions, broker.topics),
+            broker.config,
+            broker.time,
+            broker.timer,
+            broker.loop,
+            run_blocking,
+        )
+        broker.topics.on_deleted.append(lambda topic: coordinator.topics_deleted([topic]))
+        return coordinator
+
+    # -- life
+
+    def start(self) -> None:
+        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet: that
+        goes on in the background. Called when topics are known."""
+        self.open()
+        self._loading = self._loop.create_task(self.load())
+
+    def open(self) -> None:
+        """`start` without the reading."""
+        if self._log.partition_count:
+            self._shards.open(self._log.partition_count, loaded=False)
+
+    async def load(self) -> None:
+        """Reads all partitions, one after the other; each serves as soon as it is there. What cannot be read at all is
+        logged and stays in loading, as its clients would otherwise start from offsets that are wrong."""
+        started = self._time.monotonic_ms()
+        groups = offsets = 0
+        for shard in self._shards:
+            if shard.loaded:
+                continue
+            try:
+                loaded = await self._run_blocking(self._loader(shard.index))
+            except Exception:
+                log.exception("%s-%d cannot be loaded", GROUP_METADATA_TOPIC, shard.index)
+                continue
+            if self._shards.closed:
+                return
+            shard.groups, shard.offsets, shard.loaded = loaded.groups, loaded.offsets, True
+            self._membership.loaded(shard)
+            groups += len(loaded.groups)
+            offsets += loaded.offsets.count
+        if groups:
+            seconds = (self._time.monotonic_ms() - started) / 1000
+            log.info("loaded %d groups with %d offsets in %.1f s", groups, offsets, seconds)
+
+    def _loader(self, index: int) -> Callable[[], LoadedPartition]:
+        name = f"{GROUP_METADATA_TOPIC}-{index}"
+        return lambda: load_partition(name, self._log.replay(index), self._time.milliseconds())
+
+    async def ensure_topic(self) -> None:
+        """Makes `__consumer_offsets` if there is none. Raises what making a topic raises."""
+        if len(self._shards) or self._shards.closed:
+            return
+        await self._log.ensure_topic()
+        if not len(self._shards):  # another request may have been first
+            self._shards.open(self._log.partition_count, loaded=True)
+
+    def close(self) -> None:
+        """Answers everybody who waits with NOT_COORDINATOR, then takes no requests."""
+        if self._shards.closed:
+            return
+        self._expiry.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+        for shard in self._shards:
+            for group in list(shard.groups.values()):
+                self._membership.remove(shard, group, ErrorCode.NOT_COORDINATOR)
+        self._shards.closed = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a `__consumer_offsets`."""
+        return len(self._shards) > 0
+
+    @property
+    def is_loaded(self) -> bool:
+        return all(shard.loaded for shard in self._shards)
+
+    # -- what metrics ask
+
+    @property
+    def group_count(self) -> int:
+        return sum(len(shard.groups) for shard in self._shards)
+
+    @property
+    def offset_count(self) -> int:
+        return sum(shard.offsets.count for shard in self._shards)
+
+    @property
+    def commits(self) -> int:
+        return self._commits.commits
+
+    @property
+    def expired_offsets(self) -> int:
+        return self._commits.expired
+
+    @property
+    def rebalances(self) -> int:
+        return self._membership.rebalances
+
+    # -- membership
+
+    def join(self, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
+        return self._membership.join(request)
+
+    def sync(self, request: SyncRequest) -> SyncResult | asyncio.Future[SyncResult]:
+        return self._membership.sync(request)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        return self._membership.heartbeat(group_id, member_id, group_instance_id, generation)
+
+    def leave(self, group_id: str, members: Sequence[LeavingMember]) -> tuple[ErrorCode, list[LeftMember]]:
+        return self._membership.leave(group_id, members)
+
+    # -- offsets
+
+    def commit_offsets(self, request: CommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+        """As `GroupCommits.commit`."""
+        return self._commits.commit(request)
+
+    def fetch_offsets(
+        self, group_id: str, topics: Sequence[TopicToFetch] | None, *, require_stable: bool = False
+    ) -> FetchedGroup | Awaitable[FetchedGroup]:
+        """As `GroupCommits.fetch`."""
+        return self._commits.fetch(group_id, topics, require_stable=require_stable)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]]
+    ) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+        """As `GroupCommits.delete_offsets`."""
+        return self._commits.delete_offsets(group_id, partitions)
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        """Their committed offsets go too. Called after the topics have gone."""
+        self._commits.topics_deleted(topics)
+
+    def _start_expiry(self) -> None:
+        self._continue_expiry(self._commits.expire())
+
+    def _continue_expiry(self, rest: Iterator[None]) -> None:
+        try:
+            next(rest)
+        except StopIteration:
+            self._expiry = self._timer.call_later(self._check_interval_ms, self._start_expiry)
+        else:
+            self._expiry = self._timer.call_later(0, lambda: self._continue_expiry(rest))
+
+    # -- administration
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[DescribedGroup]:
+        """Groups without their members, those in `states` and of `types` if any are named.
+
+        Raises ProtocolError: COORDINATOR_LOAD_IN_PROGRESS while any partition is loading: the list would be false."""
+        if self._shards.closed:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self.is_loaded:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if types and GROUP_TYPE not in {name.strip().lower() for name in types}:
+            return []
+        wanted = {name.strip().lower() for name in states}
+        return [
+            DescribedGroup(group.group_id, str(group.state), group.protocol_type or "")
+            for shard in self._shards
+            for group in shard.groups.values()
+            if not wanted or group.state.lower() in wanted
+        ]
+
+    def describe_group(self, group_id: str) -> DescribedGroup:
+        """The group with its members; an error inside where there is none or it cannot be told yet."""
+        try:
+            shard = self._shards.find(group_id)
+        except ProtocolError as error:
+            return DescribedGroup(group_id, "", "", error=error.code, error_message=error.message)
+        group = shard.groups.get(group_id)
+        if group is None:
+            message = f"Group {group_id} not found."
+            return DescribedGroup(group_id, str(DEAD), "", error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
+        return group.describe()
+
+    def delete_group(self, group_id: str) -> ErrorCode | Awaitable[ErrorCode]:
+        """NONE, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why nothing can be done now."""
+        return self._commits.delete_group(group_id)
+
+    def shards(self) -> Sequence[Shard]:
+        """For tests and `describe` of the internals. Read only."""
+        return tuple(self._shards)
+
+    def __repr__(self) -> str:
+        return f"GroupCoordinator(groups={self.group_count}, offsets={self.offset_count})"

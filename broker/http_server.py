@@ -1,0 +1,135 @@
+"""The HTTP listener: `/metrics` for Prometheus, `/health/ready` and `/health/live` for whoever starts containers.
+
+Runs on threads of its own, so that a scrape never delays a client: at most `MAX_REQUESTS` at a time, each bounded in
+time. The socket is bound at start (its port is in the ready line); what serves it is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .server import Broker
+
+log = logging.getLogger(__name__)
+
+MAX_REQUESTS = 8
+REQUEST_TIMEOUT_S = 10.0
+
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class HttpServer:
+    """Made and stopped on the loop thread."""
+
+    def __init__(self, broker: Broker, host: str, port: int) -> None:
+        """Binds. Raises OSError with one clear line."""
+        self._broker = broker
+        self._server: Any = None
+        self._metrics: Callable[..., Iterable[bytes]] | None = None
+        self._lock = threading.Lock()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+            self._socket.listen(64)
+        except OSError as error:
+            self._socket.close()
+            raise OSError(error.errno, f"http.listener {host}:{port} can't be bound: {error.strerror}") from None
+        self.host, self.port = self._socket.getsockname()[:2]
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops accepting and waits for the accepting thread. Blocks up to half a second."""
+        with self._lock:
+            server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            self._thread.join()
+            server.server_close()
+        self._socket.close()
+
+    def _serve(self) -> None:
+        from socketserver import ThreadingMixIn
+        from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+        slots = threading.BoundedSemaphore(MAX_REQUESTS)
+
+        class Server(ThreadingMixIn, WSGIServer):
+            daemon_threads = True
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                slots.acquire()
+                super().process_request(request, client_address)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    slots.release()
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                log.debug("http %s: request failed", client_address, exc_info=True)
+
+        class Handler(WSGIRequestHandler):
+            timeout = REQUEST_TIMEOUT_S
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
+                log.debug("http %s: %s", self.address_string(), format % args)
+
+        server = Server((self.host, self.port), Handler, bind_and_activate=False)
+        server.socket.close()
+        server.socket = self._socket
+        server.server_name, server.server_port = self.host, self.port
+        server.setup_environ()
+        server.set_app(self._application)
+        with self._lock:
+            self._server = server
+        server.serve_forever(poll_interval=0.25)
+
+    def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
+        if method not in ("GET", "HEAD"):
+            return _text(start_response, "405 Method Not Allowed", "only GET is answered here\n")
+        if path == "/metrics":
+            return self._scrape(environ, start_response)
+        if path == "/health/live":
+            return _text(start_response, "200 OK", "alive\n")
+        if path == "/health/ready":
+            if self._broker.ready:
+                return _text(start_response, "200 OK", "ready\n")
+            return _text(start_response, "503 Service Unavailable", "loading logs\n")
+        return _text(start_response, "404 Not Found", "here are /metrics, /health/ready and /health/live\n")
+
+    def _scrape(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        with self._lock:
+            if self._metrics is None:
+                from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, make_wsgi_app
+
+                from .metrics import BrokerCollector
+
+                registry = CollectorRegistry()
+                registry.register(BrokerCollector(self._broker))
+                ProcessCollector(registry=registry)
+                PlatformCollector(registry=registry)
+                self._metrics = make_wsgi_app(registry)
+        return self._metrics(environ, start_response)
+
+
+def _text(start_response: StartResponse, status: str, text: str) -> list[bytes]:
+    body = text.encode()
+    start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))])
+    return [body]

@@ -1,0 +1,137 @@
+"""What the daemon counts. Plain integers on the loop thread; Prometheus sees them when it asks.
+
+Counting a request costs one addition. A scrape (see `http_server.py`) takes a snapshot on the loop thread and formats
+it on its own: `BrokerCollector` is the only place that knows prometheus-client, and imports it when it is first asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.api_keys import ApiKey
+from ..protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from .server import Broker
+
+#: API keys are small numbers; a list is the cheapest map.
+_KEYS = max(ApiKey) + 1
+#: A scrape that the loop does not serve within this many seconds fails rather than hangs.
+SNAPSHOT_TIMEOUT_S = 5.0
+
+
+class RequestCounters:
+    """Totals since start. Loop thread."""
+
+    __slots__ = (
+        "errors", "fetched_bytes", "produce_errors", "produced_bytes", "produced_records", "requests",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.requests = [0] * _KEYS
+        self.errors = [0] * _KEYS
+        self.produce_errors: Counter[ErrorCode] = Counter()
+        self.produced_bytes = 0
+        self.produced_records = 0
+        self.fetched_bytes = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric of a snapshot: rows are (label values, value)."""
+
+    name: str
+    kind: str  # "counter" or "gauge"
+    help: str
+    labels: tuple[str, ...]
+    rows: list[tuple[tuple[str, ...], float]]
+
+
+def snapshot(broker: Broker) -> list[Family]:
+    """Every metric of the daemon, now. Loop thread."""
+    counters, server = broker.counters, broker.socket_server
+    sends = server.send_counters
+    recovery = broker.recovery
+    families = [
+        _api_family("tidelog_requests", "Requests by API.", counters.requests),
+        _api_family("tidelog_request_errors", "Requests, or parts of them, answered with an error.", counters.errors),
+        _by("tidelog_produce_errors", "counter", "Batches that were refused, by error.", "error",
+            {code.name: count for code, count in sorted(counters.produce_errors.items())}),
+        _one("tidelog_produced_bytes", "counter", "Bytes of batches appended for clients.", counters.produced_bytes),
+        _one("tidelog_produced_records", "counter", "Records appended for clients.", counters.produced_records),
+        _by("tidelog_fetch_bytes", "counter", "Fetched record bytes by the way they were sent.", "path",
+            {"sendfile": sends.sendfile_bytes, "copy": sends.copy_fetch_bytes}),
+        _one("tidelog_cold_reads", "counter", "Sends that waited for the I/O pool to read pages.", sends.cold_waits),
+        _one("tidelog_received_bytes", "counter", "Bytes received by Kafka-protocol connections.", server.received_bytes),
+        _one("tidelog_sent_bytes", "counter", "Bytes sent by Kafka-protocol connections.", sends.sent_bytes),
+        _one("tidelog_connections", "gauge", "Open Kafka-protocol connections.", len(server.connections)),
+        _one("tidelog_connections_accepted", "counter", "Connections accepted.", server.accepted_connections),
+        _one("tidelog_connections_refused", "counter", "Connections refused by a limit.", server.refused_connections),
+        _one("tidelog_waiting_fetches", "gauge", "Fetches that wait for data.", broker.purgatory.waiting),
+        _one("tidelog_fetch_sessions", "gauge", "Incremental fetch sessions.", len(broker.fetch_sessions)),
+        _one("tidelog_fetch_session_partitions", "gauge", "Partitions in all fetch sessions.",
+             broker.fetch_sessions.partition_count),
+        _one("tidelog_ready", "gauge", "1 when the daemon serves, 0 while it loads its logs.", int(broker.ready)),
+        _one("tidelog_recovery_bytes_done", "gauge", "Segment bytes that this start has checked.", recovery.done_bytes),
+        _one("tidelog_recovery_bytes_total", "gauge", "Segment bytes that this start checks.", recovery.total_bytes),
+    ]  # fmt: skip
+    if broker.ready:
+        families.extend(_log_families(broker))
+    return families
+
+
+def _api_family(name: str, text: str, values: list[int]) -> Family:
+    rows = [((ApiKey(key).name.title().replace("_", ""),), value) for key, value in enumerate(values) if value]
+    return Family(name, "counter", text, ("api",), rows)
+
+
+def _one(name: str, kind: str, text: str, value: float) -> Family:
+    return Family(name, kind, text, (), [((), value)])
+
+
+def _by(name: str, kind: str, text: str, label: str, values: Mapping[str, float]) -> Family:
+    return Family(name, kind, text, (label,), [((key,), value) for key, value in values.items()])
+
+
+def _log_families(broker: Broker) -> Iterator[Family]:
+    logs = list(broker.logs.logs())
+    yield _one("tidelog_partitions", "gauge", "Partitions with a log here.", len(logs))
+    yield _one("tidelog_segments", "gauge", "Segments of all logs.", sum(log.segment_count for log in logs))
+    yield _one("tidelog_logs_bytes", "gauge", "Bytes of all segments' .log files.", sum(log.size for log in logs))
+    if not broker.config.metrics_per_topic:
+        return
+    labels = ("topic", "partition")
+
+    def per_log(name: str, text: str, values: Iterable[float]) -> Family:
+        rows = [((log.topic, str(log.partition)), value) for log, value in zip(logs, values, strict=True)]
+        return Family(name, "gauge", text, labels, rows)
+
+    yield per_log("tidelog_log_bytes", "Bytes of the partition's .log files.", (log.size for log in logs))
+    yield per_log("tidelog_log_start_offset", "First offset that can be read.", (log.log_start_offset for log in logs))
+    yield per_log("tidelog_log_end_offset", "Offset that the next record gets.", (log.log_end_offset for log in logs))
+    yield per_log("tidelog_high_watermark", "Offset up to which consumers read.", (log.high_watermark for log in logs))
+
+
+class BrokerCollector:
+    """What prometheus-client asks at a scrape. Any thread but the loop's."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        async def on_loop() -> list[Family]:
+            return snapshot(self._broker)
+
+        taken = asyncio.run_coroutine_threadsafe(on_loop(), self._broker.loop).result(SNAPSHOT_TIMEOUT_S)
+        for family in taken:
+            kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            metric = kind(family.name, family.help, labels=family.labels)
+            for labels, value in family.rows:
+                metric.add_metric(labels, value)
+            yield metric

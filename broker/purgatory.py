@@ -1,0 +1,91 @@
+"""Requests that wait for something other than a client: new data for a fetch.
+
+A waiting request is a future, a set of partitions that it watches and a delay. It costs no thread. It is looked at
+again when the high watermark of a partition that it watches moves, and is answered with what there is when its time is
+up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .partition import Partition
+    from .send import Part
+    from .timer import Timer, TimerHandle
+
+
+class FetchPurgatory:
+    """All fetches that wait. Loop thread."""
+
+    __slots__ = ("loop", "timer", "waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timer: Timer) -> None:
+        self.loop = loop
+        self.timer = timer
+        self.waiting = 0
+
+    def wait(
+        self,
+        partitions: Sequence[Partition],
+        max_wait_ms: int,
+        attempt: Callable[[bool], list[Part] | None],
+    ) -> asyncio.Future[list[Part]]:
+        """A future of the answer. `attempt(last)` makes it; None while there is too little (never when last)."""
+        return DelayedFetch(self, partitions, max_wait_ms, attempt).future
+
+
+class DelayedFetch:
+    """One waiting fetch. It removes itself when its future is done, or cancelled by a lost connection."""
+
+    __slots__ = ("_attempt", "_partitions", "_purgatory", "_scheduled", "_timer", "future")
+
+    def __init__(
+        self,
+        purgatory: FetchPurgatory,
+        partitions: Sequence[Partition],
+        max_wait_ms: int,
+        attempt: Callable[[bool], list[Part] | None],
+    ) -> None:
+        self._purgatory = purgatory
+        self._partitions = partitions
+        self._attempt = attempt
+        self._scheduled = False
+        self.future: asyncio.Future[list[Part]] = purgatory.loop.create_future()
+        self.future.add_done_callback(self._done)
+        self._timer: TimerHandle = purgatory.timer.call_later(max_wait_ms, self._expire)
+        purgatory.waiting += 1
+        for partition in partitions:
+            partition.waiters.add(self)
+
+    def wake(self) -> None:
+        """A watched partition has something new. Several in one turn of the loop are one look."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._purgatory.loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._scheduled = False
+        self._complete(last=False)
+
+    def _expire(self) -> None:
+        self._complete(last=True)
+
+    def _complete(self, *, last: bool) -> None:
+        if self.future.done():
+            return
+        try:
+            answer = self._attempt(last)
+        except Exception as error:
+            self.future.set_exception(error)
+            return
+        if answer is not None:
+            self.future.set_result(answer)
+
+    def _done(self, future: asyncio.Future[list[Part]]) -> None:
+        self._timer.cancel()
+        self._purgatory.waiting -= 1
+        for partition in self._partitions:
+            partition.waiters.discard(self)

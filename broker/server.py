@@ -1,0 +1,212 @@
+"""The daemon's life: what is started in which order, who owns it, and how it stops.
+
+Start: HTTP (so that a probe sees "loading") → logs are loaded and recovered in threads → metadata → coordinators → the
+listeners → background work → the ready line. Stop is the reverse, and ends with the clean-shutdown mark: no request is
+answered after its log was closed.
+
+Threads: one event loop thread owns connections, appends and all coordinator state. `io_pool` does what may block for a
+client (syncs, cold reads, look-ups by time); the log manager's scheduler does retention, flushes and checkpoints; SQLite
+and HTTP have threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import resource
+import signal
+import time as clock
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from ..storage.clock import SystemTime, Time
+from ..storage.filesystem import FileSystem, RealFileSystem
+from ..storage.log_manager import LogManager
+from ..storage.scheduler import ThreadPoolScheduler
+from .apis.registry import load_apis
+from .dispatcher import Dispatcher
+from .fetch_session import FetchSessions
+from .group_coordinator import GroupCoordinator
+from .http_server import HttpServer
+from .metadata_store import MetadataStore
+from .metrics import RequestCounters
+from .partition import PartitionTable
+from .producer_ids import ProducerIds
+from .purgatory import FetchPurgatory
+from .socket_server import SocketServer
+from .timer import LoopTimer, Timer
+from .topics import TopicRegistry
+
+if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+IO_THREADS = 8
+#: How long a clean stop waits for answers that are on their way.
+STOP_GRACE_S = 1.0
+#: A recovery that takes longer than this says how far it is.
+PROGRESS_INTERVAL_S = 5.0
+
+
+class RecoveryProgress:
+    """Bytes of segments that this start checks. Written by recovery threads, read by anyone."""
+
+    __slots__ = ("_next_line", "done_bytes", "total_bytes")
+
+    def __init__(self) -> None:
+        self.done_bytes = 0
+        self.total_bytes = 0
+        self._next_line = clock.monotonic() + PROGRESS_INTERVAL_S
+
+    def update(self, done_bytes: int, total_bytes: int) -> None:
+        """Called by the log manager now and then; logs a line every few seconds."""
+        self.done_bytes, self.total_bytes = done_bytes, total_bytes
+        if total_bytes and clock.monotonic() >= self._next_line:
+            self._next_line = clock.monotonic() + PROGRESS_INTERVAL_S
+            log.info("recovery: %d of %d MB checked", done_bytes // 1_000_000, total_bytes // 1_000_000)
+
+
+class Broker:
+    """Everything that a request handler may need. Made, started and stopped on the loop thread.
+
+    `ready` is True from the moment that listeners are bound until the stop begins.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        time: Time | None = None,
+        timer: Timer | None = None,
+        file_system: FileSystem | None = None,
+        randomness: random.Random | None = None,
+    ) -> None:
+        """Clock, timer, file system and randomness are the real ones unless given. Opens and locks nothing."""
+        self.config = config
+        self.loop = loop
+        self.time = time or SystemTime()
+        self.timer = timer or LoopTimer(loop)
+        self.ready = False
+        self.fetch_max_bytes = config.fetch_max_bytes
+        self.counters = RequestCounters()
+        self.recovery = RecoveryProgress()
+        self.io_pool = ThreadPoolExecutor(IO_THREADS, "io")
+        # Session ids need not be secret, only unlike those of the last run.
+        randomness = randomness or random.SystemRandom()
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, self.time, randomness)
+        self.purgatory = FetchPurgatory(loop, self.timer)
+        self.scheduler = ThreadPoolScheduler(config.background_threads)
+        self.socket_server = SocketServer(loop, config, Dispatcher(self, load_apis(), self.counters), self.io_pool)
+        self._file_system = file_system or RealFileSystem()
+        self.http: HttpServer | None = None
+        # Made in `start`, in this order, when the directories are locked.
+        self.logs: LogManager
+        self.metadata: MetadataStore
+        self.topics: TopicRegistry
+        self.partitions: PartitionTable
+        self.producer_ids: ProducerIds
+        self.groups: GroupCoordinator
+
+    async def start(self) -> list[str]:
+        """Starts everything; returns the address of each listener, Kafka's first.
+
+        Raises DataDirectoryError, OSError … with one clear line; then nothing is left running but what `stop` ends.
+        """
+        raise_descriptor_limit()
+        for notice in self.config.notices:
+            log.info("%s", notice)
+        if self.config.http_listener is not None:
+            self.http = HttpServer(self, self.config.http_listener.host, self.config.http_listener.port)
+            self.http.start()
+        await self._open_logs()
+        self.partitions = PartitionTable(self.topics, self.loop, self.io_pool)
+        self.topics.on_deleted.append(self.partitions.forget)
+        self.producer_ids = ProducerIds(self.metadata)
+        self.producer_ids.never_below(self.topics.producer_id_floor)
+        self.groups = GroupCoordinator.of(self)
+        self.groups.start()
+        await self.socket_server.start()
+        self.logs.start()
+        self.ready = True
+        addresses = [str(endpoint) for endpoint in self.socket_server.endpoints]
+        return [*addresses, self.http.url] if self.http is not None else addresses
+
+    async def _open_logs(self) -> None:
+        """Locks the directories, reads what topics there are, loads and recovers their logs."""
+        logs = LogManager(self.config, self._file_system, self.time, self.scheduler)
+        run = self.loop.run_in_executor
+        await run(self.io_pool, logs.open)
+        self.logs = logs
+        self.metadata = MetadataStore(logs.directories[0])
+        self.topics = TopicRegistry(self.config, self.metadata, self.io_pool, self.time, uuid.uuid4)
+        await run(self.io_pool, lambda: logs.load(self.topics.config_of, self.recovery.update))
+        await self.topics.start(logs)
+
+    async def stop(self) -> None:
+        """Stops cleanly, whatever `start` came to: answers under way go out, logs are closed and marked clean."""
+        self.ready = False
+        await self.socket_server.stop_accepting()
+        deadline = self.loop.time() + STOP_GRACE_S
+        while any(connection.busy for connection in self.socket_server.connections) and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        await self.socket_server.close_all()
+        run = self.loop.run_in_executor
+        if hasattr(self, "groups"):
+            self.groups.close()
+        if hasattr(self, "topics"):
+            await self.topics.stop()
+        if hasattr(self, "logs"):
+            await run(None, self.logs.shutdown)
+        if hasattr(self, "metadata"):
+            await run(None, self.metadata.close)
+        if self.http is not None:
+            await run(None, self.http.stop)
+        await run(None, self.scheduler.shutdown)
+        self.io_pool.shutdown()
+
+
+def raise_descriptor_limit() -> None:
+    """Lifts the soft limit of open files to the hard one: connections and segments share it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def serve(config: BrokerConfig) -> int:
+    """Runs a daemon until SIGTERM or SIGINT; returns its exit code. Prints the ready line to stdout."""
+    if config.event_loop == "uvloop":
+        import uvloop
+
+        run = uvloop.run
+    else:
+        run = asyncio.run
+    return int(run(_serve(config)))
+
+
+async def _serve(config: BrokerConfig) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = Broker(config, loop)
+    starting = loop.create_task(broker.start())
+    stopping = loop.create_task(stop.wait())
+    try:
+        # A stop during a long recovery is obeyed when the directory in work is done; a second signal is not waited for.
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        addresses = await starting
+        print("ready", *addresses, flush=True)
+        log.info("serving %s", " ".join(addresses))
+        await stopping
+        log.info("stopping")
+    finally:
+        stopping.cancel()
+        await broker.stop()
+    log.info("stopped")
+    return 0

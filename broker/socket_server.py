@@ -1,0 +1,189 @@
+"""Listeners and the limits that hold for all connections.
+
+Owns, on the loop thread: the bound sockets, the set of open connections, the scratch buffer that they share and the
+pool of buffers for incomplete requests. `stop_accepting` and `close_all` are the two halves of a clean stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .connection import Connection
+from .send import SendCounters
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from ..config.broker_config import BrokerConfig
+    from .dispatcher import Dispatcher
+
+log = logging.getLogger(__name__)
+
+#: One read takes at most this much; all connections of a loop share the buffer.
+SCRATCH_BYTES = 256 * 1024
+#: Buffers that are kept for the next large request, in all.
+POOLED_BUFFER_BYTES = 16 << 20
+
+
+class BufferPool:
+    """Receive buffers that were used once: touching fresh memory costs more than a copy. Loop thread."""
+
+    __slots__ = ("_free", "_held")
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[bytearray]] = {}
+        self._held = 0
+
+    def take(self, capacity: int) -> bytearray:
+        """A buffer of at least `capacity` bytes (a power of two)."""
+        size = 1 << max(12, (capacity - 1).bit_length())
+        free = self._free.get(size)
+        if free:
+            self._held -= size
+            return free.pop()
+        return bytearray(size)
+
+    def give(self, buffer: bytearray | None) -> None:
+        """Takes a buffer back; None is taken as nothing."""
+        if buffer is None:
+            return
+        size = len(buffer)
+        if self._held + size <= POOLED_BUFFER_BYTES:
+            self._held += size
+            self._free.setdefault(size, []).append(buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A bound listener. `advertised` is None when clients are told the address that they dialled."""
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+    advertised: tuple[str, int] | None = None
+
+    def address_for(self, sockname: tuple[str, int]) -> tuple[str, int]:
+        """What a client that came in at `sockname` (the accepted socket's local address) is told."""
+        return self.advertised or (sockname[0], sockname[1])
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+class SocketServer:
+    """All Kafka-protocol listeners of one daemon. Loop thread only."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, dispatcher: Dispatcher, io_pool: Executor
+    ) -> None:
+        self.loop = loop
+        self.now = loop.time
+        self.io_pool = io_pool
+        self.send_counters = SendCounters()
+        self.received_bytes = 0
+        self.refused_connections = 0
+        self.accepted_connections = 0
+        self.max_request_bytes = config.socket_request_max_bytes
+        self.max_outbound_bytes = config.connection_outbound_max_bytes
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch_view = memoryview(self.scratch)
+        self.buffers = BufferPool()
+        self.endpoints: list[Endpoint] = []
+        self.connections: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._config = config
+        self._dispatcher = dispatcher
+        self._servers: list[asyncio.Server] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Binds every listener of the configuration. Raises OSError naming the listener that can't be had."""
+        advertised = {listener.name: (listener.host, listener.port) for listener in self._config.advertised_listeners}
+        for listener in self._config.listeners:
+            sock = self._bind(listener.host, listener.port)
+            host, port = sock.getsockname()[:2]
+            endpoint = Endpoint(listener.name, listener.security_protocol, host, port, advertised.get(listener.name))
+            server = await self.loop.create_server(
+                lambda endpoint=endpoint: Connection(self, endpoint, self._dispatcher),  # type: ignore[misc]
+                sock=sock,
+                backlog=self._config.socket_listen_backlog_size,
+            )
+            self._servers.append(server)
+            self.endpoints.append(endpoint)
+        self._schedule_sweep()
+
+    def connection_opened(self, connection: Connection) -> str | None:
+        """Counts a connection in; a text says why it is refused."""
+        limit, per_host = self._config.max_connections, self._config.max_connections_per_ip
+        if len(self.connections) >= limit:
+            self.refused_connections += 1
+            return f"{limit} connections are open (max.connections)"
+        if self._per_host[connection.peer_host] >= per_host:
+            self.refused_connections += 1
+            return f"{per_host} connections are open from there (max.connections.per.ip)"
+        self.connections.add(connection)
+        self._per_host[connection.peer_host] += 1
+        self.accepted_connections += 1
+        return None
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Counts a connection out; one that was refused was never in."""
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._per_host[connection.peer_host] -= 1
+            if not self._per_host[connection.peer_host]:
+                del self._per_host[connection.peer_host]
+
+    async def stop_accepting(self) -> None:
+        """Closes the listeners; open connections stay."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for server in self._servers:
+            server.close()
+        await asyncio.sleep(0)
+
+    async def close_all(self) -> None:
+        """Closes every connection and waits until the loop has let go of them."""
+        for connection in list(self.connections):
+            connection.close()
+        while self.connections:  # noqa: ASYNC110 - a few turns of the loop, at shutdown only
+            await asyncio.sleep(0)
+
+    # -- inside
+
+    def _bind(self, host: str, port: int) -> socket.socket:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Accepted sockets inherit these.
+            for option, size in (
+                (socket.SO_SNDBUF, self._config.socket_send_buffer_bytes),
+                (socket.SO_RCVBUF, self._config.socket_receive_buffer_bytes),
+            ):
+                if size > 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
+            sock.bind((host, port))
+        except OSError as error:
+            sock.close()
+            raise OSError(error.errno, f"listener {host}:{port} can't be bound: {error.strerror}") from None
+        return sock
+
+    def _schedule_sweep(self) -> None:
+        # Four looks a limit: a connection is closed at most a quarter late.
+        interval = min(max(self._config.connections_max_idle_ms / 4000, 0.05), 60.0)
+        self._sweeper = self.loop.call_later(interval, self._sweep)
+
+    def _sweep(self) -> None:
+        oldest = self.now() - self._config.connections_max_idle_ms / 1000
+        for connection in list(self.connections):
+            if connection.last_active < oldest and not connection.busy:
+                connection.close(f"idle for {self._config.connections_max_idle_ms} ms (connections.max.idle.ms)")
+        self._schedule_sweep()

@@ -1,0 +1,63 @@
+"""Runs the test rings beyond `make test`, one after the other, with the time of each printed and held to its limit.
+
+    python tests/support/rings.py check|slow
+
+A ring is a command and two limits in minutes: of its slice (`check`) and of the whole (`slow`). A ring that fails or takes
+longer fails the run; the others still run, so that one report tells all.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+
+class Ring(NamedTuple):
+    """One kind of test. Commands are make targets or programs, run from the checkout."""
+
+    name: str
+    check: list[str]
+    slow: list[str]
+    check_minutes: float
+    slow_minutes: float
+
+
+PYTEST = [sys.executable, "-m", "pytest", "-q"]
+RINGS = [
+    Ring("lint", ["make", "lint"], ["make", "lint"], 4, 4),
+    Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 4, 4),
+    Ring("clients", ["make", "compat"], ["make", "compat"], 12, 20),
+    Ring(
+        "kill -9",
+        [*PYTEST, "tests/compat/test_kill.py", "--rounds", "3"],
+        [*PYTEST, "tests/compat/test_kill.py", "--rounds", "200"],
+        3,
+        90,
+    ),
+    Ring("image", ["docker/check-image"], ["docker/check-image"], 6, 10),
+]
+
+
+def main(which: str) -> int:
+    """Runs every ring; 0 when all passed within their limits."""
+    results = []
+    for ring in RINGS:
+        command, limit = (ring.check, ring.check_minutes) if which == "check" else (ring.slow, ring.slow_minutes)
+        print(f"=== {ring.name}: {' '.join(command)}", flush=True)
+        start = time.monotonic()
+        code = subprocess.run(command, check=False).returncode
+        minutes = (time.monotonic() - start) / 60
+        verdict = "ok" if code == 0 else f"FAILED ({code})"
+        if minutes > limit:
+            verdict += f", over its limit of {limit:g} minutes"
+        results.append((ring.name, minutes, verdict))
+    print("\nring            minutes  result")
+    for name, minutes, verdict in results:
+        print(f"{name:15} {minutes:7.1f}  {verdict}")
+    return 0 if all(verdict == "ok" for _, _, verdict in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "check"))

@@ -1,0 +1,206 @@
+"""A connection cuts the stream into frames however it arrives, answers in order, waits while one is pending."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from tidelog.broker.connection import Connection, ConnectionAborted
+from tidelog.broker.send import SendCounters
+from tidelog.broker.socket_server import BufferPool, Endpoint
+
+
+class Transport(asyncio.Transport):
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__({"socket": sock, "peername": ("127.0.0.9", 1234), "sockname": ("127.0.0.1", 9092)})
+        self.reading = True
+        self.aborted = False
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Server:
+    """What a connection needs of its server."""
+
+    def __init__(self, pool: ThreadPoolExecutor, max_request_bytes: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time
+        self.io_pool = pool
+        self.send_counters = SendCounters()
+        self.received_bytes = 0
+        self.max_request_bytes = max_request_bytes
+        self.max_outbound_bytes = 500_000
+        self.scratch = bytearray(4096)
+        self.scratch_view = memoryview(self.scratch)
+        self.buffers = BufferPool()
+
+    def connection_opened(self, connection: Connection) -> str | None:
+        return None
+
+    def connection_closed(self, connection: Connection) -> None:
+        pass
+
+
+class Rig:
+    """A connection whose dispatcher is `answer`, with the client's end of its socket."""
+
+    def __init__(self, answer: Callable[[bytes], Any], max_request_bytes: int = 1 << 20) -> None:
+        self.pool = ThreadPoolExecutor(1)
+        self.server = Server(self.pool, max_request_bytes)
+        self.seen: list[bytes] = []
+        self._answer = answer
+        self.near, self.far = socket.socketpair()
+        self.near.setblocking(False)
+        self.far.setblocking(False)
+        self.transport = Transport(self.near)
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
+        self.connection = Connection(self.server, endpoint, self)  # type: ignore[arg-type]
+        self.connection.connection_made(self.transport)
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Any:
+        frame = bytes(buffer[start:end])
+        self.seen.append(frame)
+        return self._answer(frame)
+
+    def feed(self, data: bytes) -> None:
+        """As a loop does: ask for the buffer, fill it as far as it goes, hand over; again while it reads."""
+        while data and self.transport.reading and not self.transport.aborted:
+            view = self.connection.get_buffer(-1)
+            count = min(len(view), len(data))
+            assert count > 0, "an empty buffer ends the connection"
+            view[:count] = data[:count]
+            self.connection.buffer_updated(count)
+            # The scratch buffer is another connection's now.
+            self.server.scratch[:] = b"\xee" * len(self.server.scratch)
+            data = data[count:]
+        self.unread = data
+
+    def received(self) -> bytes:
+        got = b""
+        while True:
+            try:
+                chunk = self.far.recv(1 << 20)
+            except BlockingIOError:
+                return got
+            if not chunk:
+                return got
+            got += chunk
+
+    def end(self) -> None:
+        self.connection.connection_lost(None)
+        self.near.close()
+        self.far.close()
+        self.pool.shutdown()
+
+
+def frame(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_frames_come_out_the_same_however_the_stream_is_cut(seed: int) -> None:
+    rng = random.Random(seed)
+    bodies = [rng.randbytes(rng.choice([0, 1, 7, 100, 4090, 5000, 70_000, 200_000])) for _ in range(30)]
+    rig = Rig(lambda body: body[:3])
+    stream = b"".join(map(frame, bodies))
+    while stream:
+        count = rng.choice([1, 3, 100, 4096, 50_000, 10**6])
+        rig.feed(stream[:count])
+        stream = stream[count:]
+    assert rig.seen == bodies
+    assert rig.received() == b"".join(body[:3] for body in bodies)
+    assert rig.connection._buffer is None, "nothing is owned between requests"
+    rig.end()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_pending_answer_stops_the_requests_behind_it(seed: int) -> None:
+    rng = random.Random(seed)
+    pending: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> bytes | Awaitable[bytes]:
+        if body[0] % 3:
+            return body
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        pending.append(future)
+        return future
+
+    rig = Rig(answer)
+    bodies = [bytes([index]) * rng.choice([1, 10, 3000, 90_000]) for index in range(12)]
+    stream = b"".join(map(frame, bodies))
+    got = b""
+    while len(got) < sum(map(len, bodies)):
+        rig.feed(stream)
+        stream = rig.unread
+        count = len(rig.seen)
+        if pending:
+            assert count == len(rig.seen), "nothing is handled while an answer is pending"
+            pending.pop().set_result(rig.seen[-1])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        got += rig.received()
+    assert got == b"".join(bodies)
+    rig.end()
+
+
+@pytest.mark.parametrize("size", [-1, 1001, 0x7FFFFFFF, int.from_bytes(b"GET ", "big")])
+async def test_an_announced_size_out_of_bounds_closes_before_anything_is_allocated(size: int) -> None:
+    rig = Rig(lambda body: body, max_request_bytes=1000)
+    rig.feed(frame(b"good") + size.to_bytes(4, "big", signed=size < 0) + b"rest")
+    assert rig.transport.aborted
+    assert rig.received() == b"good"
+    assert rig.connection._buffer is None
+    rig.end()
+
+
+async def test_what_a_handler_refuses_closes_after_the_answers_before_it() -> None:
+    def answer(body: bytes) -> bytes:
+        if body == b"bad":
+            raise ConnectionAborted("bad")
+        return body
+
+    rig = Rig(answer)
+    rig.feed(frame(b"one") + frame(b"bad") + frame(b"two"))
+    assert rig.transport.aborted
+    assert rig.received() == b"one"
+    assert rig.seen == [b"one", b"bad"]
+    rig.end()
+
+
+async def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    rig = Rig(lambda body: bytes(200_000))
+    rig.feed(frame(b"x") * 400)
+    assert not rig.transport.reading
+    handled = len(rig.seen)
+    assert handled < 400
+    total = 0
+    while total < 400 * 200_000:
+        total += len(rig.received())
+        await asyncio.sleep(0)
+        if rig.transport.reading and rig.unread:
+            rig.feed(rig.unread)
+    assert len(rig.seen) == 400
+    rig.end()
+
+
+async def test_a_lost_connection_cancels_what_it_waits_for() -> None:
+    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    rig = Rig(lambda body: future)
+    rig.feed(frame(b"x"))
+    rig.end()
+    assert future.cancelled()
