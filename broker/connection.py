@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         gathered = 0
         position = start
         while end - position >= 4:
-            size = _SIZE.unpack_from(buffer, position)[0]
+            size: int = _SIZE.unpack_from(buffer, position)[0]
             if size < 0 or size > limit:
                 self._flush(parts)
                 self._abort(
@@ -247,7 +247,8 @@ class Connection(asyncio.BufferedProtocol):
         """Buffer size for the incomplete frame at `start`."""
         if end - start < 4:
             return READ_AHEAD_BYTES
-        whole: int = 4 + max(0, _SIZE.unpack_from(buffer, start)[0])
+        announced: int = _SIZE.unpack_from(buffer, start)[0]
+        whole = 4 + max(0, announced)
         if whole > self._server.max_request_bytes + 4:
             return READ_AHEAD_BYTES  # refused when its turn comes
         return whole if whole >= EXACT_FRAME_BYTES else max(whole, READ_AHEAD_BYTES) + READ_AHEAD_BYTES

@@ -124,7 +124,7 @@ class GroupCoordinator:
 
     def open(self) -> None:
         """`start` without the reading."""
-        if self._log.partition_count:
+        if self._log.partition_count and not self.is_open:
             self._shards.open(self._log.partition_count, loaded=False)
 
     async def load(self) -> None:

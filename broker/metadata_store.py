@@ -36,6 +36,8 @@ FILE_NAME = "metadata.db"
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x7469646C  # "tidl"
 
+_SMALLEST_PAGE = 512
+
 _SCHEMA = """
 CREATE TABLE topics (
     name TEXT PRIMARY KEY,
@@ -209,6 +211,9 @@ class MetadataStore:
         import sqlite3
 
         try:
+            # SQLite takes less than a page for an empty database, and would write over what is left of ours.
+            if 0 < os.path.getsize(self.path) < _SMALLEST_PAGE:
+                raise sqlite3.DatabaseError("the file was cut short")
             database = self._connect()
             version = database.execute("PRAGMA user_version").fetchone()[0]
             if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: API keys are small numbers; a list is the cheapest map.
 _KEYS = max(ApiKey) + 1
+_NAMES = {int(key): key.name.title().replace("_", "") for key in ApiKey}
 #: A scrape that the loop does not serve within this many seconds fails rather than hangs.
 SNAPSHOT_TIMEOUT_S = 5.0
 
@@ -48,7 +49,7 @@ class Family:
     kind: str  # "counter" or "gauge"
     help: str
     labels: tuple[str, ...]
-    rows: list[tuple[tuple[str, ...], float]]
+    rows: Sequence[tuple[tuple[str, ...], float]]
 
 
 def snapshot(broker: Broker) -> list[Family]:
@@ -85,7 +86,7 @@ def snapshot(broker: Broker) -> list[Family]:
 
 
 def _api_family(name: str, text: str, values: list[int]) -> Family:
-    rows = [((ApiKey(key).name.title().replace("_", ""),), value) for key, value in enumerate(values) if value]
+    rows = [((_NAMES[key],), value) for key, value in enumerate(values) if value]
     return Family(name, "counter", text, ("api",), rows)
 
 

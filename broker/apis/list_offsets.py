@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ...storage.log_values import TimestampOffset
     from ..request_context import RequestContext
 
+FIRST_WITH_EPOCH = 4
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -98,6 +99,7 @@ async def _look_up(
             timestamp, offset, leader_epoch = found
     else:
         return _failed(part, ErrorCode.UNSUPPORTED_VERSION)
-    return ListOffsetsPartitionResponse(
-        partition_index=part.partition_index, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
-    )
+    row = ListOffsetsPartitionResponse(partition_index=part.partition_index, timestamp=timestamp, offset=offset)
+    if version >= FIRST_WITH_EPOCH:
+        row.leader_epoch = leader_epoch
+    return row

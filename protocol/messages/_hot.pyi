@@ -24,7 +24,7 @@ def parse_fetch(
 def write_produce_response(
     version: int,
     correlation_id: int,
-    topics: list[tuple[str, list[tuple[int, int, int, int, int, str | None]]]],
+    topics: Sequence[tuple[str, Sequence[tuple[int, int, int, int, int, str | None]]]],
     throttle_ms: int = 0,
 ) -> bytes: ...
 def write_fetch_response(
