@@ -35,7 +35,9 @@ cdef extern from *:
     #include <stddef.h>
     #include <stdint.h>
     #include <string.h>
-    #if defined(__aarch64__) && defined(__linux__)
+    #if defined(__x86_64__)
+    #include <cpuid.h>
+    #elif defined(__aarch64__) && defined(__linux__)
     #include <sys/auxv.h>
     #endif
 
@@ -104,10 +106,11 @@ cdef extern from *:
         return ~crc;
     }
 
+    /* In assembler, because compilers disagree on what enables the intrinsics; only called where the processor has it. */
     #if defined(__x86_64__)
-    #define TL_HARDWARE __attribute__((target("sse4.2")))
-    #define TL_STEP8(crc, word) (crc) = __builtin_ia32_crc32di((crc), (word))
-    #define TL_STEP1(crc, byte) (crc) = __builtin_ia32_crc32qi((uint32_t)(crc), (byte))
+    #define TL_HARDWARE
+    #define TL_STEP8(crc, word) __asm__("crc32q %1, %0" : "+r"(crc) : "rm"(word))
+    #define TL_STEP1(crc, byte) __asm__("crc32b %1, %k0" : "+r"(crc) : "rm"(byte))
     #elif defined(__aarch64__)
     #define TL_HARDWARE
     #define TL_STEP8(crc, word) __asm__(".arch_extension crc\\n\\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word))
@@ -135,7 +138,7 @@ cdef extern from *:
             n -= 3 * LENGTH; \\
         }
 
-    TL_HARDWARE static uint32_t tl_crc32c_hardware(uint32_t start, const uint8_t *p, size_t n) {
+    static uint32_t tl_crc32c_hardware(uint32_t start, const uint8_t *p, size_t n) {
         uint64_t crc = (uint32_t)~start;
         TL_LANES(TL_LONG, tl_zeros_long)
         TL_LANES(TL_MIDDLE, tl_zeros_middle)
@@ -174,8 +177,8 @@ cdef extern from *:
         tl_make_zeros(tl_zeros_middle, TL_MIDDLE);
         tl_make_zeros(tl_zeros_short, TL_SHORT);
     #if defined(__x86_64__)
-        __builtin_cpu_init();
-        tl_has_hardware = __builtin_cpu_supports("sse4.2") != 0;
+        unsigned int eax, ebx, ecx, edx;
+        tl_has_hardware = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 20)) != 0; /* SSE4.2 */
     #elif defined(__aarch64__) && defined(__linux__)
         tl_has_hardware = (getauxval(AT_HWCAP) & (1 << 7)) != 0; /* HWCAP_CRC32 */
     #elif defined(__aarch64__) && defined(__APPLE__)
