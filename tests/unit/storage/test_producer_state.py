@@ -47,10 +47,10 @@ class Batch:
 class Log:
     """Appends like a log does: check, assign an offset, update."""
 
-    def __init__(self, system: FakeFileSystem | None = None) -> None:
-        self.system = system if system is not None else FakeFileSystem()
-        self.system.make_directory("/t-0")
+    def __init__(self) -> None:
         self.time = MockTime()
+        self.system = FakeFileSystem(time=self.time)
+        self.system.make_directory("/t-0")
         self.state = ProducerStateManager("/t-0", self.system, self.time)
         self.state.load_snapshots()
         self.end = 0

@@ -58,7 +58,7 @@ def test_there_is_no_file_before_the_first_entry(system: FakeFileSystem) -> None
     ("fetch_offset", "upper_bound", "producers", "complete"),
     [
         (0, 10, [(11, 0)], True),
-        (95, 96, [(11, 0)], False),
+        (95, 96, [(11, 0)], True),
         (96, 200, [], True),
         (96, 209, [], True),
         (96, 210, [(12, 209)], True),
