@@ -1,0 +1,49 @@
+"""A topic registry on a real `metadata.db` and fake logs, and what a handler needs around it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from support.fake_logs import FakeLogs, InlineExecutor
+from support.mock_time import MockTime
+from tidelog.broker.metadata_store import MetadataStore
+from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.topics import TopicRegistry
+from tidelog.config.broker_config import BrokerConfig
+
+
+class TopicWorld:
+    """What is alive between a start and a stop. Ids of topics count from 1."""
+
+    def __init__(self, directory: Path, logs: FakeLogs, config: BrokerConfig, ids: itertools.count[int]) -> None:
+        self.logs = logs
+        self.config = config
+        self.store = MetadataStore(str(directory))
+        self.topics = TopicRegistry(
+            config, self.store, InlineExecutor(), MockTime(), lambda: UUID(int=next(ids), version=4)
+        )
+        self.producer_ids = ProducerIds(self.store)
+
+    def context(self, version: int, address: tuple[str, int] = ("127.0.0.1", 9092)) -> Any:
+        """A `RequestContext` as far as these APIs look at it."""
+        return SimpleNamespace(broker=self, api_version=version, local_address=address)
+
+
+@asynccontextmanager
+async def topic_world(
+    directory: Path, logs: FakeLogs | None = None, *, first_id: int = 1, **settings: Any
+) -> AsyncIterator[TopicWorld]:
+    """A world over `directory`: started on what is there, stopped at the end. `settings` are `BrokerConfig`'s."""
+    world = TopicWorld(directory, logs or FakeLogs(), BrokerConfig(**settings), itertools.count(first_id))
+    try:
+        await world.topics.start(world.logs)
+        yield world
+        await world.topics.stop()
+    finally:
+        world.store.close()

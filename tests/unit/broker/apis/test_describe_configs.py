@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from support.fake_logs import FakeLogs
+from support.topic_world import TopicWorld, topic_world
+from tidelog.broker.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, describe_configs
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from tidelog.protocol.schema import decode, encode
+
+
+def ask(
+    world: TopicWorld, kind: int, name: str, *keys: str, version: int = 4, synonyms: bool = False, docs: bool = False
+) -> DescribeConfigsResult:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms, include_documentation=docs)
+    response = describe_configs(request, world.context(version))
+    decoded, _ = decode(DescribeConfigsResponse, version, encode(response, version))
+    (result,) = decoded.results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+async def test_a_topics_settings_are_told(tmp_path: Path) -> None:
+    async with topic_world(tmp_path, log_segment_bytes=9000, given={"log.segment.bytes": "9000"}) as world:
+        await world.topics.create("orders", 1, {"retention.ms": "5000"})
+        result = ask(world, TOPIC, "orders", synonyms=True, docs=True)
+        told = {row.name: row for row in result.configs}
+        assert len(told) == 33
+        retention, segment = told["retention.ms"], told["segment.bytes"]
+        assert (retention.value, retention.config_source, retention.config_type) == ("5000", 1, 5)
+        assert [(s.name, s.value, s.source) for s in segment.synonyms] == [
+            ("log.segment.bytes", "9000", 4),
+            ("log.segment.bytes", "1073741824", 5),
+        ]
+        assert (segment.value, segment.config_source) == ("9000", 4)
+        assert segment.documentation is not None
+        assert segment.documentation.startswith("Size in bytes")
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_every_version_is_answered(tmp_path: Path, version: int) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {"retention.ms": "5000"})
+        (own,) = ask(world, TOPIC, "orders", "retention.ms", version=version).configs
+        (default,) = ask(world, TOPIC, "orders", "segment.ms", version=version).configs
+        assert (own.value, list(own.synonyms), own.documentation) == ("5000", [], None)
+        if version == 0:
+            assert (own.is_default, default.is_default) == (False, True)
+        else:
+            assert (own.config_source, default.config_source) == (1, 5)
+
+
+async def test_the_brokers_settings_are_told(tmp_path: Path) -> None:
+    async with topic_world(tmp_path, FakeLogs(node_id=3), log_dirs=("/a",), given={"log.dirs": "/a"}) as world:
+        told = {row.name: row for row in ask(world, BROKER, "3").configs}
+        assert (told["log.dirs"].value, told["log.dirs"].config_source, told["log.dirs"].read_only) == ("/a", 4, True)
+        assert (told["node.id"].value, told["broker.id"].value) == ("3", "3")
+        assert told["log.segment.bytes"].read_only is False
+        assert [row.name for row in ask(world, BROKER, "3", "num.partitions", "none").configs] == ["num.partitions"]
+        assert ask(world, BROKER, "").configs == []
+
+
+async def test_loggers_are_told_with_their_levels(tmp_path: Path) -> None:
+    logger = logging.getLogger("tidelog.test_describe_configs")
+    logger.setLevel("ERROR")
+    try:
+        async with topic_world(tmp_path) as world:
+            told = {row.name: (row.value, row.config_source) for row in ask(world, BROKER_LOGGER, "1").configs}
+            assert told["tidelog.test_describe_configs"] == ("ERROR", 6)
+            assert "tidelog" in told
+            assert ask(world, BROKER_LOGGER, "1", version=0).configs
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+async def test_groups_and_client_metrics_have_no_settings_of_their_own(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        for kind in (GROUP, CLIENT_METRICS):
+            result = ask(world, kind, "some")
+            assert (result.error_code, result.configs) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "b d", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (0, "x", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_is_not_there_is_an_error(tmp_path: Path, kind: int, name: str, code: ErrorCode) -> None:
+    async with topic_world(tmp_path) as world:
+        result = ask(world, kind, name)
+        assert (result.error_code, result.configs) == (code, [])
+        assert result.error_message

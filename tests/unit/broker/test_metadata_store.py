@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tidelog.broker.metadata_store import FILE_NAME, MetadataStore, TopicRecord
+from tidelog.storage.exceptions import DataDirectoryError, KafkaStorageError
+
+ORDERS = TopicRecord("orders", UUID(int=1), 3, {"retention.ms": "5", "cleanup.policy": "compact"}, 1000)
+EVENTS = TopicRecord("events", UUID(int=2), 1, {}, 2000)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MetadataStore]:
+    opened = MetadataStore(str(tmp_path))
+    yield opened
+    opened.close()
+
+
+def reread(store: MetadataStore) -> list[TopicRecord]:
+    other = MetadataStore(str(Path(store.path).parent))
+    try:
+        return other.open()
+    finally:
+        other.close()
+
+
+def damage(path: Path) -> None:
+    """Everything behind the first page."""
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+
+
+def test_nothing_is_made_before_something_is_stored(store: MetadataStore) -> None:
+    assert store.open() == []
+    assert not os.path.exists(store.path)
+
+
+async def test_what_was_stored_is_read_again(store: MetadataStore) -> None:
+    await asyncio.gather(store.add_topic(ORDERS), store.add_topic(EVENTS))
+    assert reread(store) == [EVENTS, ORDERS]
+
+
+async def test_a_topic_changes_row_by_row(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    await store.set_partitions("orders", 5)
+    await store.set_overrides("orders", {"segment.bytes": "100"})
+    await store.set_topic_id("orders", UUID(int=9))
+    await store.mark_deleting("orders")
+    assert reread(store) == [TopicRecord("orders", UUID(int=9), 5, {"segment.bytes": "100"}, 1000, deleting=True)]
+
+
+async def test_a_removed_topic_takes_its_settings_along(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    await store.remove_topic("orders")
+    await store.add_topic(TopicRecord("orders", UUID(int=3), 1, {}, 0))
+    assert reread(store) == [TopicRecord("orders", UUID(int=3), 1, {}, 0)]
+
+
+async def test_producer_ids_are_given_out_once(store: MetadataStore) -> None:
+    assert await asyncio.gather(*(store.reserve_producer_ids(1000) for _ in range(3))) == [0, 1000, 2000]
+    other = MetadataStore(str(Path(store.path).parent))
+    assert await other.reserve_producer_ids(10) == 3000
+    assert await other.reserve_producer_ids(10, at_least=7000) == 7000
+    assert await other.reserve_producer_ids(10, at_least=5) == 7010
+    other.close()
+
+
+async def test_writes_that_wait_together_share_one_commit(store: MetadataStore) -> None:
+    await store.add_topic(EVENTS)  # the file is there
+    commits: list[str] = []
+    store._thread.submit(lambda: store._connect().set_trace_callback(commits.append)).result()
+    await asyncio.gather(*(store.add_topic(TopicRecord(f"t{n}", UUID(int=100 + n), 1, {}, 0)) for n in range(20)))
+    # The first write may start a commit of its own before the others are queued; these are then one.
+    assert 1 <= commits.count("COMMIT") <= 2
+    assert len(reread(store)) == 21
+
+
+async def test_a_write_that_fails_takes_nothing_with_it_to_disk(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    with pytest.raises(KafkaStorageError, match="UNIQUE constraint"):
+        await store.add_topic(TopicRecord("other", ORDERS.topic_id, 1, {"a": "b"}, 0))
+    assert reread(store) == [ORDERS]
+    await store.add_topic(EVENTS)  # and the next one works
+    assert reread(store) == [EVENTS, ORDERS]
+
+
+async def test_a_crash_before_the_tables_were_made_is_mended(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).touch()
+    store = MetadataStore(str(tmp_path))
+    assert store.open() == []
+    await store.add_topic(ORDERS)
+    assert reread(store) == [ORDERS]
+    store.close()
+
+
+@pytest.mark.parametrize("content", [b"not a database, but long enough to look like a file" * 100, b"x", b"x" * 511])
+def test_a_damaged_file_is_an_error_and_stays(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE_NAME).write_bytes(content)
+    store = MetadataStore(str(tmp_path))
+    with pytest.raises(DataDirectoryError, match="if it is damaged, move it away"):
+        store.open()
+    store.close()
+    assert (tmp_path / FILE_NAME).read_bytes() == content
+
+
+async def test_a_damaged_page_is_found(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    store.close()
+    damage(Path(store.path))
+    with pytest.raises(DataDirectoryError, match="can't be read"):
+        reread(store)
+    store.__init__(os.path.dirname(store.path))  # type: ignore[misc]  # for the fixture to close
+
+
+def test_another_programs_file_and_a_newer_one_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE something (x)")
+    database.close()
+    store = MetadataStore(str(tmp_path))
+    with pytest.raises(DataDirectoryError, match="is not tidelog's"):
+        store.open()
+    store.close()
+    path.unlink()
+    with sqlite3.connect(path) as database:
+        database.executescript(
+            f"CREATE TABLE topics (x); PRAGMA application_id = {0x7469646C}; PRAGMA user_version = 2"
+        )
+    database.close()
+    store = MetadataStore(str(tmp_path))
+    with pytest.raises(DataDirectoryError, match="newer tidelog"):
+        store.open()
+    store.close()
