@@ -107,14 +107,16 @@ class Connection(asyncio.BufferedProtocol):
         server.received_bytes += nbytes
         self.last_active = server.now()
         buffer = self._buffer
+        waiting = self._pending is not None or self._paused
         if buffer is None:
             buffer = server.scratch
-            used = self._process(buffer, 0, nbytes)
+            # While an answer is pending, what comes is only kept: handling it now would answer it first.
+            used = 0 if waiting else self._process(buffer, 0, nbytes)
             if used < nbytes and not self._closing:
                 self._keep(buffer, used, nbytes)
             return
         self._end += nbytes
-        if self._pending is None and not self._paused:
+        if not waiting:
             self._advance()
         elif self._end == self._capacity:
             self._pause()
@@ -242,6 +244,8 @@ class Connection(asyncio.BufferedProtocol):
         assert self._buffer is not None
         self._buffer[:left] = memoryview(source)[start:end]
         self._start, self._end = 0, left
+        if left == self._capacity:
+            self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
 
     def _frame_capacity(self, buffer: bytearray, start: int, end: int) -> int:
         """Buffer size for the incomplete frame at `start`."""

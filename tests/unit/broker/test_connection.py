@@ -158,6 +158,23 @@ async def test_a_pending_answer_stops_the_requests_behind_it(seed: int) -> None:
     rig.end()
 
 
+async def test_a_request_that_comes_in_its_own_read_waits_too() -> None:
+    """The pending request left nothing behind in a buffer; the next one must still not overtake it."""
+    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    rig = Rig(lambda body: future if body == b"slow" else body)
+    rig.feed(frame(b"slow"))
+    rig.feed(frame(b"fast"))
+    rig.feed(frame(b"last"))
+    await asyncio.sleep(0)
+    assert rig.seen == [b"slow"]
+    assert rig.received() == b""
+    future.set_result(b"slow")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.received() == b"slowfastlast"
+    rig.end()
+
+
 @pytest.mark.parametrize("size", [-1, 1001, 0x7FFFFFFF, int.from_bytes(b"GET ", "big")])
 async def test_an_announced_size_out_of_bounds_closes_before_anything_is_allocated(size: int) -> None:
     rig = Rig(lambda body: body, max_request_bytes=1000)
