@@ -84,14 +84,16 @@ class FetchJob:
         context = self._context
         if context.error:
             return self._write([])
-        cold = self._cold_partitions()
+        cold = [
+            (partition, wanted.offset)
+            for key, wanted in context.partitions.items()
+            if (partition := self._find(key)) is not None and not partition.is_warm(wanted.offset)
+        ]
         if cold:
             return self._after_warming(cold, max_wait_ms)
         # With nothing to wait for, the first attempt is the last.
         parts = self._attempt(last=max_wait_ms <= 0 or not context.partitions)
-        if parts is not None:
-            return parts
-        return self._wait(max_wait_ms)
+        return parts if parts is not None else self._wait(max_wait_ms)
 
     def _wait(self, max_wait_ms: int) -> asyncio.Future[list[Part]]:
         watched = [found for key in self._context.partitions if (found := self._find(key)) is not None]
@@ -104,13 +106,6 @@ class FetchJob:
             await loop.run_in_executor(pool, partition.warm, offset)
         parts = self._attempt(last=max_wait_ms <= 0)
         return parts if parts is not None else await self._wait(max_wait_ms)
-
-    def _cold_partitions(self) -> list[tuple[Partition, int]]:
-        return [
-            (partition, wanted.offset)
-            for key, wanted in self._context.partitions.items()
-            if (partition := self._find(key)) is not None and not partition.is_warm(wanted.offset)
-        ]
 
     def _find(self, key: PartitionKey) -> Partition | None:
         table = self._broker.partitions
@@ -130,12 +125,11 @@ class FetchJob:
             if records is not None:
                 total += records.count
                 left = max(0, left - records.count)
-            failed = failed or row[1] != 0
+            elif row[1]:
+                failed = True
             rows.append((key, wanted, row))
         if total < self._min_bytes and not failed and not last:
-            for _, _, row in rows:
-                if row[6] is not None:
-                    row[6].release()
+            release_parts([row[6] for _, _, row in rows if row[6] is not None])
             return None
         return self._write(rows)
 
@@ -143,32 +137,33 @@ class FetchJob:
         index = key[1]
         partition = self._find(key)
         if partition is None:
-            code = (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if isinstance(key[0], str) or self._broker.partitions.name_of(key[0]) is not None
-                else ErrorCode.UNKNOWN_TOPIC_ID
-            )
-            return index, code, -1, -1, -1, None, None
+            return index, self._missing(key[0]), -1, -1, -1, None, None
         log = partition.log
         if wanted.leader_epoch >= 0 and wanted.leader_epoch != log.leader_epoch:
             older = wanted.leader_epoch < log.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
             return index, code, -1, -1, -1, None, None
+        high, stable = log.high_watermark, log.last_stable_offset
         committed = self._isolation == READ_COMMITTED
         try:
-            limit = log.last_stable_offset if committed else log.high_watermark
-            info = log.read(wanted.offset, max_bytes, limit_offset=limit, min_one_message=min_one)
+            info = log.read(
+                wanted.offset, max_bytes, limit_offset=stable if committed else high, min_one_message=min_one
+            )
         except Exception as error:
-            code, _ = error_code(error)
             self._broker.counters.errors[ApiKey.FETCH] += 1
-            return index, code, -1, -1, -1, None, None
+            return index, error_code(error)[0], -1, -1, -1, None, None
         records = None
         if info.size and info.file is not None:
             records = FileSlice(info.file, info.position, info.size, partition.just_written(info))
-        aborted: list[tuple[int, int]] | None = [] if committed else None
-        return index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted, records
+        return index, 0, high, stable, log.log_start_offset, [] if committed else None, records
+
+    def _missing(self, topic: str | bytes) -> ErrorCode:
+        if isinstance(topic, str) or self._broker.partitions.name_of(topic) is not None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.UNKNOWN_TOPIC_ID
 
     def _write(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Part]:
+        """The frame, from the rows that this answer tells; takes over their leases."""
         context = self._context
         topics: list[tuple[str | bytes, list[Row]]] = []
         sent = 0
@@ -188,8 +183,4 @@ class FetchJob:
             for key in busy:
                 context.partitions.move_to_end(key)
         self._broker.counters.fetched_bytes += sent
-        try:
-            return write_fetch_response(self._version, self._correlation_id, context.error, context.session_id, topics)
-        except BaseException:
-            release_parts([row[6] for _, _, row in rows if row[6] is not None])
-            raise
+        return write_fetch_response(self._version, self._correlation_id, context.error, context.session_id, topics)
