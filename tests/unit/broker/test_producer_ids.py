@@ -24,6 +24,8 @@ async def test_ids_that_logs_know_are_passed_over(tmp_path: Path) -> None:
         assert await world.producer_ids.next() == BLOCK  # the block of 0 is dropped: it has ids below 500
         world.producer_ids.never_below(5000)
         assert await world.producer_ids.next() == 5000
+        world.producer_ids.never_below(10**15)  # by one step, not block by block
+        assert await world.producer_ids.next() == 10**15
 
 
 async def test_an_id_is_stored_as_taken_before_it_is_given_out(tmp_path: Path) -> None:

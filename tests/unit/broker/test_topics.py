@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 from uuid import UUID
 
@@ -299,7 +300,12 @@ async def test_directories_are_taken_for_topics_when_metadata_db_was_lost(tmp_pa
         ]
         assert logs.trace == ["make orders-1"]
         assert world.topics.producer_id_floor == 1235
-        # Retention must not eat committed offsets because a row was lost.
+        # Retention must not eat committed offsets because a row was lost: not before the row is there again …
+        with_no_rows = TopicWorld(tmp_path / "elsewhere", logs, world.config, itertools.count(1))
+        assert with_no_rows.topics.config_of(CONSUMER_OFFSETS).cleanup_policy == frozenset({"compact"})
+        assert with_no_rows.topics.config_of("orders").cleanup_policy == frozenset({"delete"})
+        with_no_rows.store.close()
+        # … nor after.
         offsets = world.topics.get(CONSUMER_OFFSETS)
         assert offsets is not None
         assert offsets.config.cleanup_policy == frozenset({"compact"})
