@@ -75,7 +75,6 @@ class BrokerConfig:
     offset_metadata_max_bytes: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
-    transactional_id_expiration_ms: int
     transaction_state_log_num_partitions: int
     transaction_state_log_segment_bytes: int
     # Process, log lines and metrics

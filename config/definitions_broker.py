@@ -440,14 +440,6 @@ _GROUPS = _group(
         internal=True,
     ),
     _row(
-        "transactional.id.expiration.ms",
-        _INT,
-        7 * 24 * 60 * 60 * 1000,
-        at_least(1),
-        _HIGH,
-        "Milliseconds after which a transactional id that fell silent is forgotten.",
-    ),
-    _row(
         "transaction.state.log.num.partitions",
         _INT,
         50,

@@ -131,7 +131,7 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
         transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
         transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-        transaction.two.phase.commit.enable
+        transaction.two.phase.commit.enable transactional.id.expiration.ms
         """,
     ),
     (

@@ -67,7 +67,7 @@ _ROLL = "Segments"
 _RETENTION = "Retention"
 _FLUSH = "Durability"
 _MESSAGES = "Messages"
-_CLEANER = "Cleaning"
+_CLEANER = "Cleaning (kept, and in force once this version cleans)"
 
 HONOURED_TOPIC_SETTINGS: tuple[Setting, ...] = (
     _row(
