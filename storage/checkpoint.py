@@ -29,7 +29,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from .exceptions import CorruptCheckpointError
+from .exceptions import CorruptCheckpointError, StorageError
 from .filesystem import FileSystem, StrPath
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -58,6 +58,8 @@ def read_lines(file_system: FileSystem, path: StrPath) -> list[str]:
         return []
     except UnicodeDecodeError as error:
         raise CorruptCheckpointError(f"{path}: not a text file: {error}") from None
+    except StorageError as error:  # larger than any checkpoint
+        raise CorruptCheckpointError(str(error)) from None
     if not text:
         return []
     if not text.endswith("\n"):
@@ -129,7 +131,7 @@ class CleanShutdownFile:
         """The broker epoch in it, None when it has none or there is no file; whatever the content, never an error."""
         try:
             content = json.loads(self._file_system.read_bytes(self.path))
-        except (FileNotFoundError, ValueError, RecursionError):
+        except (FileNotFoundError, StorageError, ValueError, RecursionError):
             return None
         epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
         return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) and epoch >= 0 else None

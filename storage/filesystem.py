@@ -18,7 +18,7 @@ import os
 import struct
 import threading
 from contextlib import suppress
-from typing import NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 from . import page_cache
 from .exceptions import DirectoryLockedError, FileClosedError, StorageError
@@ -49,7 +49,6 @@ class FileLock(Protocol):
         """Gives the lock back; harmless when done before."""
 
 
-@runtime_checkable
 class File(Protocol):
     """One open file with leases.
 
@@ -377,6 +376,9 @@ class RealMappedFile:
         self._map: mmap.mmap | None = None
         if size:
             self._map = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ)
+            if self._writable:
+                # Else the first touch of a preallocated file reads ahead: megabytes of zeros, a millisecond or more.
+                self._map.madvise(mmap.MADV_RANDOM)
         # An empty range cannot be mapped, and an empty view needs no map.
         self.view = memoryview(b"" if self._map is None else self._map)
 

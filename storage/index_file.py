@@ -121,6 +121,8 @@ class IndexFile:
                 mapped = self._file_system.map(self._path, writable=True)
             else:
                 mapped = self._file_system.map(self._path, self._rounded(self.max_index_size), writable=True)
+                self._count = 0
+                self._load_last(mapped.view)
             return self._adopt(mapped)
 
     def _adopt(self, mapped: MappedFile) -> memoryview:
@@ -134,16 +136,24 @@ class IndexFile:
         return view
 
     def _find_count(self, view: memoryview) -> int:
-        """Entries before the zero tail. Zeros never lie between entries, so a binary search finds the border."""
+        """Entries before the zero tail; zeros never lie between entries.
+
+        Gallops from the start, so that of a preallocated file about as many pages are touched as are used: each page of a
+        hole that is read costs memory.
+        """
         size = self.ENTRY_SIZE
         zeros = bytes(size)
-        low, high = 0, len(view) // size
+        high = len(view) // size
+        if not high or view[(high - 1) * size : high * size] != zeros:
+            return high
+        low, step = 0, 1
+        # Invariant: slots before `low` are entries, slots from `high` on are zeros.
         while low < high:
-            middle = (low + high) // 2
+            middle = min(low + step, (low + high) // 2)
             if view[middle * size : middle * size + size] == zeros:
-                high = middle
+                high, step = middle, high
             else:
-                low = middle + 1
+                low, step = middle + 1, step * 2
         return low
 
     def close_map(self) -> None:
@@ -170,8 +180,8 @@ class IndexFile:
         """
         if self._writable:
             self.trim_to_valid_size()
+            self._writable = False
         self.close_map()
-        self._writable = False
 
     def unseal(self) -> None:
         """The segment became the active one again (the log was cut back, or is loaded): writable, with all its room.
@@ -376,10 +386,10 @@ class IndexFile:
             return
         view = self._view if self._view is not None else self._open_view()
         start, end = count * self.ENTRY_SIZE, old * self.ENTRY_SIZE
-        # Readers must not count on slots that are being zeroed: the count goes first.
+        # Readers must not rely on slots that are being zeroed: count and last entry go first.
         self._count = count
-        view[start:end] = bytes(end - start)
         self._load_last(view)
+        view[start:end] = bytes(end - start)
 
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset

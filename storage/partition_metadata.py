@@ -13,7 +13,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 from uuid import UUID
 
-from .exceptions import CorruptCheckpointError
+from .exceptions import CorruptCheckpointError, StorageError
 from .filesystem import FileSystem, StrPath
 
 PARTITION_METADATA_FILE = "partition.metadata"
@@ -60,6 +60,8 @@ def read_partition_metadata(file_system: FileSystem, directory: StrPath) -> Part
         return None
     except UnicodeDecodeError:
         raise CorruptCheckpointError(f"{path}: not a text file") from None
+    except StorageError as error:  # larger than the file can be
+        raise CorruptCheckpointError(str(error)) from None
     match = _CONTENT.fullmatch(text)
     if match is None:
         raise CorruptCheckpointError(f"{path}: not `version: N` and `topic_id: ID` on two lines")

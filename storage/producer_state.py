@@ -27,7 +27,6 @@ from typing import NamedTuple, Protocol
 
 from .clock import Time
 from .exceptions import (
-    CorruptSnapshotError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
@@ -487,7 +486,7 @@ class ProducerStateManager:
             except FileNotFoundError:
                 self.forget_snapshot(offset)
                 continue
-            except CorruptSnapshotError as error:
+            except StorageError as error:  # damaged, or larger than any
                 logger.warning("%s is deleted and its producers are rebuilt from the log: %s", path, error)
                 self._delete([offset])
                 continue

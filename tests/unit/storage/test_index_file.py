@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from support.fake_filesystem import FakeFileSystem, Operation
 from tidelog.storage.exceptions import CorruptIndexError, InvalidOffsetError, StorageError
 from tidelog.storage.filesystem import RealFileSystem
 from tidelog.storage.offset_index import OffsetIndex, OffsetPosition
+from tidelog.storage.page_cache import resident_by_mincore
 
 PATH = "/log/00000000000000000100.index"
 
@@ -124,6 +126,23 @@ def test_the_border_to_the_zeros_is_found(system: FakeFileSystem, count: int) ->
     again = OffsetIndex(system, PATH, 100, 64)
     assert again.entries == count
     again.close_map()
+
+
+def test_opening_a_preallocated_index_touches_little_of_it(tmp_path: Path) -> None:
+    """2,560 pages of zeros would otherwise cost a broker of many partitions its memory."""
+    index = OffsetIndex(RealFileSystem(), tmp_path / "x.index", 0)
+    for number in range(1, 3001):  # 24,000 bytes: 6 pages
+        index.append(number, number)
+    index.flush()
+    index.close_map()
+    with (tmp_path / "x.index").open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        again = OffsetIndex(RealFileSystem(), tmp_path / "x.index", 0)
+        assert again.entries == 3000
+        pages = range(0, 10 * 1024 * 1024, 4096)
+        touched = sum(resident_by_mincore(file.fileno(), page, 4096) is True for page in pages)
+    assert touched < 20  # what is used and the last page, no read-ahead
+    again.close()
 
 
 def test_reset_empties_whatever_was_there(system: FakeFileSystem) -> None:

@@ -71,6 +71,7 @@ def test_every_prefix_is_refused(system: FakeFileSystem) -> None:
         b"version: 0\ntopic_id: WSaPqH3DTKKfkBGHhycnnA\nmore",
         b"\xff\xfe",
         bytes(43),
+        b"version: 0\ntopic_id: " + b"A" * 70_000,
     ],
 )
 def test_nonsense_is_refused(system: FakeFileSystem, content: bytes) -> None:

@@ -4,7 +4,7 @@ import errno
 from dataclasses import dataclass
 
 import pytest
-from support.fake_filesystem import FakeFileSystem
+from support.fake_filesystem import FakeFileSystem, Operation
 from support.mock_time import MockTime
 from tidelog.storage.exceptions import (
     InvalidProducerEpochError,
@@ -401,6 +401,19 @@ def test_a_snapshot_deleted_while_it_waits_is_not_written(log: Log) -> None:
     log.state.write_snapshot(newer)
     log.state.write_snapshot(pending)
     assert log.system.read_bytes("/t-0/00000000000000000010.snapshot") == newer.data
+
+
+def test_a_snapshot_deleted_while_it_is_written_goes_too(log: Log) -> None:
+    log.append(Batch(0, 10))
+
+    def delete_meanwhile(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.endswith(".tmp"):
+            log.state.mark_snapshot_deleted(10)
+
+    log.system.fail_when(delete_meanwhile)
+    assert log.state.take_snapshot() == 10
+    assert log.system.paths() == []
+    assert log.state.snapshot_offsets == []
 
 
 def test_a_marked_snapshot_is_renamed(log: Log) -> None:
