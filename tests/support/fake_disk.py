@@ -30,6 +30,7 @@ class Inode:
     changes: list[Change] = field(default_factory=list)
     modified_ms: int = 0
     mapped: bool = False
+    poisoned: bool = False
 
     def resize(self, size: int) -> None:
         self.changes.append(Change(size, None))
@@ -68,8 +69,13 @@ class Inode:
         return data
 
     def sync(self) -> None:
-        self.durable = bytes(self.data)
+        self.durable = bytes(self.data if not self.poisoned else self.replay(lambda _change: True))
         self.changes.clear()
+
+    def fail_sync(self) -> None:
+        """Linux marks pages clean when writing them back fails: a later sync succeeds and does not bring them to disk."""
+        self.changes = [Change(len(self.data), None)]
+        self.poisoned = True
 
     def pieces(self) -> list[Change]:
         """The changes, writes cut at sector borders: what a disk may keep or lose one by one."""

@@ -8,6 +8,7 @@
   `sync_directory`. A rename is one change. The root is durable.
 - After a power cut any of the changes since may be there or not: data per sector (512 bytes) and in any order; names
   per change. Where a file became longer and its data did not make it, zeros or garbage are found.
+- A sync that fails (`fail_at`) loses what it should have written: a later one succeeds without it, as on Linux.
 
 `power_cut(seed)` gives one such state, chosen at random; `power_cut_states()` the plain extremes. Both leave this
 object alone and return new file systems, so that one run yields many crashes.
@@ -117,7 +118,11 @@ class FakeFile:
 
     def sync(self) -> None:
         self._check()
-        self._system._enter("sync", self.path)
+        try:
+            self._system._enter("sync", self.path)
+        except OSError:
+            self._inode.fail_sync()
+            raise
         self._inode.sync()
 
     def start_writeback(self, offset: int, length: int) -> None:
@@ -524,6 +529,7 @@ class FakeFileSystem:
                     copy.sync()
                 else:
                     copy.durable, copy.changes = inode.durable, list(inode.changes)
+                    copy.poisoned = inode.poisoned
                 copies[inode.number] = copy
             return copies[inode.number]
 

@@ -170,6 +170,22 @@ def test_the_trace_counts_and_failures_come_when_ordered() -> None:
     file.close()
 
 
+def test_what_a_failed_sync_lost_does_not_come_with_the_next_one() -> None:
+    system = FakeFileSystem()
+    system.put("/f", b"S")
+    file = system.open("/f")
+    file.append(b"A" * 9)
+    system.fail_at(1, OSError(errno.EIO, "I/O error"))
+    with pytest.raises(OSError, match="I/O"):
+        file.sync()
+    file.append(b"B" * 10)
+    file.sync()
+    assert file.pread(99, 0) == b"S" + b"A" * 9 + b"B" * 10  # the page cache still has it
+    for seed in range(20):
+        assert system.power_cut(seed).read_bytes("/f") == b"S" + bytes(9) + b"B" * 10
+    file.close()
+
+
 def test_failures_by_rule() -> None:
     system = FakeFileSystem()
     system.fail_when(lambda operation: OSError(operation.path) if operation.path.endswith(".index") else None)
