@@ -32,6 +32,8 @@ _SIZE = struct.Struct(">i")
 READ_AHEAD_BYTES = 64 * 1024
 #: Frames at least this large get a buffer that ends with them, so that what follows is not moved.
 EXACT_FRAME_BYTES = 128 * 1024
+#: What a frame may take before its bytes come: a hundred clients that announce 50 MB each must not be given 5 GB.
+UNPROVEN_FRAME_BYTES = 1024 * 1024
 #: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
 #: what a burst of small requests queues.
 PARTS_PER_WRITE = 128
@@ -95,10 +97,13 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        view = self._view
-        if view is None:
-            return self._server.scratch_view
-        return view[self._end : self._capacity]
+        if self._view is None:
+            if self._pending is None and not self._paused:
+                return self._server.scratch_view
+            # What comes now has to wait for the answer before it.
+            self._take_buffer(READ_AHEAD_BYTES)
+            assert self._view is not None
+        return self._view[self._end : self._capacity]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
@@ -255,7 +260,10 @@ class Connection(asyncio.BufferedProtocol):
         whole = 4 + max(0, announced)
         if whole > self._server.max_request_bytes + 4:
             return READ_AHEAD_BYTES  # refused when its turn comes
-        return whole if whole >= EXACT_FRAME_BYTES else max(whole, READ_AHEAD_BYTES) + READ_AHEAD_BYTES
+        if whole < EXACT_FRAME_BYTES:
+            return max(whole, READ_AHEAD_BYTES) + READ_AHEAD_BYTES
+        # Twice as much each time that the buffer is full, so memory follows what has come.
+        return min(whole, max(UNPROVEN_FRAME_BYTES, 1 << (end - start).bit_length()))
 
     def _advance(self) -> None:
         """Handles what the connection's own buffer holds, then makes room for the rest or gives the buffer back."""

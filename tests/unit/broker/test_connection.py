@@ -175,6 +175,40 @@ async def test_a_request_that_comes_in_its_own_read_waits_too() -> None:
     rig.end()
 
 
+async def test_memory_follows_what_has_come_not_what_is_announced() -> None:
+    rig = Rig(lambda body: body[-3:], max_request_bytes=100 << 20)
+    body = random.Random(5).randbytes(9_000_000)
+    stream = frame(body)
+    for start in range(0, len(stream), 300_000):
+        rig.feed(stream[start : start + 300_000])
+        held = len(rig.connection._buffer or b"")
+        assert held <= max(1 << 20, 2 * (start + 300_000))
+    assert rig.seen == [body]
+    assert rig.received() == body[-3:]
+    rig.end()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_requests_that_come_while_an_answer_is_pending_wait_their_turn(seed: int) -> None:
+    rng = random.Random(seed)
+    first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    rig = Rig(lambda body: first if body == b"first" else body)
+    rig.feed(frame(b"first"))
+    bodies = [rng.randbytes(rng.choice([1, 50, 5000])) for _ in range(10)]
+    stream = b"".join(map(frame, bodies))
+    while stream:
+        count = rng.choice([3, 60, 4096])
+        rig.feed(stream[:count])
+        stream = stream[count:]
+    assert rig.seen == [b"first"], "nothing is handled before its turn"
+    assert rig.received() == b""
+    first.set_result(b"answer")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.received() == b"answer" + b"".join(bodies)
+    rig.end()
+
+
 @pytest.mark.parametrize("size", [-1, 1001, 0x7FFFFFFF, int.from_bytes(b"GET ", "big")])
 async def test_an_announced_size_out_of_bounds_closes_before_anything_is_allocated(size: int) -> None:
     rig = Rig(lambda body: body, max_request_bytes=1000)
