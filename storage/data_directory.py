@@ -70,11 +70,24 @@ class DataDirectory:
     def open(self) -> MetaProperties | None:
         """Make it if it is missing, lock it, read whose it is (None: nobody's yet). DataDirectoryError: one clear line."""
         try:
-            self._fs.make_directory(self.path)
+            self._make()
             self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
             return read_meta_properties(self._fs, self.path)
         except OSError as error:
             raise self._unusable(error) from error
+
+    def _make(self) -> None:
+        """Make it and its parents, each name durable in the directory above it."""
+        missing: list[str] = []
+        path = self.path
+        while path and not self._fs.exists(path):
+            missing.append(path)
+            path = path.rpartition("/")[0]
+        if missing:
+            self._fs.make_directory(self.path)
+            for path in reversed(missing):
+                parent, slash, _ = path.rpartition("/")
+                self._fs.sync_directory(parent or slash or ".")
 
     def identify(self, cluster_id: str, node_id: int, new_directory_id: UUID) -> MetaProperties:
         """Check that it is this node's, or make it so. DataDirectoryError: it is another's."""

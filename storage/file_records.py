@@ -18,7 +18,6 @@ from ..protocol.records.exceptions import CorruptRecordError
 from ..protocol.records.record_batch import (
     HEADER,
     LOG_OVERHEAD,
-    OVERHEAD,
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
     Record,
@@ -42,10 +41,13 @@ class BatchPosition(NamedTuple):
     last_offset: int
 
 
-def batch_size(file: File, position: int) -> int:
-    """Size in bytes of the batch at `position`; 0 at the end of the file."""
-    head = file.pread(LOG_OVERHEAD, position)
-    return LOG_OVERHEAD + OVERHEAD.unpack(head)[1] if len(head) == LOG_OVERHEAD else 0
+def batch_at(file: File, position: int) -> BatchPosition | None:
+    """The batch that starts at `position`; None at the end of the file."""
+    head = file.pread(RECORD_BATCH_OVERHEAD, position)
+    if len(head) < RECORD_BATCH_OVERHEAD:
+        return None
+    base_offset, length, _epoch, _magic, _crc, _attributes, last_offset_delta, *_rest = HEADER.unpack(head)
+    return BatchPosition(position, LOG_OVERHEAD + length, base_offset + last_offset_delta)
 
 
 def read_headers(file: File, position: int, end: int) -> Iterator[BatchHeader]:

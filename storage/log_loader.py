@@ -26,6 +26,7 @@ from .log_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
     SWAP_STAGE,
     TIME_INDEX_SUFFIX,
     LogFileName,
@@ -55,6 +56,8 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    files_changed: bool
+    """Names were made or moved that are not durable yet."""
     stats: RecoveryStats
 
 
@@ -96,11 +99,13 @@ class LogLoader:
         self._jitter = jitter
         self._progress = progress
         self._stats = RecoveryStats()
+        self._files_changed = not clean
 
     def load(self) -> LoadedLog:
         names = self._fs.list_directory(self._directory.path)
         files = [parsed for name in names if (parsed := parse_file_name(name)) is not None]
         if any(file.stage for file in files):
+            self._files_changed = True
             swaps = self._remove_temporary_files(files)
             self._finish_swaps(files, swaps)
             names = self._fs.list_directory(self._directory.path)
@@ -192,11 +197,26 @@ class LogLoader:
         # Segments that pass 4 reads anyway get their indexes there.
         recovered = len(segments) if self._clean else self._first_to_recover(segments)
         for index, segment in enumerate(segments[:recovered]):
-            if self._indexes_are_sane(segment, present, is_last=index == len(segments) - 1):
+            if (
+                not self._clean
+                and index == recovered - 1
+                and not self._was_synced_when_closed(segments[recovered], present)
+            ):
+                self._rebuild_indexes(segment)
+            elif self._indexes_are_sane(segment, present, is_last=index == len(segments) - 1):
                 segment.was_synced()
             else:
                 self._rebuild_indexes(segment)
         return segments
+
+    def _was_synced_when_closed(self, following: LogSegment, present: set[tuple[int, str]]) -> bool:
+        """Whether the segment before the one where recovery begins has durable indexes.
+
+        The recovery point may have come to its end while it was still active, when its indexes are not synced. A recovery
+        point behind it, or the snapshot that is written after the sync of a closed segment, says that they are.
+        """
+        base = following.base_offset
+        return self._recovery_point > base or (base, SNAPSHOT_SUFFIX) in present
 
     def _indexes_are_sane(self, segment: LogSegment, present: set[tuple[int, str]], *, is_last: bool) -> bool:
         """By size, which costs two stats. Entries are looked at where they are used first: for the last segment now."""
@@ -298,6 +318,9 @@ class LogLoader:
             for suffix in SEGMENT_SUFFIXES:
                 self._fs.unlink(self._directory.file(segment.base_offset, suffix), missing_ok=True)
             segments.remove(segment)
+        if doomed:
+            # Durably, or a power cut brings them back behind records that get the same offsets.
+            self._fs.sync_directory(self._directory.path)
         self._stats = self._stats._replace(segments_removed=self._stats.segments_removed + len(doomed))
 
     # --- pass 5 ---
@@ -312,6 +335,7 @@ class LogLoader:
             )
             self._remove(segments, list(segments))
             self._epochs.clear()
+        self._files_changed = True
         now = self._time.milliseconds()
         segments.append(LogSegment.create(self._directory, self._log_start_offset, created_ms=now))
         return self._log_start_offset
@@ -328,6 +352,7 @@ class LogLoader:
             start_offset,
             end_offset,
             end_offset if self._clean else min(self._recovery_point, end_offset),
+            self._files_changed,
             self._stats,
         )
 

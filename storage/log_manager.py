@@ -175,6 +175,8 @@ class LogManager:
         live = [entry for entry in found if entry.name.state is DirectoryState.LIVE]
         if live and not directory.had_clean_shutdown:
             logger.info("%s: the last stop was not clean; checking %d logs", directory.path, len(live))
+            # Directories that were made shortly before are here, but perhaps not on disk.
+            self._fs.sync_directory(directory.path)
 
         def load(entry: PartitionDirectory) -> None:
             key = (entry.name.topic, entry.name.partition)
@@ -267,6 +269,8 @@ class LogManager:
             time=self._time,
             jitter=self._jitter,
         )
+        if loaded.files_changed:
+            log.mark_changed()
         if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
             # What recovery found may be in the page cache alone: nobody shall read what a power cut can take back.
             log.flush()
@@ -316,7 +320,7 @@ class LogManager:
                 )
             except OSError as error:
                 raise KafkaStorageError(f"{path} could not be made: {error}") from error
-            log.mark_new()
+            log.mark_changed(is_new=True)
             self._logs[key] = log
             self._homes[key] = home
             return log
@@ -461,8 +465,12 @@ class LogManager:
                 failed.add(id(self._homes[key]))
 
         threads = self._config.num_recovery_threads_per_data_dir * len(self._directories)
-        with ThreadPoolExecutor(threads, thread_name_prefix="log-closing") as pool:
-            list(pool.map(close, list(self._logs.items())))
+        if threads == 1:
+            for item in list(self._logs.items()):
+                close(item)
+        else:
+            with ThreadPoolExecutor(threads, thread_name_prefix="log-closing") as pool:
+                list(pool.map(close, list(self._logs.items())))
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()

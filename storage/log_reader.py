@@ -34,13 +34,14 @@ def read(
     while True:
         is_last = segment.base_offset == limit.segment_base_offset
         end = limit.position if is_last else segment.size
+        hints = segment.hints
         hint = segment.hint(offset)
         if hint is not None and hint < end:
-            position, batch_size = hint, 0
+            position, found = hint, None
             break
         found = segment.find(offset, end)
         if found is not None:
-            position, batch_size = found.position, found.size
+            position = found.position
             break
         index += 1
         if is_last or index >= len(view):
@@ -49,15 +50,12 @@ def read(
     file = segment.lease_file()
     size = end - position
     if size > max_bytes:
-        if not batch_size:
-            batch_size = file_records.batch_size(file, position)
-        if batch_size <= max_bytes:
-            size = max_bytes
-        elif min_one_message:
-            size = batch_size
-        else:
+        found = found or file_records.batch_at(file, position)
+        if found is None or (found.size > max_bytes and not min_one_message):
             file.release()
             return FetchDataInfo(offset, None, 0, 0, segment.base_offset)
+        segment.note_hint(hints, found.last_offset + 1, position + found.size)
+        size = max(max_bytes, found.size)
     return FetchDataInfo(offset, file, position, size, segment.base_offset)
 
 

@@ -12,6 +12,7 @@ Only the active segment holds open files of its own (from its first append on). 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from . import file_records
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HINTS = 64
-"""Positions of the last appended batches that are kept, once or twice that many. Consumers at the tail ask for just these."""
+"""Positions of batches that are kept in memory, once or twice that many: consumers at the tail ask for the last ones."""
 
 _WARM_TAIL_BYTES = 8 << 20
 """Bytes at the end of the active segment that count as being in memory: they were written a short while ago."""
@@ -50,13 +51,13 @@ class LogSegment:
         "_directory",
         "_files",
         "_first_timestamp",
-        "_hints",
         "_is_active",
         "_largest",
         "_older_hints",
         "_serial",
         "base_offset",
         "created_ms",
+        "hints",
         "index_is_full",
         "indexes_synced",
         "jitter_ms",
@@ -82,7 +83,7 @@ class LogSegment:
         # None: not read from the files yet.
         self._first_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
         self._largest: TimestampOffset | None = TimestampOffset(NO_TIMESTAMP, base_offset) if size == 0 else None
-        self._hints: dict[int, int] = {}
+        self.hints: dict[int, int] = {}
         self._older_hints: dict[int, int] = {}
 
     def __repr__(self) -> str:
@@ -125,11 +126,11 @@ class LogSegment:
             self._append_index_entries(files, last_offset, position)
         size = len(data)
         self._bytes_since_index_entry += size
-        hints = self._hints
+        hints = self.hints
         hints[base_offset] = position
         if len(hints) >= _HINTS:
             self._older_hints = hints
-            self._hints = {}
+            self.hints = {}
         self.size = position + size
 
     def _append_index_entries(self, files: SegmentFiles, last_offset: int, position: int) -> None:
@@ -194,8 +195,9 @@ class LogSegment:
             return 0
         removed = self.size - found.position
         self.size = found.position
-        self._hints, self._older_hints = {}, {}
+        self.hints, self._older_hints = {}, {}
         files.file.truncate(found.position)
+        files.file.sync()  # the recovery point may stand right here and be checkpointed: what was cut must stay cut
         files.offset_index.truncate_to(offset)
         files.time_index.truncate_to(offset)
         self.synced_size = min(self.synced_size, found.position)
@@ -275,9 +277,20 @@ class LogSegment:
             files.release()
 
     def hint(self, offset: int) -> int | None:
-        """Position of the batch whose base offset is `offset`, if it was appended a short while ago."""
-        position = self._hints.get(offset)
+        """Position of the batch that holds `offset`, if it was appended or led to a short while ago."""
+        position = self.hints.get(offset)
         return position if position is not None else self._older_hints.get(offset)
+
+    def note_hint(self, hints: dict[int, int], offset: int, position: int) -> None:
+        """The next read by the same consumer will want `offset`, if it takes one batch at a time.
+
+        `hints` is what `self.hints` was before the batch was looked for: truncation puts a new one in its place, and
+        what a reader found before that must not get into it.
+        """
+        hints[offset] = position
+        if len(hints) >= _HINTS and hints is self.hints:
+            self._older_hints = hints
+            self.hints = {}
 
     def find(self, offset: int, end: int) -> BatchPosition | None:
         """The first batch that lies before position `end` and whose last offset is >= `offset`."""
@@ -411,9 +424,10 @@ class LogSegment:
             self.sync_indexes()
 
     def sync_indexes(self) -> None:
-        """Make trimmed indexes durable. Blocks."""
+        """Make trimmed indexes durable. One that is missing is made again when the log is loaded. Blocks."""
         for index in self._directory.indexes(self.base_offset, writable=False):
-            index.flush()
+            with suppress(FileNotFoundError):
+                index.flush()
         self.indexes_synced = True
 
     def close(self) -> bool:

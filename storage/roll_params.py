@@ -58,16 +58,16 @@ def roll_reason(params: RollParams) -> RollReason | None:
 
 
 class RollLimits(NamedTuple):
-    """What the next batch may be without any of the conditions: a check of three integers per append.
+    """What a batch may be without any of the conditions but a full index: a check of three integers per append.
 
-    Derived from the same facts as `RollParams`; `roll_reason` is asked only about a batch outside of the limits, and has the
-    last word.
+    Follows from the same facts as `RollParams`. `roll_reason` is asked about what lies outside of the limits, and has
+    the last word.
     """
 
-    size: int
-    """Bytes that still fit."""
+    segment_size: int
+    """Largest size of the segment with the batch."""
     timestamp: int
-    """Largest timestamp; -2 where the time that passed has to be asked each time."""
+    """Largest timestamp; below any where the time that passed has to be asked each time."""
     last_offset: int
 
 
@@ -75,11 +75,11 @@ ASK_ALWAYS = RollLimits(-1, -2, -1)
 
 
 def roll_limits(params: RollParams) -> RollLimits:
-    """Limits for the batches after the one that `params` describes. Empty segments and full indexes: ask."""
-    if params.segment_size == 0 or params.index_is_full or params.first_timestamp < 0:
+    """The limits for a segment that holds a batch; an empty one has none yet."""
+    if params.segment_size == 0 or params.first_timestamp < 0:
         return ASK_ALWAYS
     return RollLimits(
-        params.max_segment_bytes - params.segment_size,
+        params.max_segment_bytes,
         params.first_timestamp + params.roll_after_ms,
         params.base_offset + MAX_RELATIVE_OFFSET,
     )

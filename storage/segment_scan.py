@@ -133,7 +133,7 @@ def write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchSc
 
 
 def cut_log(directory: LogDirectory, segment: LogSegment, size: int) -> int:
-    """Truncate the log file to `size` bytes; returns how many went. Its modification time stays. Blocks; OSError."""
+    """Truncate the log file to `size` bytes, durably; returns how many went. Its modification time stays. Blocks; OSError."""
     path = directory.file(segment.base_offset, LOG_SUFFIX)
     file = directory.open_log(segment.base_offset)
     try:
@@ -141,6 +141,9 @@ def cut_log(directory: LogDirectory, segment: LogSegment, size: int) -> int:
         if removed:
             modified_ms = directory.file_system.stat(path).modified_ms
             file.truncate(size)
+            # Else a power cut may bring the bad bytes back when the recovery point has passed this segment: it stands at
+            # its end already if only unsynced batches were lost, and the next flush has nothing to sync here.
+            file.sync()
             directory.file_system.set_modified_ms(path, modified_ms)
         return removed
     finally:

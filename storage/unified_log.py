@@ -11,32 +11,22 @@ Start reading at `append_as_leader` and `read`; loading and recovery are in `log
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING
 
 from ..protocol.records._kernel import read_header, validate_and_assign
 from ..protocol.records.exceptions import RecordTooLargeError
 from . import log_reader
 from .exceptions import KafkaStorageError, OffsetOutOfRangeError
-from .log_names import DELETED_STAGE
+from .local_log import LocalLog
 from .log_segment import LogSegment
-from .log_segments import SegmentList
 from .log_validator import TargetCompression
-from .log_values import (
-    NO_TIMESTAMP,
-    AppendOrigin,
-    FetchDataInfo,
-    LogAppendInfo,
-    LogOffsetMetadata,
-    SegmentView,
-)
+from .log_values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 from .producer_replay import ProducerReplay
 from .retention import SegmentDeletion, deletable_segments
-from .roll_params import RollParams, roll_reason
-from .time_index import TimestampOffset
+from .roll_params import ASK_ALWAYS, RollParams, RollReason, roll_limits, roll_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from uuid import UUID
 
     from ..config.log_config import LogConfig
@@ -44,73 +34,59 @@ if TYPE_CHECKING:
     from .clock import Time
     from .filesystem import Buffer
     from .leader_epoch import EpochEndOffset, LeaderEpochCache
+    from .log_segments import SegmentList
     from .producer_state import ProducerStateManager
     from .scheduler import Scheduler
     from .segment_files import LogDirectory
+    from .time_index import TimestampOffset
 
 logger = logging.getLogger(__name__)
 
 _CLIENT = AppendOrigin.CLIENT
 _NO_LIMIT_MS = 1 << 61
+"""Kafka's "no limit" is 2^63 - 1; beyond this its sums with a clock would leave 64 bits."""
 
 
-class UnifiedLog:
+class UnifiedLog(LocalLog):
     """One partition. One thread at a time appends (the loop thread); any thread reads, flushes, looks up and deletes.
 
-    Whatever changes the log happens under `_lock`, which is never held over an fsync or a deletion. Readers take no lock:
-    the segment list is a snapshot, and each watermark is published as one value after the bytes that it covers.
+    Readers take no lock: the segment list is a snapshot, and each watermark is published as one value after the bytes
+    that it covers.
 
     Attributes:
         log_start_offset: First readable offset. Moved up by retention (to the base of the first segment kept) and by
             DeleteRecords (to any offset); checkpointed. Read by fetch and ListOffsets. Never passes the high watermark,
-            never moves down but by `truncate_fully_and_start_at`.
-        high_watermark: What consumers may read ends here. Follows logEndOffset with each append; while a sync is pending it
-            stays until `complete_sync`, so that nobody reads what a power cut can take back. Never passes logEndOffset.
-        last_stable_offset: What read_committed consumers may read ends here: the high watermark, or the first offset of the
-            oldest open transaction below it. Moved by appends of markers. Never passes the high watermark.
+            never moves down but by truncation.
+        high_watermark: What consumers may read ends here. Follows logEndOffset with each append; while a sync is
+            pending it stays until `complete_sync`, so that nobody reads what a power cut can take back. Never passes
+            logEndOffset.
+        last_stable_offset: What read_committed consumers may read ends here: the high watermark, or the first offset of
+            the oldest open transaction below it. Moved by appends of records and markers. Never passes the high
+            watermark.
         recovery_point: All below is durable. Moved by `flush` alone, after the fsync, to where the log ended before it;
             lowered by truncation. Read at load: recovery starts in its segment. Never passes logEndOffset.
         log_end_offset: The offset that the next record gets. Moved by an append once its bytes are in the file, and by
             truncation. Nothing passes it.
         leader_epoch: Stamped into every batch; one higher after each start that found a log with an epoch.
-        needs_sync: A sync is pending: `flush.messages` records or more are not durable. The broker calls `flush()` in a pool
-            thread, then `complete_sync` on the loop thread, and answers what waited.
-        failure: Why the log takes no more appends (an fsync failed: what is in memory can't be trusted to reach the disk).
+        needs_sync: A sync is pending: `flush.messages` records or more are not durable. The broker calls `flush()` in
+            a pool thread, then `complete_sync` on the loop thread, and answers what waited.
+        failure: Why the log takes no more appends: an fsync failed, or it is closed.
     """
 
     __slots__ = (
         "_append_time",
         "_compression",
-        "_deletion_lock",
-        "_directory",
-        "_directory_is_dirty",
-        "_end",
-        "_epochs",
-        "_flush_lock",
+        "_epoch_is_assigned",
         "_flush_messages",
         "_high",
-        "_jitter",
-        "_lock",
         "_max_message_bytes",
-        "_parent_is_dirty",
-        "_producers",
         "_require_keys",
-        "_scheduler",
-        "_segments",
-        "_synced",
-        "_time",
-        "_timestamp_limits",
-        "failure",
+        "_timestamp_after_max",
+        "_timestamp_before_max",
         "high_watermark",
-        "last_flush_ms",
         "leader_epoch",
-        "log_end_offset",
         "log_start_offset",
         "needs_sync",
-        "partition",
-        "recovery_point",
-        "topic",
-        "topic_id",
     )
 
     def __init__(
@@ -131,67 +107,31 @@ class UnifiedLog:
         jitter: Callable[[int], int],
     ) -> None:
         """`jitter(n)` gives a random number in [0, n); `topic_id` is None where no file says it."""
+        super().__init__(
+            topic,
+            partition,
+            topic_id,
+            directory,
+            segments,
+            producers,
+            epochs,
+            log_end_offset=log_end_offset,
+            recovery_point=recovery_point,
+            scheduler=scheduler,
+            time=time,
+            jitter=jitter,
+        )
         assert log_start_offset <= log_end_offset
-        assert recovery_point <= log_end_offset
-        self.topic = topic
-        self.partition = partition
-        self.topic_id = topic_id
-        self._directory = directory
-        self._segments = segments
-        self._producers = producers
-        self._epochs = epochs
-        self._scheduler = scheduler
-        self._time = time
-        self._jitter = jitter
-        self._lock = threading.Lock()
-        self._flush_lock = threading.Lock()  # one flush at a time; truncation waits for it
-        self._deletion_lock = threading.Lock()  # over renames to .deleted; taken before _lock
         self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.recovery_point = recovery_point
-        active = segments.active
-        self._end = LogOffsetMetadata(log_end_offset, active.base_offset, active.size)
-        self._high = self._end
-        self._synced = self._end
         self.high_watermark = log_end_offset
+        self._high = self._end
         self.needs_sync = False
-        self.failure: KafkaStorageError | None = None
-        self.last_flush_ms = time.milliseconds()
         self.leader_epoch = epochs.latest_epoch + 1 if epochs.latest_epoch is not None else 0
-        self._directory_is_dirty = True
-        self._parent_is_dirty = False
+        self._epoch_is_assigned = False
         self._configure(directory.config)
 
     def __repr__(self) -> str:
-        return f"UnifiedLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
-
-    @property
-    def name(self) -> str:
-        """`topic-partition`."""
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def directory(self) -> str:
-        """Path of the partition's directory."""
-        return self._directory.path
-
-    @property
-    def config(self) -> LogConfig:
-        return self._directory.config
-
-    @property
-    def segments(self) -> tuple[LogSegment, ...]:
-        """The present snapshot, oldest first; the last one is active. Any thread."""
-        return self._segments.view
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all log files. Any thread."""
-        return sum(segment.size for segment in self._segments.view)
+        return f"UnifiedLog({self.name}, {self.log_start_offset}..{self.log_end_offset})"
 
     @property
     def last_stable_offset(self) -> int:
@@ -215,12 +155,10 @@ class UnifiedLog:
         self._require_keys = "compact" in config.cleanup_policy
         self._flush_messages = config.flush_messages
         self._max_message_bytes = config.max_message_bytes
-        # Kafka's "no limit" is 2^63 - 1; beyond a quarter of that the sums with a clock would leave 64 bits.
-        self._timestamp_limits = (
-            min(config.message_timestamp_before_max_ms, _NO_LIMIT_MS),
-            min(config.message_timestamp_after_max_ms, _NO_LIMIT_MS),
-        )
+        self._timestamp_before_max = min(config.message_timestamp_before_max_ms, _NO_LIMIT_MS)
+        self._timestamp_after_max = min(config.message_timestamp_after_max_ms, _NO_LIMIT_MS)
         self._compression = TargetCompression.of(config)
+        self._limits = ASK_ALWAYS
 
     # --- append: loop thread ---
 
@@ -240,7 +178,6 @@ class UnifiedLog:
                 )
             now = self._time.milliseconds()
             first_offset = self.log_end_offset
-            before_max, after_max = self._timestamp_limits
             batch = validate_and_assign(
                 buffer,
                 start,
@@ -250,8 +187,8 @@ class UnifiedLog:
                 now if self._append_time else NO_TIMESTAMP,
                 self._require_keys,
                 origin is _CLIENT,
-                now - before_max,
-                now + after_max,
+                now - self._timestamp_before_max,
+                now + self._timestamp_after_max,
             )
             if self._compression is not None and self._compression.differs(batch.compression):
                 buffer = self._compression.recompressed(buffer, start)
@@ -312,27 +249,19 @@ class UnifiedLog:
         if self.failure is not None:
             raise KafkaStorageError(f"{self.name} takes no appends until a restart: {self.failure}") from self.failure
         segment = self._segments.view[-1]
-        config = self._directory.config
         last_offset = batch.last_offset
         max_timestamp = batch.max_timestamp
-        reason = roll_reason(
-            RollParams(
-                segment.size,
-                len(data),
-                config.segment_bytes,
-                segment.first_timestamp(),
-                segment.created_ms,
-                max_timestamp,
-                now,
-                config.segment_ms - segment.jitter_ms,
-                segment.index_is_full,
-                segment.base_offset,
-                last_offset,
-            )
-        )
+        limits = self._limits
         try:
-            if reason is not None:
-                segment = self._roll(reason.value)
+            if (
+                segment.size + len(data) > limits.segment_size
+                or max_timestamp > limits.timestamp
+                or last_offset > limits.last_offset
+                or segment.index_is_full
+            ):
+                reason = self._roll_reason(segment, len(data), max_timestamp, last_offset, now)
+                if reason is not None:
+                    segment = self._roll(reason.value)
             segment.append(data, batch.base_offset, last_offset, max_timestamp)
         except OSError as error:
             raise KafkaStorageError(f"{self.name}: appending failed: {error}") from error
@@ -341,7 +270,8 @@ class UnifiedLog:
         self.log_end_offset = end_offset
         if batch.producer_id >= 0:
             self._producers.update(batch)
-        if self._epochs.latest_epoch != self.leader_epoch:
+        if not self._epoch_is_assigned:
+            self._epoch_is_assigned = True
             self._epochs.assign(self.leader_epoch, batch.base_offset)
             self._scheduler.schedule("leader-epoch-checkpoint", self._epochs.flush, 0)
         if not self.needs_sync:
@@ -351,8 +281,28 @@ class UnifiedLog:
                 self._high = end
                 self.high_watermark = end_offset
 
+    def _roll_reason(
+        self, segment: LogSegment, size: int, max_timestamp: int, last_offset: int, now: int
+    ) -> RollReason | None:
+        config = self._directory.config
+        params = RollParams(
+            segment.size,
+            size,
+            config.segment_bytes,
+            segment.first_timestamp(),
+            segment.created_ms,
+            max_timestamp,
+            now,
+            config.segment_ms - segment.jitter_ms,
+            segment.index_is_full,
+            segment.base_offset,
+            last_offset,
+        )
+        self._limits = roll_limits(params)
+        return roll_reason(params)
+
     def roll(self) -> LogSegment:
-        """Begin a new active segment now, unless the active one is empty. Returns the active one. Loop thread."""
+        """Begin a new active segment now, unless the active one is empty. Returns the active one. Any thread."""
         with self._lock:
             active = self._segments.active
             if active.size == 0:
@@ -363,31 +313,9 @@ class UnifiedLog:
                 raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
 
     def _roll(self, reason: str) -> LogSegment:
-        """Under the lock. OSError: nothing has changed."""
-        base_offset = self.log_end_offset
-        directory = self._directory
-        new = LogSegment.create(
-            directory,
-            base_offset,
-            created_ms=self._time.milliseconds(),
-            jitter_ms=self._jitter(directory.config.segment_jitter_ms),
-        )
-        self._segments.active.deactivate()
-        self._directory_is_dirty = True
-        self._segments.append(new)
-        self._end = LogOffsetMetadata(base_offset, base_offset, 0)
-        if self._high.offset == base_offset:
+        new = super()._roll(reason)
+        if self._high.offset == self._end.offset:
             self._high = self._end
-        self._producers.update_map_end_offset(base_offset)
-        snapshot = self._producers.prepare_snapshot()
-        logger.info("%s: rolled a new segment at offset %d (%s)", self.name, base_offset, reason)
-
-        def flush() -> None:
-            if snapshot is not None:
-                self._producers.write_snapshot(snapshot)
-            self._flush_up_to(base_offset)
-
-        self._scheduler.schedule("flush-log", flush, 0)
         return new
 
     # --- read: any thread ---
@@ -451,55 +379,7 @@ class UnifiedLog:
         """(largest epoch <= `epoch`, offset where it ends), as OffsetForLeaderEpoch asks; (-1, -1) when not known."""
         return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # --- durability ---
-
-    def flush(self) -> int:
-        """Make all that is appended now durable; returns the offset up to which it is. Pool threads; blocks.
-
-        Syncs log files; indexes only of closed segments (the active one's are rebuilt after a crash); the directory when
-        segments were made since the last time. KafkaStorageError: a sync failed, and the log takes no more appends: the kernel
-        may have dropped the pages, so that a later sync would succeed without the data.
-        """
-        return self._flush_up_to(None)
-
-    def _flush_up_to(self, offset: int | None) -> int:
-        with self._flush_lock:
-            with self._lock:
-                end = self._end
-                target = end.offset if offset is None else offset
-                if target <= self.recovery_point and not self._directory_is_dirty:
-                    return self.recovery_point
-                segments = self._segments.from_offset(self.recovery_point)
-                directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
-                parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
-            try:
-                for segment in segments:
-                    if segment.base_offset < target or (offset is None and segment.size == 0):
-                        self._flush_segment(segment)
-                if directory_is_dirty:
-                    self._directory.file_system.sync_directory(self._directory.path)
-                if parent_is_dirty:
-                    self._directory.file_system.sync_directory(self._directory.path.rpartition("/")[0] or "/")
-            except OSError as error:
-                self._directory_is_dirty |= directory_is_dirty
-                self._parent_is_dirty |= parent_is_dirty
-                self.failure = KafkaStorageError(f"{self.name}: sync failed: {error}")
-                raise self.failure from error
-            with self._lock:
-                # Truncation waits for the flush lock, so the log still ends at or behind `target`.
-                if target > self.recovery_point:
-                    self.recovery_point = target
-                    self._synced = end
-                self.last_flush_ms = self._time.milliseconds()
-                return self.recovery_point
-
-    def _flush_segment(self, segment: LogSegment) -> None:
-        try:
-            segment.flush()
-        except FileNotFoundError:
-            if any(segment is live for live in self._segments.view):
-                raise
-            # Retention took it meanwhile: nobody needs it durable any more.
+    # --- sync ---
 
     def complete_sync(self, offset: int) -> bool:
         """A flush has answered `offset`: let the high watermark follow. Loop thread.
@@ -522,20 +402,6 @@ class UnifiedLog:
             return self.needs_sync
 
     # --- deletion ---
-
-    def segment_views(self) -> Iterator[SegmentView]:
-        """Facts of each segment, oldest first. Any thread; opens the time index of a segment whose end is not known yet."""
-        end_offset = self.log_end_offset
-        view = self._segments.view
-        for index, segment in enumerate(view):
-            is_active = index == len(view) - 1
-            yield SegmentView(
-                segment.base_offset,
-                end_offset if is_active else view[index + 1].base_offset,
-                segment.size,
-                segment.largest_timestamp(),
-                is_active,
-            )
 
     def delete_old_segments(self) -> list[SegmentDeletion]:
         """Apply retention now; returns what went and why. Pool threads: files are renamed, and opened to learn their age."""
@@ -564,6 +430,7 @@ class UnifiedLog:
                     self._set_log_start_offset(max(self.log_start_offset, end))
                     doomed = [segment for segment in self._segments.view if segment.base_offset < end]
                     self._segments.remove(doomed)
+                    self._directory_is_dirty = True
             except OSError as error:
                 raise KafkaStorageError(f"{self.name}: retention failed: {error}") from error
             for deletion in deletions:
@@ -593,37 +460,6 @@ class UnifiedLog:
             self._epochs.truncate_from_start(offset)
             self._producers.on_log_start_offset_incremented(offset)
 
-    def _delete_files(self, segments: list[LogSegment]) -> None:
-        """Rename now, unlink after the delay: a reader that has just looked a segment up may still open it by name."""
-        marked: list[str] = []
-        for segment in segments:
-            try:
-                marked += segment.mark_deleted()
-                marked += self._mark_snapshot_deleted(segment.base_offset)
-            except OSError as error:
-                logger.warning(
-                    "%s: %s could not be renamed and stays until the next start: %s", self.name, segment, error
-                )
-        if marked:
-            file_system = self._directory.file_system
-
-            def delete() -> None:
-                for path in marked:
-                    file_system.unlink(path, missing_ok=True)
-
-            self._scheduler.schedule("delete-file", delete, self._directory.config.file_delete_delay_ms)
-
-    def _mark_snapshot_deleted(self, offset: int) -> list[str]:
-        """Renamed like its segment: one that a later roll writes at the same offset must not go with it."""
-        if not self._producers.forget_snapshot(offset):
-            return []
-        path = self._producers.snapshot_path(offset)
-        try:
-            self._directory.file_system.rename(path, path + DELETED_STAGE)
-        except FileNotFoundError:  # not written yet; then it will not be
-            return []
-        return [path + DELETED_STAGE]
-
     # --- truncation and end ---
 
     def truncate_to(self, offset: int) -> bool:
@@ -641,6 +477,8 @@ class UnifiedLog:
                 doomed = [segment for segment in self._segments.view if segment.base_offset > offset]
                 self._segments.remove(doomed)
                 self._delete_files(doomed)
+                # Durably, or a power cut brings them back behind records that get the same offsets.
+                self._directory.file_system.sync_directory(self._directory.path)
                 active = self._segments.active
                 active.activate()
                 active.truncate_to(offset)
@@ -678,6 +516,8 @@ class UnifiedLog:
         self.recovery_point = min(self.recovery_point, end_offset)
         self.needs_sync = self.needs_sync and end_offset - self.recovery_point >= self._flush_messages
         self.log_end_offset = end_offset
+        self._limits = ASK_ALWAYS
+        self._epoch_is_assigned = False
         self._epochs.truncate_from_end(end_offset)
         replay = ProducerReplay(self._directory, self._producers, self._time)
         replay.catch_up(self._segments.view, self.log_start_offset, end_offset)
@@ -687,38 +527,3 @@ class UnifiedLog:
         """Forget producers that have been idle for producer.id.expiration.ms; returns how many. Any thread."""
         with self._lock:
             return self._producers.remove_expired_producers(self._time.milliseconds())
-
-    def mark_new(self) -> None:
-        """Its directory was made just now: the first flush makes the name durable too."""
-        self._parent_is_dirty = True
-
-    def close(self) -> None:
-        """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError."""
-        with self._deletion_lock:
-            changed = self._directory_is_dirty or self.recovery_point < self.log_end_offset
-            self.flush()
-            try:
-                self._producers.update_map_end_offset(self.log_end_offset)
-                self._producers.take_snapshot()
-                self._epochs.flush()
-                active = self._segments.active
-                if active.close() or changed:
-                    active.sync_indexes()
-                    self._directory.file_system.sync_directory(self._directory.path)
-                for segment in self._segments.view:
-                    segment.abandon()
-            except OSError as error:
-                raise KafkaStorageError(f"{self.name}: closing failed: {error}") from error
-
-    def abandon(self) -> None:
-        """Give all files back as they are: the log is being deleted, or its disk failed. Reads under way go on."""
-        with self._flush_lock, self._lock:
-            self.failure = KafkaStorageError(f"{self.name} is closed")
-            self._directory_is_dirty = False
-            self.recovery_point = self.log_end_offset
-            for segment in self._segments.view:
-                segment.abandon()
-
-    def renamed(self, path: str) -> None:
-        """Its directory was renamed (after `abandon`): what is opened from now on is opened there."""
-        self._directory.path = path

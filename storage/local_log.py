@@ -1,0 +1,313 @@
+"""LocalLog: the files of one partition's log: segments, where they end, what of them is durable, how they go.
+
+What an offset may be used for (watermarks, retention, producers' rules) is `UnifiedLog`'s, which builds on this.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from .exceptions import KafkaStorageError
+from .log_names import DELETED_STAGE
+from .log_segment import LogSegment
+from .log_values import LogOffsetMetadata, SegmentView
+from .roll_params import ASK_ALWAYS, RollLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from uuid import UUID
+
+    from ..config.log_config import LogConfig
+    from .clock import Time
+    from .leader_epoch import LeaderEpochCache
+    from .log_segments import SegmentList
+    from .producer_state import ProducerStateManager
+    from .scheduler import Scheduler
+    from .segment_files import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class LocalLog:
+    """See `UnifiedLog` for threads and for what the offsets mean.
+
+    Locks, in the order in which they are taken: `_deletion_lock` over the renames to `.deleted` (a deletion of thousands
+    of segments must not hold up appends), `_flush_lock` over a flush (one at a time; truncation waits for it), `_lock`
+    over whatever changes the log. No fsync happens under `_lock`.
+    """
+
+    __slots__ = (
+        "_deletion_lock",
+        "_directory",
+        "_directory_is_dirty",
+        "_end",
+        "_epochs",
+        "_flush_lock",
+        "_jitter",
+        "_limits",
+        "_lock",
+        "_parent_is_dirty",
+        "_pending",
+        "_producers",
+        "_scheduler",
+        "_segments",
+        "_synced",
+        "_time",
+        "failure",
+        "last_flush_ms",
+        "log_end_offset",
+        "partition",
+        "recovery_point",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID | None,
+        directory: LogDirectory,
+        segments: SegmentList,
+        producers: ProducerStateManager,
+        epochs: LeaderEpochCache,
+        *,
+        log_end_offset: int,
+        recovery_point: int,
+        scheduler: Scheduler,
+        time: Time,
+        jitter: Callable[[int], int],
+    ) -> None:
+        assert recovery_point <= log_end_offset
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self._directory = directory
+        self._segments = segments
+        self._producers = producers
+        self._epochs = epochs
+        self._scheduler = scheduler
+        self._time = time
+        self._jitter = jitter
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._deletion_lock = threading.Lock()
+        self.recovery_point = recovery_point
+        self.log_end_offset = log_end_offset
+        active = segments.active
+        self._end = LogOffsetMetadata(log_end_offset, active.base_offset, active.size)
+        self._synced = self._end
+        self._limits: RollLimits = ASK_ALWAYS
+        # Closed segments whose log or indexes are not durable yet.
+        self._pending = [segment for segment in segments.view[:-1] if not segment.indexes_synced]
+        self.failure: KafkaStorageError | None = None
+        self.last_flush_ms = time.milliseconds()
+        self._directory_is_dirty = self._parent_is_dirty = False
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def directory(self) -> str:
+        """Path of the partition's directory."""
+        return self._directory.path
+
+    @property
+    def config(self) -> LogConfig:
+        return self._directory.config
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """The present snapshot, oldest first; the last one is active. Any thread."""
+        return self._segments.view
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all log files. Any thread."""
+        return sum(segment.size for segment in self._segments.view)
+
+    def segment_views(self) -> Iterator[SegmentView]:
+        """Facts of each segment, oldest first. Any thread; opens the time index of one whose age is not known yet."""
+        end_offset = self.log_end_offset
+        view = self._segments.view
+        for index, segment in enumerate(view):
+            is_active = index == len(view) - 1
+            yield SegmentView(
+                segment.base_offset,
+                end_offset if is_active else view[index + 1].base_offset,
+                segment.size,
+                segment.largest_timestamp(),
+                is_active,
+            )
+
+    # --- roll ---
+
+    def _roll(self, reason: str) -> LogSegment:
+        """Close the active segment and begin the next. Under the lock. OSError: nothing has changed.
+
+        Flushing the closed one with its indexes is for the pool. Then comes the snapshot: recovery takes its presence for a
+        sign that the segment before it has durable indexes, since the recovery point may have stood at its end before.
+        """
+        base_offset = self.log_end_offset
+        directory = self._directory
+        new = LogSegment.create(
+            directory,
+            base_offset,
+            created_ms=self._time.milliseconds(),
+            jitter_ms=self._jitter(directory.config.segment_jitter_ms),
+        )
+        closed = self._segments.active
+        closed.deactivate()
+        self._pending.append(closed)
+        self._directory_is_dirty = True
+        self._segments.append(new)
+        self._limits = ASK_ALWAYS
+        self._end = LogOffsetMetadata(base_offset, base_offset, 0)
+        self._producers.update_map_end_offset(base_offset)
+        snapshot = self._producers.prepare_snapshot()
+        logger.debug("%s: rolled a new segment at offset %d (%s)", self.name, base_offset, reason)
+
+        def flush() -> None:
+            try:
+                self._flush_up_to(base_offset)
+            except KafkaStorageError:
+                self._producers.forget_snapshot(base_offset)
+                raise
+            if snapshot is not None:
+                self._producers.write_snapshot(snapshot)
+
+        self._scheduler.schedule("flush-log", flush, 0)
+        return new
+
+    # --- durability: pool threads ---
+
+    def flush(self) -> int:
+        """Make all that is appended now durable; returns the offset up to which it is. Pool threads; blocks.
+
+        Syncs log files; indexes only of closed segments (the active one's are rebuilt after a crash); the directory
+        when segments were made since the last time. KafkaStorageError: a sync failed, and the log takes no more
+        appends: the kernel may have dropped the pages, so that a later sync would succeed without the data.
+        """
+        return self._flush_up_to(None)
+
+    def _flush_up_to(self, offset: int | None) -> int:
+        """`offset` is the base of a segment: those before it are synced. None: all of them, as they are now."""
+        with self._flush_lock:
+            with self._lock:
+                end = self._end
+                target = end.offset if offset is None else offset
+                if target <= self.recovery_point and not self._directory_is_dirty:
+                    return self.recovery_point
+                pending, active = tuple(self._pending), self._segments.active
+                directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
+                parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
+            try:
+                for segment in (*pending, active):
+                    if segment.base_offset < target:
+                        self._flush_segment(segment)
+                if directory_is_dirty:
+                    self._directory.file_system.sync_directory(self._directory.path)
+                if parent_is_dirty:
+                    self._directory.file_system.sync_directory(self._directory.path.rpartition("/")[0] or "/")
+            except OSError as error:
+                self._directory_is_dirty |= directory_is_dirty
+                self._parent_is_dirty |= parent_is_dirty
+                self.failure = KafkaStorageError(f"{self.name}: sync failed: {error}")
+                raise self.failure from error
+            with self._lock:
+                self._pending = [segment for segment in self._pending if not segment.indexes_synced]
+                # Truncation waits for the flush lock, so the log still ends at or behind `target`.
+                if target > self.recovery_point:
+                    self.recovery_point = target
+                    if offset is None:
+                        self._synced = end
+                self.last_flush_ms = self._time.milliseconds()
+                return self.recovery_point
+
+    def _flush_segment(self, segment: LogSegment) -> None:
+        try:
+            segment.flush()
+        except FileNotFoundError:
+            if any(segment is live for live in self._segments.view):
+                raise
+            segment.was_synced()  # retention took it meanwhile: nobody needs it durable any more
+
+    def mark_changed(self, *, is_new: bool = False) -> None:
+        """Loading has made or renamed files: the next flush makes the names durable, a new directory's own too."""
+        self._directory_is_dirty = True
+        self._parent_is_dirty = is_new
+
+    # --- deletion ---
+
+    def _delete_files(self, segments: Iterable[LogSegment]) -> None:
+        """Rename now, unlink after the delay: who has just looked a segment up may still open it by name.
+
+        Under `_deletion_lock`. The segments are out of the list already.
+        """
+        marked: list[str] = []
+        for segment in segments:
+            try:
+                marked += segment.mark_deleted()
+                marked += self._mark_snapshot_deleted(segment.base_offset)
+            except OSError as error:
+                logger.warning(
+                    "%s: %r could not be renamed and stays until the next start: %s", self.name, segment, error
+                )
+        if marked:
+            file_system = self._directory.file_system
+
+            def delete() -> None:
+                for path in marked:
+                    file_system.unlink(path, missing_ok=True)
+
+            self._scheduler.schedule("delete-file", delete, self._directory.config.file_delete_delay_ms)
+
+    def _mark_snapshot_deleted(self, offset: int) -> list[str]:
+        """Renamed like its segment: one that a later roll writes at the same offset must not go with it."""
+        if not self._producers.forget_snapshot(offset):
+            return []
+        path = self._producers.snapshot_path(offset)
+        try:
+            self._directory.file_system.rename(path, path + DELETED_STAGE)
+        except FileNotFoundError:  # it was not written yet, and now will not be
+            return []
+        return [path + DELETED_STAGE]
+
+    # --- end ---
+
+    def close(self) -> None:
+        """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError."""
+        with self._deletion_lock:
+            changed = self._directory_is_dirty or self.recovery_point < self.log_end_offset
+            self.flush()
+            try:
+                self._producers.update_map_end_offset(self.log_end_offset)
+                self._producers.take_snapshot()
+                self._epochs.flush()
+                active = self._segments.active
+                if active.close() or changed:
+                    active.sync_indexes()
+                    self._directory.file_system.sync_directory(self._directory.path)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.name}: closing failed: {error}") from error
+
+    def abandon(self) -> None:
+        """Give all files back as they are: the log is deleted, or the daemon ends. Reads under way go on."""
+        with self._flush_lock, self._lock:
+            self.failure = self.failure or KafkaStorageError(f"{self.name} is closed")
+            self._directory_is_dirty = self._parent_is_dirty = False
+            self.recovery_point = self.log_end_offset
+            for segment in self._segments.view:
+                segment.abandon()
+
+    def renamed(self, path: str) -> None:
+        """Its directory was renamed (after `abandon`): what is opened from now on is opened there."""
+        self._directory.path = path

@@ -1,0 +1,113 @@
+"""A log, or a whole LogManager, on the fake file system: what the tests of the storage core stand on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from support.fake_filesystem import FakeFileSystem
+from support.mock_time import START_MS, MockScheduler, MockTime
+from tidelog.config.loader import load_config
+from tidelog.config.log_config import LogConfig
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record, iterate_batches, iterate_records
+from tidelog.storage.filesystem import FileSystem
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.unified_log import UnifiedLog
+
+TOPIC_ID = UUID("6f1ed002-ab59-40d5-8c0e-5e2f0d3c2b01")
+ROOT = "/data"
+
+
+def batch(*values: bytes | str, timestamp: int = START_MS, step: int = 1, **arguments: Any) -> bytearray:
+    """A client's batch with one record per value; timestamps rise by `step`."""
+    records = [
+        Record(index, timestamp + index * step, b"k%d" % index, value.encode() if isinstance(value, str) else value)
+        for index, value in enumerate(values)
+    ]
+    return bytearray(build_batch(records, **arguments))
+
+
+def append(log: UnifiedLog, *values: bytes | str, **arguments: Any) -> int:
+    """Appends one batch; returns its first offset."""
+    data = batch(*values, **arguments)
+    return log.append_as_leader(data, 0, len(data)).first_offset
+
+
+def read_records(
+    log: UnifiedLog, offset: int, limit_offset: int | None = None, max_bytes: int = 1 << 20
+) -> list[Record]:
+    """Everything readable from `offset` on, as a consumer reads it: fetch by fetch, whole batches only."""
+    records: list[Record] = []
+    while True:
+        info = log.read(offset, max_bytes, limit_offset=limit_offset)
+        if info.file is None:
+            return records
+        data = info.file.pread(info.size, info.position)
+        info.release()
+        assert len(data) == info.size
+        advanced = False
+        for header in iterate_batches(data):
+            records += [r for r in iterate_records(data, header.position) if r.offset >= offset]
+            offset = header.last_offset + 1
+            advanced = True
+        assert advanced, "a fetch without one whole batch"
+
+
+def values_of(records: Sequence[Record]) -> list[bytes]:
+    return [record.value or b"" for record in records]
+
+
+class World:
+    """One data directory on one machine: start, stop, kill and cut the power as often as you like."""
+
+    def __init__(
+        self, file_system: FileSystem | None = None, *, directories: Sequence[str] = (ROOT,), **settings: str
+    ) -> None:
+        self.time = MockTime()
+        self.file_system = file_system if file_system is not None else FakeFileSystem(time=self.time)
+        names = {name.replace("_", "."): value for name, value in settings.items()}
+        names = {"log.dirs": ",".join(directories), "num.recovery.threads.per.data.dir": "1"} | names
+        self.config = load_config(None, {}, [f"{name}={value}" for name, value in names.items()])
+        self.log_config = LogConfig()
+        self.manager = self._manager()
+
+    def _manager(self) -> LogManager:
+        self.scheduler = MockScheduler(self.time)
+        return LogManager(
+            self.config, self.file_system, self.time, self.scheduler, randomness=random.Random(len(self.time.waiting()))
+        )
+
+    def start(self, **settings: Any) -> LogManager:
+        """Loads; `settings` are every topic's."""
+        if settings:
+            self.log_config = LogConfig(**settings)
+        self.manager = self._manager()
+        self.manager.load(lambda _topic: self.log_config)
+        return self.manager
+
+    def log(self, topic: str = "t", partition: int = 0) -> UnifiedLog:
+        """That log, made if need be."""
+        return self.manager.get_or_create(topic, partition, TOPIC_ID, self.log_config)
+
+    def stop(self) -> None:
+        self.manager.shutdown()
+        self.scheduler.shutdown()
+
+    def kill(self) -> None:
+        """`kill -9`, then a new process on the same files."""
+        assert isinstance(self.file_system, FakeFileSystem)
+        self.file_system = self.file_system.kill()
+        self.scheduler.shutdown()
+
+    def cut_power(self, seed: int) -> None:
+        assert isinstance(self.file_system, FakeFileSystem)
+        self.file_system = self.file_system.power_cut(seed)
+        self.scheduler.shutdown()
+
+    @property
+    def fake(self) -> FakeFileSystem:
+        assert isinstance(self.file_system, FakeFileSystem)
+        return self.file_system
