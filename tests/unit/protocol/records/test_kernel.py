@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import crc32c as crc32c_package
 import pytest
+from support.broken_records import BROKEN, GOOD, batch_around
 from tidelog.protocol.records import _kernel as kernel
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch, seal
+from tidelog.protocol.records.compression import compress
 from tidelog.protocol.records.exceptions import (
     CorruptRecordError,
     InvalidRecordError,
@@ -354,3 +356,26 @@ def test_look_up_by_append_time() -> None:
     assert kernel.find_timestamp(batch, 0, len(batch), 44) == (44, 10)
     assert kernel.find_timestamp(batch, 0, len(batch), 45) is None
     assert kernel.max_timestamp_record(batch, 0, len(batch)) == (44, 10)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("payload", BROKEN.values(), ids=BROKEN)
+def test_broken_records(payload: str, compressed: bool) -> None:
+    """Behind the batch come bytes that would complete the record if they were read."""
+    data = bytes.fromhex(payload)
+    batch = batch_around(compress(Compression.GZIP, data) if compressed else data, attributes=1 if compressed else 0)
+    for behind in (b"", bytes(40), b"\x01" * 40, b"\x02" * 40):
+        buffer = bytearray(batch + behind)
+        for call in (
+            lambda: kernel.validate_and_assign(buffer, 0, len(batch), 5, 0, -1, False),  # noqa: B023
+            lambda: kernel.max_timestamp_record(buffer, 0, len(batch)),  # noqa: B023
+        ):
+            with pytest.raises(InvalidRecordError) as caught:
+                call()
+            # Not the record is at fault but what is behind it: the kernel must not read on to complete a record.
+            assert caught.value.record_index == (-1 if data.startswith(GOOD) else 0)
+        assert buffer == batch + behind
+
+
+def test_the_smallest_record() -> None:
+    assert validate(batch_around(GOOD))[0].record_count == 1

@@ -4,6 +4,7 @@ import struct
 
 import crc32c
 import pytest
+from support.broken_records import BROKEN, GOOD, batch_around
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.exceptions import (
@@ -150,50 +151,22 @@ def test_positions_outside_of_the_buffer() -> None:
             read_batch_header(data, position, end)
 
 
-def batch_around(payload: bytes, count: int = 1, attributes: int = 0) -> bytes:
-    data = bytearray(build_batch([], last_offset=max(count - 1, 0)))
-    data[21:23] = struct.pack(">h", attributes)
-    data[57:61] = struct.pack(">i", count)
-    data += payload
-    data[8:12] = struct.pack(">i", len(data) - 12)
-    return bytes(data)
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        "",
-        "00",  # no attributes
-        "0c 00 00 00 01 01",  # claims six bytes of five
-        "0a 00 00 00 01 01",  # no header count
-        "0c 00 00 00 03 01 00",  # key length −2
-        "0c 00 00 00 01 03 00",  # value length −2
-        "0c 00 00 00 7e 01 00",  # key beyond the end
-        "0c 00 00 00 01 01 01",  # −1 headers
-        "0c 00 00 00 01 01 7e",  # 63 headers in no bytes
-        "10 00 00 00 01 01 02 01 01",  # a null header key
-        "0e 00 00 00 01 01 00 00",  # a byte behind the headers
-        "0c 00 00 00 01 01 00 00",  # a byte behind the record
-        "01",  # length −1
-        "14 00 80 80 80 80 80 00 01 01 00",  # overlong offset delta
-    ],
-)
+@pytest.mark.parametrize("payload", BROKEN.values(), ids=BROKEN)
 def test_broken_records(payload: str) -> None:
     with pytest.raises(InvalidRecordError):
         list(iterate_records(batch_around(bytes.fromhex(payload))))
 
 
 def test_the_smallest_record() -> None:
-    assert list(iterate_records(batch_around(bytes.fromhex("0c 00 00 00 01 01 00")))) == [Record(0, -1, None, None)]
+    assert list(iterate_records(batch_around(GOOD))) == [Record(0, -1, None, None)]
 
 
 def test_broken_record_is_named() -> None:
-    good = bytes.fromhex("0c 00 00 00 01 01 00")
     with pytest.raises(InvalidRecordError, match="record 2") as caught:
-        list(iterate_records(batch_around(good * 2 + b"\x01", 3)))
+        list(iterate_records(batch_around(GOOD * 2 + b"\x01", 3)))
     assert caught.value.record_index == 2
     with pytest.raises(InvalidRecordError) as caught:
-        list(iterate_records(batch_around(good, -1)))
+        list(iterate_records(batch_around(GOOD, -1)))
     assert caught.value.record_index == -1
 
 
