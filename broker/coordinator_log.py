@@ -11,10 +11,20 @@ from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..protocol.errors import ErrorCode, ProtocolError
+from ..protocol.records._kernel import crc32c
+from ..protocol.records.attributes import COMPRESSION_MASK, CONTROL_MASK, TRANSACTIONAL_MASK
 from ..protocol.records.builder import build_batch
-from ..protocol.records.crc import crc32c
 from ..protocol.records.exceptions import CorruptRecordError, InvalidRecordError, RecordError
-from ..protocol.records.record_batch import ATTRIBUTES_AT, BatchHeader, Record, iterate_batches, payload_of
+from ..protocol.records.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    RECORD_BATCH_OVERHEAD,
+    Record,
+    payload_of,
+    read_batch_header,
+)
 from ..storage.log_values import AppendOrigin
 
 if TYPE_CHECKING:
@@ -61,6 +71,9 @@ class CoordinatorLog(Protocol):
         `KafkaStorageError`. Raises what an append raises, and nothing was written then.
         """
 
+    def is_empty(self, partition: int) -> bool:
+        """Whether there is nothing to replay. Loop thread."""
+
     def replay(self, partition: int) -> Iterator[ReplayBatch]:
         """All batches, oldest first. Pool thread; nobody appends meanwhile."""
 
@@ -92,6 +105,10 @@ class PartitionCoordinatorLog:
         found.appended()
         return found.durable(info.last_offset + 1)
 
+    def is_empty(self, partition: int) -> bool:
+        log = self._topics.log(self._topic, partition)
+        return log is None or log.log_start_offset == log.log_end_offset
+
     def replay(self, partition: int) -> Iterator[ReplayBatch]:
         log = self._topics.log(self._topic, partition)
         return iter(()) if log is None else replay_log(log)
@@ -111,13 +128,11 @@ def replay_log(log: UnifiedLog) -> Iterator[ReplayBatch]:
             buffer = data.file.pread(data.size, data.position)
         finally:
             data.release()
-        last_offset = offset - 1
-        for header in iterate_batches(buffer):
-            last_offset = header.last_offset
-        if last_offset < offset:
+        reader = BatchReader(log.name, buffer)
+        yield from reader
+        if reader.next_offset <= offset:
             raise CorruptRecordError(f"{log.name}: no whole batch at offset {offset}")
-        yield from read_batches(log.name, buffer)
-        offset = last_offset + 1
+        offset = reader.next_offset
 
 
 def coordinator_batch(records: Sequence[CoordinatorRecord], now_ms: int) -> bytearray:
@@ -128,30 +143,71 @@ def coordinator_batch(records: Sequence[CoordinatorRecord], now_ms: int) -> byte
     return bytearray(build_batch([Record(0, now_ms, key, value) for key, value in records], base_sequence=0))
 
 
-def read_batches(name: str, buffer: bytes) -> Iterator[ReplayBatch]:
-    """The whole batches in `buffer`. What is damaged is passed over with a log line: one lost commit, which sends its
-    consumer back to the one before, is better than a group that nobody can use."""
-    for header in iterate_batches(buffer):
-        try:
-            view = memoryview(buffer)[header.position + ATTRIBUTES_AT : header.position + header.size]
-            if crc32c(view) != header.crc:
-                raise CorruptRecordError("the checksum does not match")
-            records = _records(buffer, header) if header.record_count else ()
-        except (RecordError, IndexError) as error:
-            log.error(
-                "%s: the batch at offset %d cannot be read and is passed over: %s", name, header.base_offset, error
+class BatchReader:
+    """Iterates over the whole batches in `buffer`, by the shortest way through them (the ruler is in `record_batch`).
+
+    What is damaged is passed over with a log line: one lost commit, which sends its consumer back to the one before, is
+    better than a group that nobody can use. A size that cannot be ends the walk: CorruptRecordError.
+    """
+
+    __slots__ = ("_buffer", "_name", "next_offset")
+
+    def __init__(self, name: str, buffer: bytes) -> None:
+        self._name = name
+        self._buffer = buffer
+        #: Behind the last whole batch that was met; -1 before the first.
+        self.next_offset = -1
+
+    def __iter__(self) -> Iterator[ReplayBatch]:
+        buffer = self._buffer
+        view = memoryview(buffer)
+        size = len(buffer)
+        position = 0
+        unpack = HEADER.unpack_from
+        while size - position >= RECORD_BATCH_OVERHEAD:
+            base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, _, _, count = unpack(
+                buffer, position
             )
-            continue
-        yield ReplayBatch(header.base_offset, header.producer_id, header.is_transactional, header.is_control, records)
+            end = position + LOG_OVERHEAD + length
+            if magic != MAGIC_V2 or length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD:
+                raise CorruptRecordError(
+                    f"no batch of format 2 begins at byte {position}: {length} bytes, magic {magic}"
+                )
+            if end > size:
+                return
+            try:
+                if crc32c(view[position + ATTRIBUTES_AT : end]) != crc:
+                    raise CorruptRecordError("the checksum does not match")
+                if attributes & COMPRESSION_MASK:
+                    payload, start, limit = payload_of(buffer, read_batch_header(buffer, position))
+                    data = payload if isinstance(payload, bytes) else bytes(payload)
+                else:
+                    data, start, limit = buffer, position + RECORD_BATCH_OVERHEAD, end
+                records = _records(data, start, limit, base_offset, count)
+            except (RecordError, IndexError) as error:
+                log.error(
+                    "%s: the batch at offset %d cannot be read and is passed over: %s", self._name, base_offset, error
+                )
+            else:
+                yield ReplayBatch(
+                    base_offset,
+                    producer_id,
+                    bool(attributes & TRANSACTIONAL_MASK),
+                    bool(attributes & CONTROL_MASK),
+                    records,
+                )
+            self.next_offset = base_offset + last_delta + 1
+            position = end
 
 
-def _records(buffer: bytes, header: BatchHeader) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of each record, by the shortest way through them (see the ruler in `record_batch`)."""
-    payload, position, limit = payload_of(buffer, header)
-    data = payload if isinstance(payload, bytes) else bytes(payload)
-    base_offset = header.base_offset
+def _records(
+    data: bytes, position: int, limit: int, base_offset: int, count: int
+) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Offset, key and value of the records in data[position:limit]."""
     records: list[tuple[int, bytes | None, bytes | None]] = []
-    for _ in range(header.record_count):
+    if count == 0:  # what compaction leaves of a batch that must not vanish
+        return records
+    for _ in range(count):
         size = data[position]
         position += 1
         if size >= 0x80:

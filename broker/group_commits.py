@@ -272,14 +272,24 @@ class GroupCommits:
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Forgets what all groups had committed for these topics. Raises nothing: what cannot be written is logged."""
         for shard in self._shards:
-            for group_id in list(shard.groups):
-                held = shard.offsets.of_group(group_id)
-                gone = [(topic, p) for topic in topics for p in held.get(topic, {})]
-                if gone:
-                    try:
-                        self._shards.remove_offsets(shard, group_id, gone)
-                    except ProtocolError as error:
-                        log.error("group %s: offsets of deleted topics remain: %s", group_id, error)
+            if shard.loaded:
+                self._forget_topics(shard, topics)
+            else:
+                shard.deleted_topics.update(topics)
+
+    def loaded(self, shard: Shard) -> None:
+        """The shard has been loaded: what was put off until then is done."""
+        topics, shard.deleted_topics = shard.deleted_topics, set()
+        self._forget_topics(shard, topics)
+
+    def _forget_topics(self, shard: Shard, topics: Collection[str]) -> None:
+        for group_id in list(shard.offsets.group_ids()) if topics else ():
+            held = shard.offsets.of_group(group_id)
+            gone = [(topic, partition) for topic in topics for partition in held.get(topic, {})]
+            try:
+                self._shards.remove_offsets(shard, group_id, gone)
+            except ProtocolError as error:
+                log.error("group %s: offsets of deleted topics remain: %s", group_id, error)
 
     # -- expiry
 

@@ -46,6 +46,9 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 #: The one type of group here, as ListGroups shows it (KIP-848). Filters compare without regard to case.
 GROUP_TYPE = "classic"
 
+#: How long a start waits for groups and offsets before it takes connections: some 20,000 commits are read by then.
+START_PATIENCE_S = 0.1
+
 #: Runs a function in the pool.
 RunBlocking = Callable[[Callable[[], LoadedPartition]], Awaitable[LoadedPartition]]
 
@@ -116,11 +119,14 @@ class GroupCoordinator:
 
     # -- life
 
-    def start(self) -> None:
-        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet: that
-        goes on in the background. Called when topics are known."""
+    async def start(self, patience_s: float = START_PATIENCE_S) -> None:
+        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet.
+
+        Returns when all is loaded, or after `patience_s`, and the loading goes on in the background. Some tools take
+        that error for final, so what can be loaded at once is. Called when topics are known."""
         self.open()
         self._loading = self._loop.create_task(self.load())
+        await asyncio.wait((self._loading,), timeout=patience_s)
 
     def open(self) -> None:
         """`start` without the reading."""
@@ -135,6 +141,9 @@ class GroupCoordinator:
         for shard in self._shards:
             if shard.loaded:
                 continue
+            if self._log.is_empty(shard.index):
+                shard.loaded = True
+                continue
             try:
                 loaded = await self._run_blocking(self._loader(shard.index))
             except Exception:
@@ -144,6 +153,7 @@ class GroupCoordinator:
                 return
             shard.groups, shard.offsets, shard.loaded = loaded.groups, loaded.offsets, True
             self._membership.loaded(shard)
+            self._commits.loaded(shard)
             groups += len(loaded.groups)
             offsets += loaded.offsets.count
         if groups:

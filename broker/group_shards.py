@@ -59,13 +59,15 @@ def partition_for(group_id: str, partition_count: int) -> int:
 class Shard:
     """One partition's groups and offsets. Loop thread."""
 
-    __slots__ = ("groups", "index", "loaded", "offsets", "unsynced")
+    __slots__ = ("deleted_topics", "groups", "index", "loaded", "offsets", "unsynced")
 
     def __init__(self, index: int, *, loaded: bool) -> None:
         self.index = index
         self.loaded = loaded
         self.groups: dict[str, GroupMetadata] = {}
         self.offsets = OffsetStore()
+        #: Topics that were deleted while this was being loaded: their offsets go when it is.
+        self.deleted_topics: set[str] = set()
         #: Completes when all that was written is as durable as the topic asks for; None when it is.
         self.unsynced: asyncio.Future[None] | None = None
 

@@ -129,7 +129,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.metadata)
         self.producer_ids.never_below(self.topics.producer_id_floor)
         self.groups = GroupCoordinator.of(self)
-        self.groups.start()
+        await self.groups.start()
         await self.socket_server.start()
         self.logs.start()
         self.ready = True

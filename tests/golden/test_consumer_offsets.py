@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tidelog.broker.coordinator_log import CoordinatorRecord, coordinator_batch, read_batches
+from tidelog.broker.coordinator_log import BatchReader, CoordinatorRecord, coordinator_batch
 from tidelog.broker.group_loading import load_partition
 from tidelog.broker.group_metadata import subscribed_topics
 from tidelog.broker.offsets_records import (
@@ -93,7 +93,7 @@ def test_batches_are_built_as_kafka_builds_them():
 
 
 def test_what_is_loaded_is_what_the_dump_ends_with():
-    loaded = load_partition("golden", read_batches("golden", SEGMENT), 0)
+    loaded = load_partition("golden", BatchReader("golden", SEGMENT), 0)
     offsets = {}
     for said in DUMP:
         if said["key"]["type"] == "1":
@@ -115,7 +115,7 @@ def test_damage_is_passed_over(caplog):
     headers = list(iterate_batches(SEGMENT))
     damaged = bytearray(SEGMENT)
     damaged[headers[-2].position + 100] ^= 1
-    loaded = load_partition("golden", read_batches("golden", bytes(damaged)), 0)
+    loaded = load_partition("golden", BatchReader("golden", bytes(damaged)), 0)
     assert loaded.offsets.get("sample-group", "mixed", 0).offset == 320
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "offset 12" in caplog.text

@@ -76,6 +76,9 @@ class MemoryCoordinatorLog:
                 future.set_exception(error)
         run_callbacks(self._loop)
 
+    def is_empty(self, partition: int) -> bool:
+        return not self.batches[partition]
+
     def replay(self, partition: int) -> Iterator[ReplayBatch]:
         return iter(list(self.batches[partition]))
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support.logs import TOPIC_ID, World
 from tidelog.broker import coordinator_log
 from tidelog.broker.coordinator_log import (
+    BatchReader,
     CoordinatorRecord,
     PartitionCoordinatorLog,
     coordinator_batch,
-    read_batches,
     replay_log,
 )
 from tidelog.broker.partition import Partition
@@ -83,14 +83,14 @@ def test_compressed_batches(world, codec):
 def test_what_a_batch_says_of_itself():
     records = [Record(0, 5, b"\x00\x00\x00\x01", b"")]
     data = build_batch(records, producer_id=9, producer_epoch=1, is_transactional=True, is_control=True)
-    (batch,) = read_batches("test", data)
+    (batch,) = BatchReader("test", data)
     assert (batch.producer_id, batch.is_transactional, batch.is_control) == (9, True, True)
 
 
 def test_compaction_leaves_gaps_and_empty_batches():
     data = build_batch([Record(0, 5, b"a", b"1")], base_offset=10, offsets=[13], last_offset=19)
     data += build_batch([], base_offset=20, last_offset=25)
-    first, second = read_batches("test", data)
+    first, second = BatchReader("test", data)
     assert first.records == [(13, b"a", b"1")]
     assert list(second.records) == []
 
@@ -105,7 +105,7 @@ def test_the_short_way_reads_what_the_long_way_reads(records, base_offset, heade
         [Record(0, timestamp, key, value, tuple(headers)) for key, value, timestamp in records],
         base_offset=base_offset,
     )
-    (batch,) = read_batches("test", data)
+    (batch,) = BatchReader("test", data)
     assert batch.records == [(r.offset, r.key, r.value) for r in iterate_records(data)]
 
 
@@ -116,7 +116,7 @@ def test_damage_is_passed_over(records, data):
     bad = bytearray(build_batch([Record(0, timestamp, key, value) for key, value, timestamp in records]))
     position = data.draw(st.integers(21, len(bad) - 1))
     bad[position] ^= 1 << data.draw(st.integers(0, 7))
-    batches = list(read_batches("test", bytes(bad) + good))
+    batches = list(BatchReader("test", bytes(bad) + good))
     assert [batch.base_offset for batch in batches] == [50]
 
 
@@ -127,7 +127,7 @@ def test_lies_under_a_right_checksum_are_passed_over(records, data):
     bad[data.draw(st.integers(61, len(bad) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     seal(bad)
     good = build_batch([Record(0, 1, b"good", b"value")], base_offset=50)
-    assert list(read_batches("test", bytes(bad) + good))[-1].base_offset == 50
+    assert list(BatchReader("test", bytes(bad) + good))[-1].base_offset == 50
 
 
 def test_the_batch_of_a_coordinator():
@@ -170,7 +170,10 @@ async def test_the_real_one(world, pool):
     log = make_log(world)
     coordinator = coordinator_on(log, pool)
     assert coordinator.partition_count == 1
+    assert coordinator.is_empty(0)
+    assert coordinator.is_empty(5)
     assert coordinator.append(0, [CoordinatorRecord(b"k", b"v")], 77) is None
+    assert not coordinator.is_empty(0)
     assert [list(batch.records) for batch in coordinator.replay(0)] == [[(0, b"k", b"v")]]
     assert list(coordinator.replay(5)) == []
     with pytest.raises(ProtocolError) as caught:

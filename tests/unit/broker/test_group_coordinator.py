@@ -104,7 +104,7 @@ def test_a_partition_serves_as_soon_as_it_is_there(harness):
     loading.groups._run_blocking = gated
 
     async def scenario():
-        loading.groups.start()
+        await loading.groups.start(0)
         gates[0].set()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -150,6 +150,7 @@ async def test_loading_happens_in_another_thread():
         return iter([ReplayBatch(0, -1, False, False, ())])
 
     log.replay = replay
+    log.is_empty = lambda partition: False
     harness = Groups(log=log, loop=asyncio.get_running_loop(), load=False)
     harness.groups._run_blocking = lambda task: asyncio.get_running_loop().run_in_executor(None, task)
     await harness.groups.load()
@@ -157,6 +158,23 @@ async def test_loading_happens_in_another_thread():
     assert threads
     assert threading.current_thread() not in threads
     harness.close()
+
+
+def test_a_start_waits_a_little_for_the_loading(harness):
+    commit(harness, "group")
+    again = Groups(log=harness.log, time=harness.time, loop=harness.loop, load=False)
+    harness.loop.run_until_complete(again.groups.start(10))
+    assert again.groups.is_loaded
+
+
+def test_a_topic_that_is_deleted_while_its_offsets_are_loaded(harness):
+    commit(harness, "group")
+    loading = Groups(log=harness.log, time=harness.time, loop=harness.loop, load=False)
+    loading.groups.topics_deleted(["t"])
+    assert offset(loading, "group").error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    harness.loop.run_until_complete(loading.groups.load())
+    assert offset(loading, "group") == FetchedGroup([])
+    assert harness.log.records[-1][1] is None
 
 
 # -- the topic
@@ -273,12 +291,12 @@ def test_close_answers_those_who_wait_for_their_assignment():
 
 def test_close_ends_the_loading():
     harness = Groups(load=False)
+    harness.log.is_empty = lambda partition: False
 
     async def scenario():
         never = asyncio.Event()
         harness.groups._run_blocking = lambda task: never.wait()
-        harness.groups.start()
-        await asyncio.sleep(0)
+        await harness.groups.start(0)
         harness.groups.close()
         await asyncio.sleep(0)
         return harness.groups._loading
