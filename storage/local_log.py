@@ -203,7 +203,8 @@ class LocalLog:
         with self._flush_lock:
             with self._lock:
                 end = self._end
-                target = end.offset if offset is None else offset
+                # A truncation may have come since the roll that asks for `offset`.
+                target = end.offset if offset is None else min(offset, end.offset)
                 if target <= self.recovery_point and not self._directory_is_dirty:
                     return self.recovery_point
                 pending, active = tuple(self._pending), self._segments.active

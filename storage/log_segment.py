@@ -134,6 +134,8 @@ class LogSegment:
         self.size = position + size
 
     def _append_index_entries(self, files: SegmentFiles, last_offset: int, position: int) -> None:
+        if self.index_is_full:  # found on opening; the next batch goes to a new segment
+            return
         largest = self.largest_timestamp_so_far()
         try:
             files.offset_index.append(last_offset, position)
