@@ -179,11 +179,12 @@ class Connection(asyncio.BufferedProtocol):
         dispatch = self._dispatcher.dispatch
         parts: list[Part] = []
         gathered = 0
+        sliced = False
         position = start
         while end - position >= 4:
             size: int = _SIZE.unpack_from(buffer, position)[0]
             if size < 0 or size > limit:
-                self._flush(parts)
+                self._flush(parts, sliced)
                 self._abort(
                     f"a request of {size} bytes is announced; socket.request.max.bytes allows {limit}. "
                     "Is this a Kafka client, and is it set to plaintext?"
@@ -198,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 answer = dispatch(buffer, frame, following, self)
             except ConnectionAborted as error:
-                self._flush(parts)
+                self._flush(parts, sliced)
                 self._abort(str(error))
                 return end
             if answer is None:
@@ -209,35 +210,38 @@ class Connection(asyncio.BufferedProtocol):
                 gathered += len(cast(bytes, answer))
             elif kind is list:
                 parts.extend(cast("list[Part]", answer))
+                sliced = True
             else:
-                self._flush(parts)
+                self._flush(parts, sliced)
                 self._wait(cast("Awaitable[object]", answer))
                 return position
             if len(parts) >= PARTS_PER_WRITE or gathered >= most:
-                if not self._flush(parts):
+                if not self._flush(parts, sliced):
                     return position
                 if self._closing:
                     return end
                 parts = []
                 gathered = 0
-        self._flush(parts)
+                sliced = False
+        self._flush(parts, sliced)
         return position
 
-    def _flush(self, parts: list[Part]) -> bool:
-        """Sends answers. False: the client does not take them now, and nothing more is handled until it has."""
+    def _flush(self, parts: list[Part], sliced: bool = True) -> bool:
+        """Sends answers; `sliced` when some may be slices of files.
+
+        False: the client does not take them now, and nothing more is handled until it has.
+        """
         outbound = self._outbound
         if outbound is None or self._closing:
             release_parts(parts)
             return True
         if not parts:
             done = True
-        elif len(parts) == 1 and type(parts[0]) is bytes:
-            done = outbound.write(parts[0])
+        elif sliced:
+            done = outbound.write_parts(parts)
         else:
-            if all(type(part) is bytes for part in parts):
-                done = outbound.write(b"".join(cast("list[bytes]", parts)))
-            else:
-                done = outbound.write_parts(parts)
+            answers = cast("list[bytes]", parts)
+            done = outbound.write(answers[0] if len(answers) == 1 else b"".join(answers))
         if not done:
             self._pause()
         return done

@@ -47,12 +47,12 @@ def fetch(
     context = broker.fetch_sessions.resolve(
         session_id,
         epoch,
-        (
+        [
             ((topic, part[0]), FetchPartition(part[1], part[2], part[5]))
             for topic, partitions in topics
             for part in partitions
-        ),
-        ((topic, index) for topic, indexes in forgotten for index in indexes),
+        ],
+        [(topic, index) for topic, indexes in forgotten for index in indexes],
         version >= 13,
     )
     return FetchJob(broker, context, version, correlation_id, isolation, min(max_bytes, broker.fetch_max_bytes)).run(
@@ -84,27 +84,23 @@ class FetchJob:
         context = self._context
         if context.error:
             return self._write([])
-        cold = [
-            (partition, wanted.offset)
-            for key, wanted in context.partitions.items()
-            if (partition := self._find(key)) is not None and not partition.is_warm(wanted.offset)
-        ]
+        cold: list[tuple[Partition, int]] = []
+        # With nothing to wait for, the first attempt is the last.
+        parts = self._attempt(cold, last=max_wait_ms <= 0 or not context.partitions)
         if cold:
             return self._after_warming(cold, max_wait_ms)
-        # With nothing to wait for, the first attempt is the last.
-        parts = self._attempt(last=max_wait_ms <= 0 or not context.partitions)
         return parts if parts is not None else self._wait(max_wait_ms)
 
     def _wait(self, max_wait_ms: int) -> asyncio.Future[list[Part]]:
         watched = [found for key in self._context.partitions if (found := self._find(key)) is not None]
-        return self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(last=last))
+        return self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(None, last=last))
 
     async def _after_warming(self, cold: list[tuple[Partition, int]], max_wait_ms: int) -> list[Part]:
         """Has the pool find the positions (index and batch headers come into memory), then goes on as usual."""
         loop, pool = self._broker.loop, self._broker.io_pool
         for partition, offset in cold:
             await loop.run_in_executor(pool, partition.warm, offset)
-        parts = self._attempt(last=max_wait_ms <= 0)
+        parts = self._attempt(None, last=max_wait_ms <= 0)
         return parts if parts is not None else await self._wait(max_wait_ms)
 
     def _find(self, key: PartitionKey) -> Partition | None:
@@ -113,14 +109,21 @@ class FetchJob:
         name = topic if isinstance(topic, str) else table.name_of(topic)
         return None if name is None else table.get(name, key[1])
 
-    def _attempt(self, *, last: bool) -> list[Part] | None:
-        """Reads every partition. None: fewer than `min_bytes`, no error, and there is time left."""
+    def _attempt(self, cold: list[tuple[Partition, int]] | None, *, last: bool) -> list[Part] | None:
+        """Reads every partition. None: fewer than `min_bytes`, no error, and there is time left.
+
+        With a list in `cold`, partitions that might need the disk are put there instead; one is enough for None.
+        """
         rows: list[tuple[PartitionKey, FetchPartition, Row]] = []
         left = self._max_bytes
         total = 0
         failed = False
         for key, wanted in self._context.partitions.items():
-            row = self._read(key, wanted, min(left, wanted.max_bytes), total == 0)
+            partition = self._find(key)
+            if cold is not None and partition is not None and not partition.is_warm(wanted.offset):
+                cold.append((partition, wanted.offset))
+                continue
+            row = self._read(key, partition, wanted, min(left, wanted.max_bytes), total == 0)
             records = row[6]
             if records is not None:
                 total += records.count
@@ -128,14 +131,15 @@ class FetchJob:
             elif row[1]:
                 failed = True
             rows.append((key, wanted, row))
-        if total < self._min_bytes and not failed and not last:
+        if cold or (total < self._min_bytes and not failed and not last):
             release_parts([row[6] for _, _, row in rows if row[6] is not None])
             return None
         return self._write(rows)
 
-    def _read(self, key: PartitionKey, wanted: FetchPartition, max_bytes: int, min_one: bool) -> Row:
+    def _read(
+        self, key: PartitionKey, partition: Partition | None, wanted: FetchPartition, max_bytes: int, min_one: bool
+    ) -> Row:
         index = key[1]
-        partition = self._find(key)
         if partition is None:
             return index, self._missing(key[0]), -1, -1, -1, None, None
         log = partition.log
@@ -167,20 +171,22 @@ class FetchJob:
         context = self._context
         topics: list[tuple[str | bytes, list[Row]]] = []
         sent = 0
+        in_session = context.session_id != 0
         busy: list[PartitionKey] = []
         for key, wanted, row in rows:
             records = row[6]
-            news = wanted.changed(row[1], row[2], row[4], records is not None)
-            if context.incremental and not news:
-                continue
+            if in_session:
+                news = wanted.changed(row[1], row[2], row[4], records is not None)
+                if context.incremental and not news:
+                    continue
             if records is not None:
                 sent += records.count
-                busy.append(key)
+                if in_session:
+                    busy.append(key)
             if not topics or topics[-1][0] != key[0]:
                 topics.append((key[0], []))
             topics[-1][1].append(row)
-        if context.session_id:
-            for key in busy:
-                context.partitions.move_to_end(key)
+        for key in busy:
+            context.partitions.move_to_end(key)
         self._broker.counters.fetched_bytes += sent
         return write_fetch_response(self._version, self._correlation_id, context.error, context.session_id, topics)

@@ -77,7 +77,9 @@ def produce(
                 if partition is None:
                     raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
                 if acks < 0 and partition.log.config.min_insync_replicas > 1:
-                    raise _Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} has min.insync.replicas above 1, and one copy")
+                    raise _Refused(
+                        ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} has min.insync.replicas above 1, and one copy"
+                    )
                 if first < 0:
                     raise InvalidRecordError(f"{name}-{index}: the record set is null")
                 if version < 7 and last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & _CODEC_MASK == _ZSTD:
