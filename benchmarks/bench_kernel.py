@@ -23,7 +23,7 @@ from tidelog.protocol.records import reference
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.crc import crc32c
-from tidelog.protocol.records.record_batch import Record
+from tidelog.protocol.records.record_batch import Record, iterate_records
 
 NOW = 1_700_000_000_000
 BATCH_BYTES = 64 * 1024
@@ -136,6 +136,13 @@ def cases() -> list[Case]:
             "us",
             lambda: kernel.find_timestamp(hundred, 0, len(hundred), NOW + 200),
             lambda: reference.find_timestamp(hundred, 0, len(hundred), NOW + 200),
+        ),
+        Case(
+            "decode 64 KiB of 100-byte records",
+            len(hundred),
+            "us",
+            lambda: kernel.decode_records(hundred, 0, len(hundred)),
+            lambda: list(iterate_records(hundred, 0, len(hundred))),
         ),
         Case("CRC-32C, 100 bytes", 100, "us", lambda: kernel.crc32c(one[:100]), lambda: crc32c(one[:100])),
         Case("CRC-32C, 64 KiB", BATCH_BYTES, "GB/s", by_crc(kernel.crc32c, noise), by_crc(crc32c, noise)),

@@ -2,6 +2,8 @@
 
 from typing import Final, TypeAlias, final
 
+from .record_batch import Record
+
 _Buffer: TypeAlias = bytes | bytearray | memoryview
 _WritableBuffer: TypeAlias = bytearray | memoryview
 
@@ -68,6 +70,7 @@ def find_timestamp(
 def max_timestamp_record(
     buffer: _Buffer, position: int, end: int, max_decompressed: int = ...
 ) -> tuple[int, int] | None: ...
+def decode_records(buffer: _Buffer, position: int, end: int, max_decompressed: int = ...) -> list[Record]: ...
 
 @final
 class BatchScanner:

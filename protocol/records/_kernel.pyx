@@ -6,6 +6,7 @@ which the tests hold it, in `reference`.
     produce    validate_and_assign   one batch: checksum, every record, then base offset and leader epoch in place
     recovery   BatchScanner          a whole segment, chunk by chunk: checksums, order, index entries
     look-up    find_batch, next_batch_position, find_timestamp, max_timestamp_record, read_header
+    reading    decode_records        one batch, as a list of records
     checksum   crc32c                CRC-32C in hardware, by table elsewhere
 
 One file, longer than others: a second `.pyx` could share C functions only through a `cimport`, and that does not survive
@@ -29,6 +30,7 @@ from .exceptions import (
     UnsupportedCompressionError,
     UnsupportedFormatError,
 )
+from .record_batch import Record
 
 cdef extern from *:
     """
@@ -686,6 +688,7 @@ cdef void walk_records(
     cdef RawRecord record
     cdef int64_t timestamp, highest = -1, lowest = INT64_MAX
     cdef int32_t index, max_index = 0
+    cdef bint timed = False
     cdef Fault fault = SOUND
     walk.fault = SOUND
     walk.fault_index = -1
@@ -704,6 +707,7 @@ cdef void walk_records(
             highest = timestamp
             max_index = index
         if timestamp != -1:
+            timed = True
             if timestamp < lowest:
                 lowest = timestamp
             if timestamp < earliest or timestamp > latest:
@@ -719,7 +723,7 @@ cdef void walk_records(
         walk.fault_index = -1
         return
     walk.max_timestamp = highest
-    walk.min_timestamp = lowest if lowest != INT64_MAX else -1
+    walk.min_timestamp = lowest if timed else -1
     walk.max_index = max_index
 
 
@@ -1044,6 +1048,75 @@ def max_timestamp_record(buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t
         if p != stop:
             raise InvalidRecordError(f"bytes are left over behind the {info.record_count} records of the batch")
         return highest, offset
+    finally:
+        PyBuffer_Release(&view)
+
+
+# ---- whole records -----------------------------------------------------------------------------------------------------
+
+_new_tuple = tuple.__new__
+
+
+cdef inline object take_field(const uint8_t **at, const uint8_t *end):
+    """The nullable bytes at at[0] of a record that `read_record` found sound; at[0] moves behind them."""
+    cdef int32_t length = -1
+    at[0] = read_varint(at[0], end, &length)
+    if length < 0:
+        return None
+    data = (<const char *>at[0])[:length]
+    at[0] += length
+    return data
+
+
+def decode_records(buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t max_decompressed=DEFAULT_MAX_BYTES):
+    """The records of the batch at `position`, decompressed, as a list of `Record`; what `iterate_records` gives, some ten
+    times as fast. The checksum is not looked at.
+
+    Raises what `read_header` raises, InvalidRecordError for broken records, and what decompression raises.
+    """
+    cdef BatchInfo info = read_header(buffer, position, end)
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef const uint8_t *at
+    cdef const uint8_t *stop
+    cdef RawRecord record
+    cdef Fault fault = SOUND
+    cdef int64_t timestamp
+    cdef int32_t index, count = 0, i
+    cdef list records = []
+    payload = payload_of(buffer, info, max_decompressed)
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        p = <const uint8_t *>view.buf
+        stop = p + view.len
+        for index in range(info.record_count):
+            at = p
+            p = read_record(p, stop, &record, &fault)
+            if p == NULL:
+                raise InvalidRecordError(f"record {index} {_FAULTS[<int>fault]}", index)
+            # Sound, so the second look below needs no checks: length, attributes, two deltas, then what matters.
+            at = read_varint(at, p, &count) + 1
+            at = read_varlong(at, p, &timestamp)
+            at = read_varint(at, p, &count)
+            key = take_field(&at, p)
+            value = take_field(&at, p)
+            at = read_varint(at, p, &count)
+            headers = ()
+            if count:
+                pairs = []
+                for i in range(count):
+                    header_key = take_field(&at, p)
+                    pairs.append((header_key, take_field(&at, p)))
+                headers = tuple(pairs)
+            if info.attributes & TIMESTAMP_TYPE_MASK:
+                timestamp = info.max_timestamp
+            else:
+                timestamp = tl_add(info.base_timestamp, record.timestamp_delta)
+            offset = tl_add(info.base_offset, record.offset_delta)
+            records.append(_new_tuple(Record, (offset, timestamp, key, value, headers)))
+        if info.record_count and p != stop:
+            raise InvalidRecordError(f"bytes are left over behind the {info.record_count} records of the batch")
+        return records
     finally:
         PyBuffer_Release(&view)
 

@@ -6,15 +6,17 @@ Stands on `record_batch` (the ruler), `compression` and `crc`.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Protocol
 
-from .attributes import Compression, TimestampType, attributes_of
+from .attributes import COMPRESSION_MASK, Compression, TimestampType, attributes_of
 from .compression import compress
 from .crc import crc32c
 from .record_batch import (
     ATTRIBUTES_AT,
     CRC_AT,
     HEADER,
+    LENGTH_AT,
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
@@ -23,6 +25,8 @@ from .record_batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
+    payload_of,
+    read_batch_header,
 )
 from .varint import append_varint
 
@@ -31,7 +35,9 @@ if TYPE_CHECKING:
 
     Bytes = bytes | bytearray | memoryview
 
-_CRC_FORMAT_SIZE = 4
+CRC = struct.Struct(">I")
+LENGTH = struct.Struct(">i")
+ATTRIBUTES = struct.Struct(">h")
 
 
 class RecordLike(Protocol):
@@ -149,10 +155,27 @@ def build_batch(
     return bytes(batch)
 
 
+def recompress(buffer: Bytes, position: int, end: int, compression: Compression, level: int | None = None) -> bytearray:
+    """The batch at `position` with its records in another codec, everything else as it was; any thread.
+
+    Raises what `read_batch_header`, `decompress` and `compress` raise.
+    """
+    header = read_batch_header(buffer, position, end)
+    payload, start, stop = payload_of(buffer, header)
+    records: Bytes = memoryview(payload)[start:stop]
+    if compression is not Compression.NONE and header.record_count:
+        records = compress(compression, records, level)
+    batch = bytearray(memoryview(buffer)[position : position + RECORD_BATCH_OVERHEAD])
+    batch += records
+    LENGTH.pack_into(batch, LENGTH_AT, len(batch) - LOG_OVERHEAD)
+    ATTRIBUTES.pack_into(batch, ATTRIBUTES_AT, (header.attributes & ~COMPRESSION_MASK) | compression)
+    seal(batch)
+    return batch
+
+
 def seal(batch: bytearray | memoryview) -> None:
     """Writes the checksum of the one batch that fills `batch`."""
-    crc = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
-    batch[CRC_AT : CRC_AT + _CRC_FORMAT_SIZE] = crc.to_bytes(_CRC_FORMAT_SIZE, "big")
+    CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
 
 
 def _append_nullable(out: bytearray, data: Bytes | None) -> None:

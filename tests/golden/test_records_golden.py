@@ -111,6 +111,7 @@ def test_records(name: str) -> None:
     for dumped in DUMPS[name]:
         position = int(dumped.fields["position"])
         records = list(iterate_records(data, position))
+        assert kernel.decode_records(data, position, position + int(dumped.fields["size"])) == records
         assert len(records) == len(dumped.records)
         for record, expected in zip(records, dumped.records, strict=True):
             assert record.offset == int(expected["offset"])

@@ -17,7 +17,7 @@ from tidelog.protocol.records import reference
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch, seal
 from tidelog.protocol.records.exceptions import RecordError
-from tidelog.protocol.records.record_batch import BatchHeader, Record, iterate_batches
+from tidelog.protocol.records.record_batch import BatchHeader, Record, iterate_batches, iterate_records
 
 SCANNER_STATE = (
     "valid_bytes",
@@ -148,6 +148,9 @@ def test_look_ups_are_their_twins(batch: bytes, seed: int, intact: bool, data: s
     assert outcome(lambda: kernel.max_timestamp_record(batch, 0, end)) == outcome(
         lambda: reference.max_timestamp_record(batch, 0, end)
     )
+    assert outcome(lambda: kernel.decode_records(batch, 0, end)) == outcome(
+        lambda: list(iterate_records(batch, 0, end))
+    )
 
 
 @st.composite
@@ -276,6 +279,7 @@ def test_fuzzed_bytes_raise_record_errors_or_nothing(seed: int) -> None:
         end = len(buffer)
         outcome(lambda: kernel.find_timestamp(buffer, 0, end, chance.randrange(2**40)))  # noqa: B023
         outcome(lambda: kernel.max_timestamp_record(buffer, 0, end))  # noqa: B023
+        outcome(lambda: kernel.decode_records(buffer, 0, end))  # noqa: B023
         outcome(lambda: kernel.find_batch(buffer, 0, end, chance.randrange(100)))  # noqa: B023
         outcome(lambda: kernel.next_batch_position(buffer, 0, end))  # noqa: B023
         for check_crc in (True, False):

@@ -369,6 +369,7 @@ def test_broken_records(payload: str, compressed: bool) -> None:
         for call in (
             lambda: kernel.validate_and_assign(buffer, 0, len(batch), 5, 0, -1, False),  # noqa: B023
             lambda: kernel.max_timestamp_record(buffer, 0, len(batch)),  # noqa: B023
+            lambda: kernel.decode_records(buffer, 0, len(batch)),  # noqa: B023
         ):
             with pytest.raises(InvalidRecordError) as caught:
                 call()
@@ -379,3 +380,32 @@ def test_broken_records(payload: str, compressed: bool) -> None:
 
 def test_the_smallest_record() -> None:
     assert validate(batch_around(GOOD))[0].record_count == 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_decode_records(codec: Compression) -> None:
+    batch = build_batch(RECORDS, base_offset=10, compression=codec)
+    assert kernel.decode_records(b"xy" + batch, 2, 2 + len(batch)) == [
+        record._replace(offset=10 + record.offset) for record in RECORDS
+    ]
+    assert kernel.decode_records(build_batch([], last_offset=3, compression=codec), 0, 61) == []
+    stamped = build_batch(RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time=44, compression=codec)
+    first = kernel.decode_records(stamped, 0, len(stamped))[0]
+    assert type(first) is Record
+    assert first.timestamp == 44
+    large = build_batch([Record(0, 1, None, bytes(100_000))], compression=Compression.ZSTD)
+    with pytest.raises(RecordTooLargeError):
+        kernel.decode_records(large, 0, len(large), 100_000)
+
+
+def test_extreme_timestamps() -> None:
+    """Sums wrap as Kafka's do, and no extreme value is taken for "none"."""
+    top, bottom = 2**63 - 1, -(2**63)
+    info, _ = validate(build_batch([Record(0, top, None, None)]))
+    assert (info.records_min_timestamp, info.records_max_timestamp) == (top, top)
+    info, _ = validate(build_batch([Record(0, bottom, None, None)]))
+    assert (info.records_min_timestamp, info.records_max_timestamp) == (bottom, -1)
+    wrapping = patched(build_batch([Record(0, 1, None, None), Record(1, 2, None, None)]), 27, INT64(top))
+    info, stored = validate(wrapping)
+    assert [record.timestamp for record in iterate_records(stored)] == [top, bottom]
+    assert (info.records_min_timestamp, info.records_max_timestamp) == (bottom, top)

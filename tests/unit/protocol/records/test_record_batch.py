@@ -6,7 +6,7 @@ import crc32c
 import pytest
 from support.broken_records import BROKEN, GOOD, batch_around
 from tidelog.protocol.records.attributes import Compression, TimestampType
-from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.builder import build_batch, recompress
 from tidelog.protocol.records.exceptions import (
     CorruptRecordError,
     InvalidRecordError,
@@ -193,3 +193,23 @@ def test_builder_refuses_what_does_not_fit() -> None:
 
 def test_records_start_at_61() -> None:
     assert RECORDS_AT == 61
+
+
+@pytest.mark.parametrize("source", Compression)
+@pytest.mark.parametrize("target", Compression)
+def test_recompress(source: Compression, target: Compression) -> None:
+    fields = {
+        "base_offset": 70,
+        "last_offset": 80,
+        "producer_id": 5,
+        "producer_epoch": 1,
+        "base_sequence": 9,
+        "is_transactional": True,
+        "partition_leader_epoch": 4,
+        "delete_horizon": 999,
+    }
+    batch = b"xy" + build_batch(RECORDS, compression=source, **fields)  # type: ignore[arg-type]
+    again = recompress(batch, 2, len(batch), target)
+    assert again == build_batch(RECORDS, compression=target, **fields)  # type: ignore[arg-type]
+    empty = build_batch([], compression=source, last_offset=3)
+    assert recompress(empty, 0, len(empty), target) == build_batch([], compression=target, last_offset=3)
