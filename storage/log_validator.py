@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..protocol.records.attributes import Compression, TimestampType
-from ..protocol.records.builder import build_batch
-from ..protocol.records.record_batch import iterate_records, read_batch_header
+from ..protocol.records.attributes import Compression
+from ..protocol.records.builder import recompress
 
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
@@ -50,20 +49,4 @@ class TargetCompression(NamedTuple):
 
     def recompressed(self, buffer: Buffer, position: int) -> bytearray:
         """The validated and assigned batch at `position`, its records the same, in this codec."""
-        header = read_batch_header(buffer, position)
-        return bytearray(
-            build_batch(
-                list(iterate_records(buffer, position)),
-                base_offset=header.base_offset,
-                compression=self.codec,
-                level=self.level,
-                timestamp_type=TimestampType.LOG_APPEND_TIME if header.is_append_time else TimestampType.CREATE_TIME,
-                append_time=header.max_timestamp,
-                producer_id=header.producer_id,
-                producer_epoch=header.producer_epoch,
-                base_sequence=header.base_sequence,
-                is_transactional=header.is_transactional,
-                is_control=header.is_control,
-                partition_leader_epoch=header.partition_leader_epoch,
-            )
-        )
+        return recompress(buffer, position, len(buffer), self.codec, self.level)
