@@ -10,11 +10,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from typing import Any
 
 from . import serve, settings
 
 COMMANDS = (serve, settings)
+
+
+class _Version(argparse.Action):
+    """Reads the installed version when asked for it: importlib.metadata costs a start 20 ms."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib import metadata
+
+        print(f"tidelog {metadata.version('tidelog')}")
+        parser.exit()
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -22,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tidelog", description="Kafka's log as a small daemon: Kafka's wire protocol, Kafka's files."
     )
-    parser.add_argument("--version", action="version", version=f"tidelog {metadata.version('tidelog')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_parser(commands)

@@ -7,8 +7,18 @@ Both let other threads run while they work on large buffers.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-from crc32c import crc32c
+if TYPE_CHECKING:
+    Buffer = bytes | bytearray | memoryview
 
 __all__ = ["crc32", "crc32c"]
+
+
+def crc32c(data: Buffer, value: int = 0) -> int:
+    """CRC-32C of `data`, going on from `value`. Any thread."""
+    # The package brings importlib.metadata and email along, which a start can do without.
+    from crc32c import crc32c as compute
+
+    return int(compute(data, value))
