@@ -19,6 +19,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     settings = {
         "group.initial.rebalance.delay.ms": 0,
         "num.partitions": PARTITIONS,
+        "log.retention.ms": -1,  # some of the records are years old
         "log.segment.bytes": 16384,
         "log.index.interval.bytes": 512,
     }

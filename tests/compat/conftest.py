@@ -73,12 +73,15 @@ def bootstrap(pytestconfig: pytest.Config, daemon: Daemon | None) -> str:
 
 @pytest.fixture(scope="session")
 def make_topic(bootstrap: str) -> Callable[..., str]:
-    """make_topic(stem, partitions=1, **settings) -> the name of a new topic; settings with _ for the dots."""
+    """make_topic(stem, partitions=1, **settings) -> the name of a new topic; settings with _ for the dots.
+
+    Without a time limit: the tests write records that are years old, which retention would rightly delete.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def make(stem: str, partitions: int = 1, **settings: object) -> str:
         name = random_name(stem)
-        config = {setting.replace("_", "."): str(value) for setting, value in settings.items()}
+        config = {setting.replace("_", "."): str(value) for setting, value in {"retention_ms": -1, **settings}.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(15)
         # Apache Kafka answers before every part of it knows the topic.
         eventually(lambda: _partitions(admin, name) == partitions, 15, f"{name} is in the metadata")

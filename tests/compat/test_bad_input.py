@@ -169,8 +169,14 @@ class Connection:
 # -- fixtures ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def settled(make_topic: MakeTopic) -> None:
+    """The client behind make_topic keeps its connections; it has them all after its first topic."""
+    make_topic("bad-first")
+
+
 @pytest.fixture(autouse=True)
-def others(bootstrap: str, daemon: Daemon | None) -> Iterator[None]:
+def others(settled: None, bootstrap: str, daemon: Daemon | None) -> Iterator[None]:
     """Around each test: another connection works on, and the sockets that the daemon holds are as many as before."""
     other = Connection(bootstrap)
     other.ping()

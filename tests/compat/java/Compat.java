@@ -379,7 +379,9 @@ public final class Compat {
     private String topic(String stem, int partitions) throws Exception {
         String topic = name(stem);
         try (Admin admin = admin()) {
-            admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get(TIMEOUT_S, TimeUnit.SECONDS);
+            // The cases write records that are years old, which retention would rightly delete.
+            NewTopic wanted = new NewTopic(topic, partitions, (short) 1).configs(Map.of("retention.ms", "-1"));
+            admin.createTopics(List.of(wanted)).all().get(TIMEOUT_S, TimeUnit.SECONDS);
         }
         return topic;
     }
