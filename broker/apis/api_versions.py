@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Feature: (lowest, highest supported version, finalised version). Levels are Kafka 4.3's; a feature whose protocol is
 #: not there yet is finalised at 0, which tells clients not to use it.
 FEATURES = {
-    "metadata.version": (7, 29, 29),
+    "metadata.version": (7, 30, 30),
     "group.version": (0, 0, 0),
     "share.version": (0, 0, 0),
     "streams.version": (0, 0, 0),
