@@ -146,16 +146,16 @@ class DataDirectory:
             logger.warning("%s: %d directories are not ours and are left alone: %s", self.path, len(foreign), shown)
         return found
 
-    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Its offsets; none, with one line, when the file is damaged."""
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
+        """Its offsets; None when there is no such file, or (with one line) when it is damaged."""
+        path = f"{self.path}/{name}"
         try:
-            offsets = OffsetCheckpointFile(self._fs, f"{self.path}/{name}").read()
+            return OffsetCheckpointFile(self._fs, path).read() if self._fs.exists(path) else None
         except CorruptCheckpointError as error:
             logger.warning("%s; going on as if it were empty", error)
-            return {}
+            return None
         except OSError as error:
             raise self._unusable(error) from error
-        return offsets
 
     def checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write it if it would differ from what was written last: an idle broker writes nothing. OSError. Blocks."""

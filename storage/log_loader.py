@@ -83,11 +83,15 @@ class LogLoader:
         clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        gaps_below: int,
         time: Time,
         jitter: Callable[[int], int],
         progress: Progress = NO_PROGRESS,
     ) -> None:
-        """`recovery_point` and `log_start_offset` as checkpointed, 0 where they are not; `clean`: the last stop was."""
+        """`recovery_point` and `log_start_offset` as checkpointed, 0 where they are not; `clean`: the last stop was.
+
+        Compaction leaves gaps between segments; at or above `gaps_below` it has not been, so that a gap there is a loss.
+        """
         self._directory = directory
         self._fs = directory.file_system
         self._producers = producers
@@ -95,6 +99,7 @@ class LogLoader:
         self._clean = clean
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
+        self._gaps_below = gaps_below
         self._time = time
         self._jitter = jitter
         self._progress = progress
@@ -116,6 +121,7 @@ class LogLoader:
         end_offset = self._recover(segments, replay) if not self._clean and segments else None
         if end_offset is None and segments:
             end_offset = segments[-1].read_next_offset()
+            segments[-1].abandon()  # an idle log holds no files open
         if end_offset is None or end_offset < self._log_start_offset:
             end_offset = self._start_anew(segments)
         return self._settle(segments, end_offset, replay)
@@ -267,7 +273,7 @@ class LogLoader:
         replay.catch_up(segments[:first], self._log_start_offset, suspects[0].base_offset)
         end_offset = suspects[0].base_offset
         for index, segment in enumerate(suspects):
-            if index and segment.base_offset != end_offset and not self._may_have_gaps():
+            if index and segment.base_offset != end_offset and end_offset >= self._gaps_below:
                 # The one before lost its end, exactly between two batches: what follows was never promised to anybody.
                 logger.info("%s: offsets %d to %d are missing", self._directory.path, end_offset, segment.base_offset)
                 self._remove(segments, suspects[index:])
@@ -307,10 +313,6 @@ class LogLoader:
                 self._remove(segments, suspects[index + 1 :])
                 break
         return end_offset
-
-    def _may_have_gaps(self) -> bool:
-        """Compaction may have removed whole ends of segments in logs that other versions wrote."""
-        return "compact" in self._directory.config.cleanup_policy
 
     def _remove(self, segments: list[LogSegment], doomed: list[LogSegment]) -> None:
         for segment in doomed:

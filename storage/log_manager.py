@@ -20,6 +20,7 @@ from uuid import UUID
 
 from ..config.log_config import LogConfig, log_config
 from .checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -47,6 +48,7 @@ logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK_CHECKPOINT_MS = 5000
 _DEFAULT_NODE_ID = 1
+_ALL = 1 << 63
 _SHORTEST_FLUSH_CHECK_MS = 10
 _LONGEST_FLUSH_CHECK_MS = 1000
 
@@ -169,7 +171,8 @@ class LogManager:
         directory.begin_load()
         self.had_clean_shutdown &= directory.had_clean_shutdown
         recovery_points = directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        start_offsets = directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        start_offsets = directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
+        cleaned = directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT) or {}
         found = directory.partitions()
         self._deleted += [entry.path for entry in found if entry.name.state is DirectoryState.DELETED]
         live = [entry for entry in found if entry.name.state is DirectoryState.LIVE]
@@ -185,8 +188,12 @@ class LogManager:
                 key,
                 config_of(key[0]),
                 clean=directory.had_clean_shutdown,
-                recovery_point=recovery_points.get(key, 0),
+                recovery_point=(recovery_points or {}).get(key, 0),
                 log_start_offset=start_offsets.get(key, 0),
+                # Without recovery points nothing is known of how old a gap is.
+                gaps_below=max(recovery_points.get(key, 0), cleaned.get(key, 0))
+                if recovery_points is not None
+                else _ALL,
                 progress=self._progress(progress),
             )
             with self._lock:
@@ -222,6 +229,7 @@ class LogManager:
         clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        gaps_below: int,
         progress: Progress,
     ) -> tuple[UnifiedLog, RecoveryStats]:
         topic, partition = key
@@ -250,6 +258,7 @@ class LogManager:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            gaps_below=gaps_below,
             time=self._time,
             jitter=self._jitter,
             progress=progress,
@@ -316,6 +325,7 @@ class LogManager:
                     clean=True,
                     recovery_point=0,
                     log_start_offset=0,
+                    gaps_below=0,
                     progress=self._progress(None),
                 )
             except OSError as error:

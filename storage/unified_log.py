@@ -191,7 +191,7 @@ class UnifiedLog(LocalLog):
                 now + self._timestamp_after_max,
             )
             if self._compression is not None and self._compression.differs(batch.compression):
-                buffer = self._compression.recompressed(buffer, start)
+                buffer = self._compression.recompressed(memoryview(buffer)[start:end], 0)
                 start, end = 0, len(buffer)
                 if end > self._max_message_bytes:
                     raise RecordTooLargeError(f"{self.name}: {end} bytes once recompressed, over max.message.bytes")
