@@ -274,22 +274,30 @@ class TopicRegistry:
 
         return await self._finish(operation())
 
-    async def alter(self, name: str, overrides: Mapping[str, str]) -> Topic:
-        """Gives a topic these settings of its own instead of those it has; its logs follow at once.
+    def check_alter(self, name: str, change: Callable[[Topic], Mapping[str, str]]) -> dict[str, str]:
+        """The settings of its own that the topic would have after `change` (see `alter`). Raises `ProtocolError`."""
+        overrides = dict(change(self._known(name)))
+        self._resolve(overrides)
+        return overrides
 
-        Raises `ProtocolError` UNKNOWN_TOPIC_OR_PARTITION or INVALID_CONFIG, `KafkaStorageError`.
+    async def alter(self, name: str, change: Callable[[Topic], Mapping[str, str]]) -> Topic:
+        """Gives a topic the settings that `change` makes of those it has; its logs follow at once.
+
+        `change` gets the topic as it is when no other operation on it is under way, so that none gets lost. Raises
+        `ProtocolError` UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG or what `change` raises, `KafkaStorageError`.
         """
 
         async def operation() -> Topic:
             async with self._alone(name):
-                topic = self._known(name)
-                config = self._resolve(overrides)
+                overrides = self.check_alter(name, change)
+                topic, config = self._known(name), self._resolve(overrides)
                 await self._store.set_overrides(name, overrides)
-                altered = dataclasses.replace(topic, overrides=dict(overrides), config=config)
+                altered = dataclasses.replace(topic, overrides=overrides, config=config)
                 self._publish(altered)
                 for partition in range(topic.partition_count):
                     if (found := self.log(name, partition)) is not None:
                         found.update_config(config)
+                log.info("topic %s has these settings of its own now: %s", name, overrides)
                 return altered
 
         return await self._finish(operation())

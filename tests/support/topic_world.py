@@ -1,7 +1,8 @@
-"""A topic registry on a real `metadata.db` and fake logs, and what a handler needs around it."""
+"""A topic registry on a real `metadata.db`, on fake logs or a real `LogManager`, and what a handler needs around it."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from uuid import UUID
 from support.fake_logs import FakeLogs, InlineExecutor
 from support.mock_time import MockTime
 from tidelog.broker.metadata_store import MetadataStore
+from tidelog.broker.partition import PartitionTable
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.topics import TopicRegistry
 from tidelog.config.broker_config import BrokerConfig
@@ -21,7 +23,7 @@ from tidelog.config.broker_config import BrokerConfig
 class TopicWorld:
     """What is alive between a start and a stop. Ids of topics count from 1."""
 
-    def __init__(self, directory: Path, logs: FakeLogs, config: BrokerConfig, ids: itertools.count[int]) -> None:
+    def __init__(self, directory: Path, logs: Any, config: BrokerConfig, ids: itertools.count[int]) -> None:
         self.logs = logs
         self.config = config
         self.store = MetadataStore(str(directory))
@@ -29,6 +31,9 @@ class TopicWorld:
             config, self.store, InlineExecutor(), MockTime(), lambda: UUID(int=next(ids), version=4)
         )
         self.producer_ids = ProducerIds(self.store)
+        self.loop = asyncio.get_running_loop()
+        self.io_pool = InlineExecutor()
+        self.partitions = PartitionTable(self.topics, self.loop, self.io_pool)
 
     def context(self, version: int, address: tuple[str, int] = ("127.0.0.1", 9092)) -> Any:
         """A `RequestContext` as far as these APIs look at it."""
@@ -37,9 +42,12 @@ class TopicWorld:
 
 @asynccontextmanager
 async def topic_world(
-    directory: Path, logs: FakeLogs | None = None, *, first_id: int = 1, **settings: Any
+    directory: Path, logs: Any = None, *, first_id: int = 1, **settings: Any
 ) -> AsyncIterator[TopicWorld]:
-    """A world over `directory`: started on what is there, stopped at the end. `settings` are `BrokerConfig`'s."""
+    """A world over `directory`: started on what is there, stopped at the end.
+
+    `logs` are fake ones unless given; a real LogManager is the caller's to stop. `settings` are `BrokerConfig`'s.
+    """
     world = TopicWorld(directory, logs or FakeLogs(), BrokerConfig(**settings), itertools.count(first_id))
     try:
         await world.topics.start(world.logs)

@@ -188,9 +188,9 @@ async def test_altered_settings_hold_at_once_and_after_a_restart(tmp_path: Path)
     logs = FakeLogs()
     async with topic_world(tmp_path, logs) as world:
         await world.topics.create("orders", 2, {"segment.bytes": "5000"})
-        await world.topics.alter("orders", {"retention.ms": "7"})
+        await world.topics.alter("orders", lambda _: {"retention.ms": "7"})
         assert [logs.get("orders", partition).config for partition in (0, 1)] == [LogConfig(retention_ms=7)] * 2
-        assert await refusal(world.topics.alter("orders", {"retention.ms": "x"})) == ErrorCode.INVALID_CONFIG
+        assert await refusal(world.topics.alter("orders", lambda _: {"retention.ms": "x"})) == ErrorCode.INVALID_CONFIG
     async with topic_world(tmp_path, logs) as world:
         topic = world.topics.get("orders")
         assert topic is not None

@@ -1,0 +1,66 @@
+"""AlterConfigs, API key 33, versions 0 to 2 (flexible): replaces all settings of its own that a topic has.
+
+What the request does not name goes back to the broker's value, which is why IncrementalAlterConfigs took its place;
+what is refused is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from ..error_mapping import error_code
+from ..topics import check_name
+from .incremental_alter_configs import check_configs, check_resource
+from .registry import api
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..request_context import RequestContext
+    from ..topics import Topic
+
+
+@api(ApiKey.ALTER_CONFIGS, (0, 2), AlterConfigsRequest)
+async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    return AlterConfigsResponse(
+        responses=await asyncio.gather(
+            *(
+                _replace(
+                    resource, context, request.validate_only, times[resource.resource_type, resource.resource_name]
+                )
+                for resource in request.resources
+            )
+        )
+    )
+
+
+async def _replace(
+    resource: AlterConfigsResource, context: RequestContext, validate_only: bool, times: int
+) -> AlterConfigsResourceResponse:
+    topics = context.broker.topics
+    result = AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
+
+    def change(_topic: Topic) -> Mapping[str, str]:
+        return {item.name: item.value for item in resource.configs if item.value is not None}
+
+    try:
+        check_resource(resource.resource_type, times)
+        check_configs(resource.configs, resource.configs)
+        check_name(resource.resource_name)
+        if validate_only:
+            topics.check_alter(resource.resource_name, change)
+        else:
+            await topics.alter(resource.resource_name, change)
+    except Exception as error:
+        result.error_code, result.error_message = error_code(error)
+    return result

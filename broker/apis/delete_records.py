@@ -1,0 +1,74 @@
+"""DeleteRecords, API key 21, versions 0 to 2 (flexible): moves a log's start up (KIP-107).
+
+- An offset is the first one to keep; −1 is the high watermark. Below the log's start it changes nothing, above the high
+  watermark it is OFFSET_OUT_OF_RANGE. Segments that lie below the start go with the next retention run.
+- The new starts are in `log-start-offset-checkpoint` before the answer: what was deleted stays deleted after a crash.
+- Logs that are only compacted refuse it (POLICY_VIOLATION), the broker's own topics too (INVALID_TOPIC_EXCEPTION).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from ..error_mapping import error_code
+from ..topics import INTERNAL_TOPICS
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+HIGH_WATERMARK = -1
+_NO_OFFSET = -1
+
+
+@api(ApiKey.DELETE_RECORDS, (0, 2), DeleteRecordsRequest)
+async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name, partitions=[_delete(topic.name, part, context) for part in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    if any(row.error_code == ErrorCode.NONE for topic in topics for row in topic.partitions):
+        broker = context.broker
+        await broker.loop.run_in_executor(broker.io_pool, broker.logs.checkpoint_log_start_offsets)
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(topic: str, part: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
+    index = part.partition_index
+    try:
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=_move_start(topic, index, part.offset, context)
+        )
+    except Exception as error:
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=_NO_OFFSET, error_code=error_code(error)[0]
+        )
+
+
+def _move_start(topic: str, index: int, offset: int, context: RequestContext) -> int:
+    """Returns where the log starts afterwards."""
+    if topic in INTERNAL_TOPICS:
+        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition = context.broker.partitions.get(topic, index)
+    if partition is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    log = partition.log
+    if "delete" not in log.config.cleanup_policy:
+        raise ProtocolError(ErrorCode.POLICY_VIOLATION)
+    wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
+    if wanted < 0:
+        raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if log.increment_log_start_offset(wanted) and partition.waiters:
+        partition.wake()  # who waits below the new start is to be told so
+    return log.log_start_offset

@@ -1,0 +1,69 @@
+"""DescribeLogDirs, API key 35, versions 0 to 5: each data directory, the logs in it and their sizes.
+
+- Null asks for every log, a list for those it names; a directory without any of them is told all the same.
+- 2 is flexible, 3 has an error for the whole answer, 4 tells the disk's size (KIP-827), 5 whether new logs are kept out
+  of a directory (KIP-1066; never).
+- No log is behind another copy of itself or about to be moved: the lag is 0, and there are no future logs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from ..error_mapping import error_code
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+    from ..server import Broker
+
+_FIRST_WITH_DISK_SIZE = 4
+
+_Rows = dict[str, list[DescribeLogDirsPartition]]
+
+
+@api(ApiKey.DESCRIBE_LOG_DIRS, (0, 5), DescribeLogDirsRequest)
+async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    broker, tell_disk = context.broker, context.api_version >= _FIRST_WITH_DISK_SIZE
+    results = [
+        await broker.loop.run_in_executor(broker.io_pool, _describe, path, topics, tell_disk)
+        for path, topics in _rows(request, broker).items()
+    ]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _rows(request: DescribeLogDirsRequest, broker: Broker) -> dict[str, _Rows]:
+    """By directory and topic, the logs that are asked for."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+    found: dict[str, _Rows] = {os.path.normpath(path): {} for path in broker.logs.directories}
+    for log in sorted(broker.logs.logs(), key=lambda log: (log.topic, log.partition)):
+        if wanted is None or (log.topic, log.partition) in wanted:
+            row = DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size)
+            found[os.path.dirname(os.path.normpath(log.directory))].setdefault(log.topic, []).append(row)
+    return found
+
+
+def _describe(path: str, topics: _Rows, tell_disk: bool) -> DescribeLogDirsResult:
+    """Pool thread: a sick disk takes its time to answer."""
+    result = DescribeLogDirsResult(log_dir=os.path.abspath(path))
+    try:
+        disk = shutil.disk_usage(path)
+    except OSError as error:
+        result.error_code = error_code(error)[0]
+        return result
+    result.topics = [DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in topics.items()]
+    if tell_disk:
+        result.total_bytes, result.usable_bytes = disk.total, disk.free
+    return result

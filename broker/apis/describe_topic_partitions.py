@@ -1,0 +1,105 @@
+"""DescribeTopicPartitions, API key 75, version 0: topics and their partitions, a page at a time (KIP-966).
+
+- An empty list asks for all topics. Topics come sorted by name. A page has at most as many partitions as the client
+  asks for and no more than 2000; where one is left over, the cursor names the partition that the next page starts with.
+- The cursor's topic may be gone by then: the page starts with the next one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ..authorized_operations import TOPIC_OPERATIONS
+from ..error_mapping import error_code
+from ..topics import INTERNAL_TOPICS, check_name
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+MAX_PARTITIONS = 2000
+"""The default of Kafka's max.request.partition.size.limit."""
+
+
+@api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), DescribeTopicPartitionsRequest)
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    topics, cursor = context.broker.topics, request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {cursor.partition_index}")
+    names = sorted({topic.name for topic in request.topics}) or [topic.name for topic in topics.all()]
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
+    response = DescribeTopicPartitionsResponse(topics=(rows := []), next_cursor=None)
+    for name in names:
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        topic = topics.get(name)
+        if topic is None:
+            rows.append(_missing(name))
+            continue
+        if not left:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        end = min(topic.partition_count, first + left)
+        left -= max(0, end - first)
+        rows.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=topic.topic_id.bytes,
+                is_internal=topic.is_internal,
+                partitions=[_partition(name, index, context) for index in range(first, end)],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        if end < topic.partition_count:
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_name(name)
+    except ProtocolError as error:
+        code = error_code(error)[0]
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=TOPIC_OPERATIONS
+    )
+
+
+def _partition(name: str, index: int, context: RequestContext) -> DescribeTopicPartitionsResponsePartition:
+    broker = context.broker
+    node_id = broker.logs.node_id
+    log = broker.topics.log(name, index)
+    if log is None:
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=index,
+            leader_id=-1,
+            replica_nodes=[node_id],
+            isr_nodes=[],
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            offline_replicas=[node_id],
+        )
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=node_id,
+        leader_epoch=log.leader_epoch,
+        replica_nodes=[node_id],
+        isr_nodes=[node_id],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )

@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch, API key 23, versions 0 to 4: where a leader epoch ended (KIP-101, KIP-320).
+
+- A consumer asks after it has heard of a new epoch, and so sees whether its position is still in the log. The answer is
+  the largest epoch not above the one asked for, and where it ends; −1 and −1 when that is not known.
+- 1 tells the epoch too, 2 fences by the epoch that the client believes to be current, 3 tells who asks, 4 is flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.OFFSET_FOR_LEADER_EPOCH, (0, 4), OffsetForLeaderEpochRequest)
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_look_up(topic.topic, part, context) for part in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _look_up(topic: str, part: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+    row = EpochEndOffset(partition=part.partition)
+    partition = context.broker.partitions.get(topic, part.partition)
+    if partition is None:
+        row.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return row
+    log, believed = partition.log, part.current_leader_epoch
+    if believed >= 0 and believed != log.leader_epoch:
+        older = believed < log.leader_epoch
+        row.error_code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return row
+    row.leader_epoch, row.end_offset = log.end_offset_for_epoch(part.leader_epoch)
+    return row

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from support.logs import ROOT, World, append
+from support.topic_world import TopicWorld, topic_world
+from tidelog.broker.apis.delete_records import delete_records
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from tidelog.protocol.schema import decode, encode
+
+
+@asynccontextmanager
+async def world_with_records(directory: Path, machine: World) -> AsyncIterator[TopicWorld]:
+    """A topic `t` with one partition that has ten records in five batches."""
+    async with topic_world(directory, machine.start()) as world:
+        await world.topics.create("t", 1, {})
+        for _ in range(5):
+            append(machine.log(), "a", "b")
+        yield world
+    machine.stop()
+
+
+async def ask(
+    world: TopicWorld, offset: int, topic: str = "t", partition: int = 0, version: int = 2
+) -> tuple[int, int]:
+    parts = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=parts)], timeout_ms=1)
+    response = await delete_records(request, world.context(version))
+    decoded, _ = decode(DeleteRecordsResponse, version, encode(response, version))
+    ((row,),) = [answer.partitions for answer in decoded.topics]
+    assert (decoded.topics[0].name, row.partition_index) == (topic, partition)
+    return row.error_code, row.low_watermark
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_start_moves_up_and_never_back(tmp_path: Path, version: int) -> None:
+    async with world_with_records(tmp_path, World()) as world:
+        assert await ask(world, 3, version=version) == (ErrorCode.NONE, 3)
+        assert await ask(world, 2, version=version) == (ErrorCode.NONE, 3)
+        assert await ask(world, -1, version=version) == (ErrorCode.NONE, 10)
+
+
+async def test_what_was_answered_holds_after_a_kill(tmp_path: Path) -> None:
+    machine = World()
+    async with world_with_records(tmp_path, machine) as world:
+        await ask(world, 3)
+        assert b"t 0 3" in machine.fake.read_bytes(f"{ROOT}/log-start-offset-checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("offset", "topic", "partition", "code"),
+    [
+        (11, "t", 0, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-2, "t", 0, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (1, "t", 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (1, "t", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (1, "none", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (1, "__consumer_offsets", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+async def test_what_cant_be_deleted_is_refused(
+    tmp_path: Path, offset: int, topic: str, partition: int, code: ErrorCode
+) -> None:
+    async with world_with_records(tmp_path, World()) as world:
+        assert await ask(world, offset, topic, partition) == (code, -1)
+        assert await ask(world, 0) == (ErrorCode.NONE, 0)
+
+
+async def test_a_log_that_is_only_compacted_keeps_its_records(tmp_path: Path) -> None:
+    async with world_with_records(tmp_path, World()) as world:
+        await world.topics.alter("t", lambda _: {"cleanup.policy": "compact"})
+        assert await ask(world, 3) == (ErrorCode.POLICY_VIOLATION, -1)
+
+
+async def test_who_waits_for_deleted_records_looks_again(tmp_path: Path) -> None:
+    async with world_with_records(tmp_path, World()) as world:
+        waiter = Mock()
+        partition = world.partitions.get("t", 0)
+        assert partition is not None
+        partition.waiters.add(waiter)
+        await ask(world, 3)
+        await ask(world, 3)
+        waiter.wake.assert_called_once()

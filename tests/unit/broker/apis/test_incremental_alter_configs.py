@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from support.topic_world import TopicWorld, topic_world
+from tidelog.broker.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from tidelog.broker.apis.incremental_alter_configs import Operation, incremental_alter_configs
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tidelog.protocol.schema import decode, encode
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+Change = tuple[str, int, str | None]
+
+
+def resource(name: str, *changes: Change, kind: int = TOPIC) -> AlterConfigsResource:
+    configs = [AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in changes]
+    return AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+async def ask(
+    world: TopicWorld, *resources: AlterConfigsResource, version: int = 1, validate: bool = False
+) -> list[int]:
+    request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate)
+    response = await incremental_alter_configs(request, world.context(version))
+    decoded, _ = decode(IncrementalAlterConfigsResponse, version, encode(response, version))
+    assert all(bool(result.error_message) == bool(result.error_code) for result in decoded.responses)
+    assert [(r.resource_type, r.resource_name) for r in decoded.responses] == [
+        (r.resource_type, r.resource_name) for r in resources
+    ]
+    return [result.error_code for result in decoded.responses]
+
+
+def overrides(world: TopicWorld, name: str = "orders") -> dict[str, str]:
+    topic = world.topics.get(name)
+    assert topic is not None
+    return dict(topic.overrides)
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_settings_are_set_and_deleted_one_by_one(tmp_path: Path, version: int) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 2, {"retention.ms": "5000", "segment.bytes": "9000"})
+        changes = resource("orders", ("retention.ms", SET, "7"), ("segment.bytes", DELETE, None))
+        assert await ask(world, changes, version=version) == [ErrorCode.NONE]
+        assert overrides(world) == {"retention.ms": "7"}
+        assert [log.config.retention_ms for log in world.logs.logs()] == [7, 7]
+    async with topic_world(tmp_path, first_id=9) as world:
+        assert overrides(world) == {"retention.ms": "7"}, "and they stay after a start"
+
+
+async def test_lists_grow_and_shrink_from_what_is_in_force(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        for operation, value, expected in (
+            (APPEND, "compact", "delete,compact"),
+            (APPEND, "compact, delete", "compact,delete"),
+            (SUBTRACT, "delete", "compact"),
+        ):
+            assert await ask(world, resource("orders", ("cleanup.policy", operation, value))) == [ErrorCode.NONE]
+            assert set(overrides(world)["cleanup.policy"].split(",")) == set(expected.split(","))
+        nothing_left = resource("orders", ("cleanup.policy", SUBTRACT, "compact"))
+        assert await ask(world, nothing_left) == [ErrorCode.INVALID_CONFIG]
+        assert overrides(world) == {"cleanup.policy": "compact"}
+
+
+async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {"retention.ms": "5000"})
+        good, bad = resource("orders", ("retention.ms", SET, "7")), resource("none", ("retention.ms", SET, "7"))
+        answers = [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await ask(world, good, bad, validate=True) == answers
+        assert overrides(world) == {"retention.ms": "5000"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (resource("none", ("retention.ms", SET, "7")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (resource("a b", ("retention.ms", SET, "7")), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (resource("orders", ("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG),
+        (resource("orders", ("segment.ms", SET, "7"), ("nonsense", SET, "7")), ErrorCode.INVALID_CONFIG),
+        (resource("orders", ("retention.ms", APPEND, "7")), ErrorCode.INVALID_CONFIG),
+        (resource("orders", ("nonsense", SUBTRACT, "7")), ErrorCode.INVALID_CONFIG),
+        (resource("orders", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST),
+        (resource("orders", ("retention.ms", SET, "7"), ("retention.ms", SET, "8")), ErrorCode.INVALID_REQUEST),
+        (resource("orders", ("retention.ms", 4, "7")), ErrorCode.INVALID_REQUEST),
+        (resource("1", ("log.retention.ms", SET, "7"), kind=BROKER), ErrorCode.INVALID_REQUEST),
+        (resource("1", ("tidelog", SET, "INFO"), kind=BROKER_LOGGER), ErrorCode.INVALID_REQUEST),
+        (resource("g", ("x", SET, "7"), kind=GROUP), ErrorCode.INVALID_REQUEST),
+        (resource("m", ("x", SET, "7"), kind=CLIENT_METRICS), ErrorCode.INVALID_REQUEST),
+        (resource("x", ("x", SET, "7"), kind=99), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_is_refused_changes_nothing(tmp_path: Path, asked: AlterConfigsResource, code: ErrorCode) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {"retention.ms": "5000"})
+        assert await ask(world, asked) == [code]
+        assert overrides(world) == {"retention.ms": "5000"}
+
+
+async def test_deleting_what_is_not_set_is_no_error(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        asked = resource("orders", ("retention.ms", DELETE, None), ("nonsense", DELETE, None))
+        assert await ask(world, asked) == [ErrorCode.NONE]
+
+
+async def test_a_resource_that_is_named_twice_is_refused_both_times(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        twice = [resource("orders", ("retention.ms", SET, "7")), resource("orders", ("segment.ms", SET, "7"))]
+        assert await ask(world, *twice) == [ErrorCode.INVALID_REQUEST] * 2
+        assert overrides(world) == {}
+
+
+async def test_changes_that_come_together_are_all_kept(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        names = ("retention.ms", "segment.ms", "segment.bytes", "flush.ms")
+        await asyncio.gather(*(ask(world, resource("orders", (name, SET, "9000"))) for name in names))
+        assert overrides(world) == dict.fromkeys(names, "9000")
