@@ -497,11 +497,13 @@ class UnifiedLog(LocalLog):
             doomed = list(self._segments.view)
             self._delete_files(doomed)
             new = LogSegment.create(self._directory, offset, created_ms=self._time.milliseconds())
-            self._directory_is_dirty = True
             self._segments.replace(doomed, [new])
+            self._directory.file_system.sync_directory(self._directory.path)
         except OSError as error:
-            raise KafkaStorageError(f"{self.name}: starting anew at {offset} failed: {error}") from error
+            self.failure = KafkaStorageError(f"{self.name}: starting anew at {offset} failed: {error}")
+            raise self.failure from error
         self.log_start_offset = offset
+        self._high = LogOffsetMetadata(offset, offset, 0)
         self._reset_ends(offset)
 
     def _reset_ends(self, end_offset: int) -> None:

@@ -19,6 +19,7 @@ from tidelog.storage.unified_log import UnifiedLog
 
 TOPIC_ID = UUID("6f1ed002-ab59-40d5-8c0e-5e2f0d3c2b01")
 ROOT = "/data"
+SMALL_INDEX = 4096  # 10 MiB of zeros per index would be most of a test's time
 
 
 def batch(*values: bytes | str, timestamp: int = START_MS, step: int = 1, **arguments: Any) -> bytearray:
@@ -71,7 +72,8 @@ class World:
         names = {name.replace("_", "."): value for name, value in settings.items()}
         names = {"log.dirs": ",".join(directories), "num.recovery.threads.per.data.dir": "1"} | names
         self.config = load_config(None, {}, [f"{name}={value}" for name, value in names.items()])
-        self.log_config = LogConfig()
+        self.log_config = LogConfig(segment_index_bytes=SMALL_INDEX)
+        self.running = False
         self.manager = self._manager()
 
     def _manager(self) -> LogManager:
@@ -81,11 +83,14 @@ class World:
         )
 
     def start(self, **settings: Any) -> LogManager:
-        """Loads; `settings` are every topic's."""
+        """Loads, after a clean stop if it runs; `settings` are every topic's."""
+        if self.running:
+            self.stop()
         if settings:
-            self.log_config = LogConfig(**settings)
+            self.log_config = LogConfig(**({"segment_index_bytes": SMALL_INDEX} | settings))
         self.manager = self._manager()
         self.manager.load(lambda _topic: self.log_config)
+        self.running = True
         return self.manager
 
     def log(self, topic: str = "t", partition: int = 0) -> UnifiedLog:
@@ -93,17 +98,20 @@ class World:
         return self.manager.get_or_create(topic, partition, TOPIC_ID, self.log_config)
 
     def stop(self) -> None:
+        self.running = False
         self.manager.shutdown()
         self.scheduler.shutdown()
 
     def kill(self) -> None:
         """`kill -9`, then a new process on the same files."""
         assert isinstance(self.file_system, FakeFileSystem)
+        self.running = False
         self.file_system = self.file_system.kill()
         self.scheduler.shutdown()
 
     def cut_power(self, seed: int) -> None:
         assert isinstance(self.file_system, FakeFileSystem)
+        self.running = False
         self.file_system = self.file_system.power_cut(seed)
         self.scheduler.shutdown()
 
