@@ -164,8 +164,11 @@ def client_settings(bootstrap: str) -> dict[str, Any]:
     return {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 250, "log_level": 0}
 
 
-def write(bootstrap: str, topics: Sequence[Topic], stop: threading.Event) -> None:
-    """Writes all rows of all topics, idempotently, and waits for the acknowledgements."""
+def write(bootstrap: str, topics: Sequence[Topic], go_on: threading.Event, stop: threading.Event) -> None:
+    """Writes all rows of all topics, idempotently, and waits for the acknowledgements.
+
+    Half-way through the last topic it waits for `go_on`: it would be done before the daemon is down.
+    """
     producer = Producer(
         {**client_settings(bootstrap), "enable.idempotence": True, "compression.type": "lz4", "linger.ms": 20}
     )
@@ -181,6 +184,9 @@ def write(bootstrap: str, topics: Sequence[Topic], stop: threading.Event) -> Non
 
     for topic in topics:
         for number, row in enumerate(topic.rows):
+            if topic is topics[-1] and number == len(topic.rows) // 2:
+                while not go_on.is_set() and not stop.is_set():
+                    producer.poll(0.05)
             report = partial(delivered, topic, number)
             while not stop.is_set():
                 try:
@@ -210,7 +216,14 @@ class Reader:
                 "partition.assignment.strategy": "roundrobin",
             }
         )
-        self._consumer.subscribe(list(self._topics))
+        self.assigned = 0
+        """Partitions that this member has now."""
+        self._consumer.subscribe(
+            list(self._topics), on_assign=self._on_change, on_revoke=lambda consumer, _: self._on_change(consumer, [])
+        )
+
+    def _on_change(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assigned = len(partitions)
 
     def run(self) -> None:
         while not self._done.is_set():
@@ -291,6 +304,8 @@ class Display:
 
 @dataclass(frozen=True)
 class Outcome:
+    """Times without the restart's."""
+
     write_s: float
     read_s: float
     restart_s: float
@@ -308,17 +323,21 @@ def create_topics(bootstrap: str, topics: Sequence[Topic]) -> None:
 
 def move(daemon: Daemon, topics: Sequence[Topic], display: Display) -> Outcome:
     """Writes and reads everything, with the restart when half of the last topic is acknowledged."""
-    bootstrap, stop, done = daemon.bootstrap, threading.Event(), threading.Event()
-    writer = Worker("writer", partial(write, bootstrap, topics, stop))
-    readers = [Worker(f"reader {i}", Reader(bootstrap, topics, done).run) for i in range(2)]
-    workers = [writer, *readers]
+    bootstrap, go_on, stop, done = daemon.bootstrap, threading.Event(), threading.Event(), threading.Event()
+    readers = [Reader(bootstrap, topics, done) for _ in range(2)]
+    writer = Worker("writer", partial(write, bootstrap, topics, go_on, stop))
+    workers = [Worker(f"reader {i}", reader.run) for i, reader in enumerate(readers)]
     middle = topics[-1]
     restart_s, before = 0.0, None
-    began = changed = time.monotonic()
     counts: tuple[int, ...] = ()
     for worker in workers:
         worker.start()
     try:
+        display.say("waiting for the group of two ...")
+        await_group(readers, workers)
+        workers.append(writer)
+        writer.start()
+        began = changed = time.monotonic()
         while writer.is_alive() or any(topic.read_count < len(topic.rows) for topic in topics):
             time.sleep(0.05)
             display.update()
@@ -326,11 +345,16 @@ def move(daemon: Daemon, topics: Sequence[Topic], display: Display) -> Outcome:
                 if worker.error is not None:
                     raise worker.error
             if before is None and middle.acknowledged_count >= len(middle.rows) // 2:
-                before = daemon.usage()
-                restarting = time.monotonic()
-                daemon.restart()
+                count, before, restarting = middle.acknowledged_count, daemon.usage(), time.monotonic()
+                daemon.stop()
+                stopped = time.monotonic()
+                go_on.set()  # the writer fills its queue while nothing listens
+                daemon.start()
                 restart_s = time.monotonic() - restarting
-                display.say(f"restarted the daemon at {middle.acknowledged_count:,} {middle.name} in {restart_s:.2f} s")
+                display.say(
+                    f"restarted the daemon after {count:,} {middle.name}: "
+                    f"stop {stopped - restarting:.2f} s, start {daemon.start_s:.2f} s"
+                )
             now = tuple(n for topic in topics for n in (topic.acknowledged_count, topic.read_count))
             if now != counts:
                 counts, changed = now, time.monotonic()
@@ -347,7 +371,19 @@ def move(daemon: Daemon, topics: Sequence[Topic], display: Display) -> Outcome:
         if worker.error is not None:
             raise worker.error
     assert before is not None
-    return Outcome(writer.seconds, read_s, restart_s, (before, daemon.usage()))
+    return Outcome(writer.seconds - restart_s, read_s - restart_s, restart_s, (before, daemon.usage()))
+
+
+def await_group(readers: Sequence[Reader], workers: Sequence[Worker]) -> None:
+    """Returns when both members have their half of all partitions."""
+    deadline = time.monotonic() + STALL_S
+    while len({reader.assigned for reader in readers}) > 1 or readers[0].assigned == 0:
+        for worker in workers:
+            if worker.error is not None:
+                raise worker.error
+        if time.monotonic() > deadline:
+            raise Mismatch(f"the group did not form within {STALL_S:g} s")
+        time.sleep(0.05)
 
 
 def verify_commits(bootstrap: str, topics: Sequence[Topic]) -> None:
@@ -408,7 +444,9 @@ def main() -> int:
             ]
         with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as temporary:
             directory = Path(temporary) / "data"
-            with Daemon(directory, command=command, start_timeout_s=60, stop_timeout_s=60) as daemon:
+            # Both members come at once: the group need not wait for more.
+            settings: dict[str, str | int] = {"group.initial.rebalance.delay.ms": 300}
+            with Daemon(directory, settings, command=command, start_timeout_s=60, stop_timeout_s=60) as daemon:
                 console.print(f"{daemon.ready_line} (in {daemon.start_s:.2f} s)", highlight=False)
                 create_topics(daemon.bootstrap, topics)
                 with Display(console, topics) as display:
