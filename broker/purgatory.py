@@ -20,12 +20,22 @@ if TYPE_CHECKING:
 class FetchPurgatory:
     """All fetches that wait. Loop thread."""
 
-    __slots__ = ("loop", "timer", "waiting")
+    __slots__ = ("_all", "loop", "timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timer: Timer) -> None:
         self.loop = loop
         self.timer = timer
-        self.waiting = 0
+        self._all: set[DelayedFetch] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many fetches wait."""
+        return len(self._all)
+
+    def expire_all(self) -> None:
+        """Answers every waiting fetch with what there is: at a stop, nobody is left waiting."""
+        for fetch in list(self._all):
+            fetch.expire()
 
     def wait(
         self,
@@ -34,7 +44,13 @@ class FetchPurgatory:
         attempt: Callable[[bool], list[Part] | None],
     ) -> asyncio.Future[list[Part]]:
         """A future of the answer. `attempt(last)` makes it; None while there is too little (never when last)."""
-        return DelayedFetch(self, partitions, max_wait_ms, attempt).future
+        fetch = DelayedFetch(self, partitions, max_wait_ms, attempt)
+        self._all.add(fetch)
+        return fetch.future
+
+    def forget(self, fetch: DelayedFetch) -> None:
+        """Called by a fetch that is done."""
+        self._all.discard(fetch)
 
 
 class DelayedFetch:
@@ -55,8 +71,7 @@ class DelayedFetch:
         self._scheduled = False
         self.future: asyncio.Future[list[Part]] = purgatory.loop.create_future()
         self.future.add_done_callback(self._done)
-        self._timer: TimerHandle = purgatory.timer.call_later(max_wait_ms, self._expire)
-        purgatory.waiting += 1
+        self._timer: TimerHandle = purgatory.timer.call_later(max_wait_ms, self.expire)
         for partition in partitions:
             partition.waiters.add(self)
 
@@ -70,7 +85,8 @@ class DelayedFetch:
         self._scheduled = False
         self._complete(last=False)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """The time is up."""
         self._complete(last=True)
 
     def _complete(self, *, last: bool) -> None:
@@ -86,6 +102,6 @@ class DelayedFetch:
 
     def _done(self, future: asyncio.Future[list[Part]]) -> None:
         self._timer.cancel()
-        self._purgatory.waiting -= 1
+        self._purgatory.forget(self)
         for partition in self._partitions:
             partition.waiters.discard(self)

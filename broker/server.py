@@ -153,8 +153,10 @@ class Broker:
         await self.socket_server.stop_accepting()
         deadline = self.loop.time() + STOP_GRACE_S
         connections = self.socket_server.connections
-        while any(connection.busy for connection in connections) and self.loop.time() < deadline:
-            await asyncio.sleep(0.01)  # noqa: ASYNC110 - once in a life, and nothing signals "nobody is busy"
+        self.purgatory.expire_all()
+        # Polled: it happens once in a life, and nothing else needs to know when nobody is busy.
+        while any(connection.busy for connection in connections) and self.loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         await self.socket_server.close_all()
         run = self.loop.run_in_executor
         if hasattr(self, "groups"):

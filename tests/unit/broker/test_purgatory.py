@@ -104,3 +104,12 @@ async def test_an_error_of_the_attempt_is_the_error_of_the_wait() -> None:
         await future
     await turns()
     assert purgatory.waiting == 0
+
+
+async def test_a_stop_answers_everybody_who_waits() -> None:
+    answers = Answers()
+    purgatory, _, partition, future = wait(answers)
+    purgatory.expire_all()
+    assert await future == [b"x"]
+    await turns()
+    assert (purgatory.waiting, partition.waiters) == (0, set())

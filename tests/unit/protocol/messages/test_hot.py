@@ -102,9 +102,7 @@ def test_a_fetch_request_is_parsed_as_declared(
     if version >= 7:
         request.session_id, request.session_epoch = session, epoch
         request.forgotten_topics_data = [
-            f.ForgottenTopic(
-                topic="" if ids else topic, topic_id=topic_id if ids else bytes(16), partitions=indexes
-            )
+            f.ForgottenTopic(topic="" if ids else topic, topic_id=topic_id if ids else bytes(16), partitions=indexes)
             for topic, topic_id, indexes in forgotten
         ]
     buffer, start, end = framed(ApiKey.FETCH, version, client, encode(request, version), before)
