@@ -8,13 +8,14 @@ that says what, where and what to do, and exit with 1; wrong usage exits with 2.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import serve, settings
+from . import log, serve, settings
 
-COMMANDS = (serve, settings)
+COMMANDS = (serve, log, settings)
 
 
 class _Version(argparse.Action):
@@ -46,7 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     options = build_parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head` has seen enough; what is still buffered must not fail at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ConfigError, StorageError, OSError) as error:
         print(f"tidelog: {error}", file=sys.stderr)
         return 1

@@ -1,0 +1,254 @@
+"""Explains files of a log byte by byte: what `tidelog log dump` shows.
+
+`explain` walks a file from its first byte to its last and yields a `Part` for each stretch; the stretches follow one
+another without a gap, so whatever lies in a file is spoken of: batches and entries, preallocated zeros, what is cut
+off, and what is garbage. The text of a part is the line that Apache Kafka's DumpLogSegments prints where that has one.
+
+    dump_log.py    batches and their records               .log
+    dump_index.py  entries                                 .index .timeindex .txnindex, and producers in a .snapshot
+    here           lines of the small text files           checkpoints, partition.metadata, meta.properties, the marks
+
+Reads only, through a FileSystem, one file at a time; no file of a log is locked, so the daemon may be running: the end
+of an active segment may then look cut off. Blocks; any thread.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePath
+from typing import NamedTuple, TypeAlias
+
+from .checkpoint import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from .exceptions import StorageError
+from .filesystem import FileSystem, StrPath
+from .leader_epoch import LEADER_EPOCH_CHECKPOINT
+from .log_names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_file_name,
+)
+from .meta_properties import META_PROPERTIES_FILE
+from .partition_metadata import PARTITION_METADATA_FILE, ZERO_UUID, decode_uuid
+
+Value: TypeAlias = "int | str | bool | list[Value] | dict[str, Value] | None"
+Fields: TypeAlias = "Mapping[str, Value]"
+
+QUORUM_STATE = "quorum-state"  # KRaft's: who leads; one JSON object
+_KRAFT_SNAPSHOT = re.compile(r"(\d{20}-\d{10}|bootstrap)\.checkpoint")
+_TEXT_LIMIT = 64 << 20
+_OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_UNUSUAL_MAX_INT64 = 2**63 - 1
+
+
+class Part(NamedTuple):
+    """One stretch of a file.
+
+    Attributes:
+        kind: what it is: `batch`, `record`, `entry`, `line`, `unused`, `cut off`, `garbage` …
+        position, size: where its bytes lie in the file (those of records lie within their batch's); a record in a
+            compressed batch has none of its own: −1 and 0.
+        text: the line for people.
+        fields: the same for programs, and what the line leaves out.
+        problem: what is wrong with it, empty when nothing is.
+    """
+
+    kind: str
+    position: int
+    size: int
+    text: str
+    fields: Fields
+    problem: str = ""
+
+
+def explain(file_system: FileSystem, path: StrPath, *, records: bool = False, data: bool = False) -> Iterator[Part]:
+    """The parts of one file, from first byte to last; with `records`, each batch is followed by its records, with `data`
+    these have keys, values and headers.
+
+    StorageError when its name is none of a log's files, or it is too large to be one; OSError when it can't be read.
+    """
+    from . import dump_index, dump_log
+
+    name = PurePath(path).name
+    parsed = parse_file_name(name)
+    if parsed is not None:
+        if parsed.suffix == LOG_SUFFIX:
+            return dump_log.explain_log(file_system, path, parsed.base_offset, records=records, data=data)
+        explainer = {
+            OFFSET_INDEX_SUFFIX: dump_index.explain_offset_index,
+            TIME_INDEX_SUFFIX: dump_index.explain_time_index,
+            TRANSACTION_INDEX_SUFFIX: dump_index.explain_transaction_index,
+            SNAPSHOT_SUFFIX: dump_index.explain_snapshot,
+        }[parsed.suffix]
+        return explainer(file_system.read_bytes(path, limit=1 << 31), parsed.base_offset)
+    if _KRAFT_SNAPSHOT.fullmatch(name):
+        return dump_log.explain_log(file_system, path, 0, records=records, data=data)
+    if name in _OFFSET_CHECKPOINTS:
+        return _explain_checkpoint(_read(file_system, path), ("topic", "partition", "offset"))
+    if name == LEADER_EPOCH_CHECKPOINT:
+        return _explain_checkpoint(_read(file_system, path), ("epoch", "startOffset"))
+    if name == PARTITION_METADATA_FILE:
+        return _explain_properties(_read(file_system, path), ":", {"topic_id": _check_uuid})
+    if name == META_PROPERTIES_FILE:
+        return _explain_properties(_read(file_system, path), "=", {"directory.id": _check_uuid})
+    if name in (CLEAN_SHUTDOWN_FILE, CLEAN_SHUTDOWN_FILE.lstrip("."), QUORUM_STATE):
+        return _explain_json(_read(file_system, path))
+    raise StorageError(
+        f"{path}: not a file of a log: expected 20 digits and .log, .index, .timeindex, .txnindex or .snapshot, "
+        f"a checkpoint, {PARTITION_METADATA_FILE}, {META_PROPERTIES_FILE} or {CLEAN_SHUTDOWN_FILE}"
+    )
+
+
+def heading(path: StrPath) -> str:
+    """What DumpLogSegments says of a file before its parts: where its offsets start, if it has some."""
+    name = PurePath(path).name
+    parsed = parse_file_name(name)
+    if parsed is not None and parsed.suffix == LOG_SUFFIX:
+        return f"Log starting offset: {parsed.base_offset}"
+    if not _KRAFT_SNAPSHOT.fullmatch(name):
+        return ""
+    if name.startswith("bootstrap"):
+        return "KRaft bootstrap snapshot"
+    return f"Snapshot end offset: {int(name[:20])}, epoch: {int(name[21:31])}"
+
+
+def part_of(kind: str, position: int, size: int, fields: Fields, problem: str = "") -> Part:
+    """A part whose line says its fields in order: `name: value name: value`."""
+    text = " ".join(f"{name}: {plain(value)}" for name, value in fields.items())
+    return Part(kind, position, size, text, fields, problem)
+
+
+def plain(value: object) -> str:
+    """A value as the lines say it: `true`, `null`, numbers and text as they are."""
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return printable(value) if isinstance(value, str) else str(value)
+
+
+def printable(text: str) -> str:
+    """`text` on one line and harmless to a terminal: control characters as escapes, surrogates too."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == " " else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
+def _read(file_system: FileSystem, path: StrPath) -> bytes:
+    return file_system.read_bytes(path, limit=_TEXT_LIMIT)
+
+
+# --- text files ---
+
+
+class _Line(NamedTuple):
+    position: int
+    size: int
+    text: str
+    problem: str
+
+
+def _lines(data: bytes, *, last_ends: bool) -> Iterator[_Line]:
+    """The lines with their newlines. `last_ends`: the last one must have one too."""
+    position = 0
+    for raw in data.split(b"\n"):
+        size = len(raw) + (position + len(raw) < len(data))
+        if not size:
+            return
+        problem = ""
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            text, problem = raw.decode(errors="backslashreplace"), "not text"
+        if last_ends and size == len(raw) and not problem:
+            problem = "the line is cut off"
+        yield _Line(position, size, text, problem)
+        position += size
+
+
+def _explain_checkpoint(data: bytes, columns: tuple[str, ...]) -> Iterator[Part]:
+    """Version, count, and a line of `columns` for each entry; all but a topic are numbers from 0 on."""
+    announced = count = 0
+    end = 0
+    for number, (position, size, text, problem) in enumerate(_lines(data, last_ends=True)):
+        end = position + size
+        if number < 2:
+            name = ("version", "entries")[number]
+            value = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+            if value is None:
+                problem = problem or f"{text[:40]!r} is no number"
+            elif number == 0 and value != 0:
+                problem = problem or f"version {value} is unknown"
+            announced = value or 0 if number else 0
+            yield part_of("header", position, size, {name: text if value is None else value}, problem)
+            continue
+        count += 1
+        words = text.split(" ")
+        fields: dict[str, Value] = {}
+        if len(words) == len(columns):
+            for column, word in zip(columns, words, strict=True):
+                is_number = word.isascii() and word.isdigit() and int(word[:20]) <= _UNUSUAL_MAX_INT64
+                if column != "topic" and not is_number:
+                    problem = problem or f"{word[:40]!r} is no {column}"
+                fields[column] = int(word) if column != "topic" and is_number else word
+        else:
+            fields["text"] = text
+            problem = problem or f"not `{' '.join(columns)}`"
+        if count > announced:
+            problem = problem or f"line {count} of {announced}"
+        yield part_of("entry", position, size, fields, problem)
+    if count < announced:
+        yield part_of("cut off", end, 0, {"missing": announced - count}, f"{announced} lines announced, {count} there")
+
+
+def _explain_properties(data: bytes, separator: str, checks: Mapping[str, Callable[[str], str]]) -> Iterator[Part]:
+    """`name: value` or `name=value` lines and comments."""
+    for position, size, text, problem in _lines(data, last_ends=separator == "="):
+        name, found, value = text.strip().partition(separator)
+        if not text.strip() or text.lstrip()[0] in "#!":
+            yield part_of("comment", position, size, {"comment": text.strip()}, problem)
+        elif not found:
+            yield part_of("line", position, size, {"text": text}, problem or f"not `name{separator}value`")
+        else:
+            name, value = name.strip(), value.strip()
+            check = checks.get(name)
+            problem = problem or (check(value) if check is not None else "")
+            yield part_of("property", position, size, {name: value}, problem)
+
+
+def _check_uuid(text: str) -> str:
+    try:
+        value = decode_uuid(text)
+    except ValueError as error:
+        return str(error)
+    return "the id is zero" if value == ZERO_UUID else ""
+
+
+def _explain_json(data: bytes) -> Iterator[Part]:
+    """One object, `{"version":0,"brokerEpoch":12}`; that the mark of a clean stop is there is all that counts."""
+    if not data:
+        return
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict):
+        yield part_of("mark", 0, len(data), content)
+    else:
+        text = data[:200].decode(errors="backslashreplace")
+        yield part_of("garbage", 0, len(data), {"text": text}, "not a JSON object")

@@ -1,0 +1,239 @@
+"""Explains a `.log` file: its batches, with `records` each record too, and whatever is no batch (see `dump.py`).
+
+The rulers are in `protocol/records/record_batch.py`. KRaft's snapshots (`.checkpoint`) are batches too and come here.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from ..protocol.records.attributes import Compression
+from ..protocol.records.exceptions import RecordError
+from ..protocol.records.record_batch import (
+    MAGIC_V2,
+    NO_SEQUENCE,
+    RECORDS_AT,
+    BatchHeader,
+    RawRecord,
+    iterate_raw_records,
+    payload_of,
+    read_batch_header,
+    to_int64,
+)
+from .batch_walk import Found, Stretch, computed_crc, walk
+from .dump import Part, Value, part_of, plain, printable
+from .filesystem import FileSystem, StrPath
+from .transaction_marker import parse_transaction_marker
+
+if TYPE_CHECKING:
+    from ..protocol.records.record_batch import Buffer
+
+_CONTROL_KEY = Struct(">hh")
+_CONTROL_TYPES = (
+    "ABORT",
+    "COMMIT",
+    "LEADER_CHANGE",
+    "SNAPSHOT_HEADER",
+    "SNAPSHOT_FOOTER",
+    "KRAFT_VERSION",
+    "KRAFT_VOTERS",
+)
+_SEQUENCES = 0x7FFF_FFFF
+
+
+def explain_log(
+    file_system: FileSystem, path: StrPath, base_offset: int, *, records: bool = False, data: bool = False
+) -> Iterator[Part]:
+    """Batches of the segment that starts at `base_offset`; with `records` their records, with `data` keys and values."""
+    file = file_system.open(path, writable=False)
+    try:
+        for found in walk(file):
+            if found.stretch is Stretch.BATCH:
+                yield from _batch(found, base_offset, records or data, data)
+            elif found.stretch is Stretch.ZEROS:
+                text = f"{found.size} zero bytes from position {found.position} on"
+                problem = "" if found.position + found.size == file.size() else "zeros between batches"
+                yield Part("unused", found.position, found.size, text, {"zeroBytes": found.size}, problem)
+            else:
+                yield _no_batch(found, file.size())
+    finally:
+        file.close()
+
+
+def _no_batch(found: Found, file_size: int) -> Part:
+    end = found.position + found.size
+    where = "at the end" if end == file_size else f"at position {found.position}, batches go on at {end}"
+    text = f"Found {found.size} invalid bytes {where}"
+    return Part(found.stretch.value, found.position, found.size, text, {"bytes": found.size}, found.reason)
+
+
+def _batch(found: Found, base_offset: int, records: bool, data: bool) -> Iterator[Part]:
+    if found.magic != MAGIC_V2:
+        yield _unread(found, f"message format {found.magic} is not explained")
+        return
+    # A header is taken from the batch's bytes; of a batch too large to hold only those 61 are there.
+    header = _header(found)
+    crc = computed_crc(found.data, found.magic) if found.is_whole else header.crc
+    problem = _problem_of(header, crc, base_offset)
+    if not found.is_whole:
+        problem = problem or "the batch is too large to be read: only its header is explained"
+    yield _batch_part(header, problem, is_valid=crc == header.crc)
+    if records and found.is_whole:
+        yield from _records(found, header, data)
+
+
+def _unread(found: Found, problem: str) -> Part:
+    fields: dict[str, Value] = {"position": found.position, "size": found.size, "magic": found.magic}
+    return part_of("batch", found.position, found.size, fields, problem)
+
+
+def _header(found: Found) -> BatchHeader:
+    if found.is_whole:
+        return read_batch_header(found.data)._replace(position=found.position)
+    # `read_batch_header` wants the whole batch; with its length cut to the header it reads the fields.
+    head = bytearray(found.data)
+    head[8:12] = (RECORDS_AT - 12).to_bytes(4, "big")
+    return read_batch_header(head)._replace(position=found.position, size=found.size)
+
+
+def _problem_of(header: BatchHeader, crc: int, base_offset: int) -> str:
+    if crc != header.crc:
+        return f"the bytes have the crc {crc}"
+    if header.base_offset < base_offset:
+        return f"offset {header.base_offset} is below the segment's, {base_offset}"
+    if header.last_offset_delta < 0:
+        return f"the last offset delta is {header.last_offset_delta}"
+    if not 0 <= header.record_count <= header.last_offset_delta + 1:
+        return f"{header.record_count} records in {header.last_offset_delta + 1} offsets"
+    if header.compression > Compression.ZSTD:
+        return f"no codec has the id {header.compression}"
+    return ""
+
+
+def _batch_part(header: BatchHeader, problem: str, *, is_valid: bool) -> Part:
+    horizon = header.base_timestamp if header.has_delete_horizon else None
+    codec = Compression(header.compression).name.lower() if header.compression <= Compression.ZSTD else "unknown"
+    fields: dict[str, Value] = {
+        "baseOffset": header.base_offset,
+        "lastOffset": header.last_offset,
+        "count": header.record_count,
+        "baseSequence": header.base_sequence,
+        "lastSequence": header.last_sequence,
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "partitionLeaderEpoch": header.partition_leader_epoch,
+        "isTransactional": header.is_transactional,
+        "isControl": header.is_control,
+        "deleteHorizonMs": horizon,
+        "position": header.position,
+        time_name(header.is_append_time): header.max_timestamp,
+        "size": header.size,
+        "magic": header.magic,
+        "compresscodec": codec,
+        "crc": header.crc,
+        "isvalid": is_valid,
+    }
+    shown = fields | {"deleteHorizonMs": optional(horizon)}
+    text = " ".join(f"{name}: {plain(value)}" for name, value in shown.items())
+    return Part("batch", header.position, header.size, text, fields, problem)
+
+
+def time_name(is_append_time: bool) -> str:
+    """How the lines call a timestamp."""
+    return "LogAppendTime" if is_append_time else "CreateTime"
+
+
+def optional(value: int | None) -> str:
+    """A number that may be missing, as DumpLogSegments spells it."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def _records(found: Found, header: BatchHeader, data: bool) -> Iterator[Part]:
+    try:
+        payload, start, end = payload_of(found.data, header._replace(position=0))
+        is_plain = payload is found.data
+        for raw in iterate_raw_records(payload, max(header.record_count, 0), start, end):
+            at, size = (header.position + raw.start, raw.end - raw.start) if is_plain else (-1, 0)
+            yield _record(header, raw, at, size, data)
+    except RecordError as error:
+        yield Part("record", -1, 0, f"| {printable(str(error))}", {}, f"records can't be read: {error}")
+
+
+def _record(header: BatchHeader, raw: RawRecord, at: int, size: int, data: bool) -> Part:
+    is_append_time = header.is_append_time
+    timestamp = header.max_timestamp if is_append_time else to_int64(header.base_timestamp + raw.timestamp_delta)
+    has_sequence = header.base_sequence != NO_SEQUENCE
+    names = [text_of(key) for key, _ in raw.headers]
+    fields: dict[str, Value] = {
+        "offset": to_int64(header.base_offset + raw.offset_delta),
+        time_name(is_append_time): timestamp,
+        "keySize": -1 if raw.key is None else len(raw.key),
+        "valueSize": -1 if raw.value is None else len(raw.value),
+        "sequence": (header.base_sequence + raw.offset_delta) & _SEQUENCES if has_sequence else NO_SEQUENCE,
+        "headerKeys": list(names),
+    }
+    text = " ".join(f"{name}: {plain(value)}" for name, value in fields.items() if name != "headerKeys")
+    text = f"| {text} headerKeys: [{printable(','.join(names))}]"
+    problem = ""
+    if raw.offset_delta > header.last_offset_delta or raw.offset_delta < 0:
+        problem = f"its offset is not in its batch, which ends at {header.last_offset}"
+    if header.is_control:
+        control, problem = _control(raw, problem)
+        fields |= control
+        text += "".join(f" {name}: {value}" for name, value in control.items())
+    elif data:
+        text += contents_text(raw.key, raw.value)
+        fields |= contents(raw.key, raw.value)
+        fields["headers"] = [{"key": text_of(key), **content("value", value)} for key, value in raw.headers]
+    return Part("record", at, size, text, fields, problem)
+
+
+def _control(raw: RawRecord, problem: str) -> tuple[dict[str, Value], str]:
+    """What a control record says, and what is wrong with it."""
+    try:
+        marker = parse_transaction_marker(_bytes(raw.key), _bytes(raw.value))
+    except RecordError as error:
+        return {}, str(error)
+    if marker is not None:
+        kind = _CONTROL_TYPES[marker.is_commit]
+        return {"endTxnMarker": kind, "coordinatorEpoch": marker.coordinator_epoch}, problem
+    assert raw.key is not None
+    _, number = _CONTROL_KEY.unpack_from(raw.key)
+    name = _CONTROL_TYPES[number] if 0 <= number < len(_CONTROL_TYPES) else "UNKNOWN"
+    return {"controlType": f"{name}({number})"}, problem
+
+
+def _bytes(view: memoryview | None) -> bytes | None:
+    return None if view is None else bytes(view)
+
+
+# --- keys and values ---
+
+
+def text_of(data: Buffer) -> str:
+    """Bytes as text; what is no UTF-8 becomes U+FFFD."""
+    return bytes(data).decode("utf-8", "replace")
+
+
+def contents_text(key: Buffer | None, value: Buffer | None) -> str:
+    """Key and value as a record's line ends in them; null ones are left out."""
+    text = "" if key is None else f" key: {printable(text_of(key))}"
+    return text if value is None else f"{text} payload: {printable(text_of(value))}"
+
+
+def contents(key: Buffer | None, value: Buffer | None) -> dict[str, Value]:
+    """The same for programs, whole."""
+    return content("key", key) | content("value", value)
+
+
+def content(name: str, data: Buffer | None) -> dict[str, Value]:
+    """`{name: text}`, or `{nameBase64: …}` where the bytes are no UTF-8."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: bytes(data).decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(data).decode()}
