@@ -1,0 +1,138 @@
+"""Batches of every message format in one buffer, as a log or a fetch holds them: one way to walk and to open them all.
+
+    iterate_batches   the headers, in order; a message of format 0 or 1 (a wrapper too) counts as a batch
+    iterate_records   what is in one of them: a batch's records, a message, or the messages within a wrapper
+    is_intact         its checksum, whichever its format has
+    retain_records    what compaction leaves of a message of format 0 or 1
+
+Stands above `record_batch` (format 2) and `legacy_record` (0 and 1), which have the bytes. Any thread may call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .attributes import Compression
+from .compression import DEFAULT_MAX_BYTES
+from .crc import crc32, crc32c
+from .exceptions import CorruptRecordError
+from .legacy_record import MAGIC_AT as LEGACY_CRC_FROM
+from .legacy_record import build_legacy_set, iterate_legacy_records, read_legacy_header, read_legacy_record
+from .record_batch import (
+    ATTRIBUTES_AT,
+    HEADER_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    MIN_MESSAGE_SIZE,
+    NO_TIMESTAMP,
+    OVERHEAD,
+    BatchHeader,
+    Record,
+    read_batch_header,
+)
+from .record_batch import iterate_records as iterate_batch_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .record_batch import Buffer
+
+
+def read_header(buffer: Buffer, position: int = 0, end: int | None = None) -> BatchHeader:
+    """The header of the batch or message at `position`, which must be whole before `end`. No checksum is looked at.
+
+    For formats 0 and 1 see `legacy_record.read_legacy_header`: base_offset is the last offset there.
+
+    Raises:
+        CorruptRecordError: size or magic are impossible, or it is cut off.
+    """
+    limit = len(buffer) if end is None else end
+    if _is_legacy(buffer, position, limit):
+        read_legacy_record(buffer, position, limit)  # for its checks
+        return read_legacy_header(buffer, position)
+    return read_batch_header(buffer, position, limit)
+
+
+def _is_legacy(buffer: Buffer, position: int, limit: int) -> bool:
+    is_there = position >= 0 and limit <= len(buffer) and limit - position >= HEADER_UP_TO_MAGIC
+    return is_there and buffer[position + MAGIC_AT] < MAGIC_V2
+
+
+def iterate_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
+    """Headers of the whole batches and messages in [position, end), in order. One that is cut off ends the iteration, as
+    the last one of a fetch response may be; what is impossible raises as in `read_header`.
+    """
+    limit = len(buffer) if end is None else end
+    while limit - position >= HEADER_UP_TO_MAGIC:
+        _, length = OVERHEAD.unpack_from(buffer, position)
+        if length >= MIN_MESSAGE_SIZE and LOG_OVERHEAD + length > limit - position:
+            return
+        header = read_header(buffer, position, limit)
+        yield header
+        position += header.size
+
+
+def iterate_records(
+    buffer: Buffer, position: int = 0, end: int | None = None, *, max_decompressed: int = DEFAULT_MAX_BYTES
+) -> Iterator[Record]:
+    """The records of the one batch or message at `position`, decompressed, with the offsets that they have in the log.
+
+    The outer checksum is not looked at; those of messages within a wrapper are. Control records are given like others:
+    the header says that they are.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError: it, or something within it, is broken.
+        UnsupportedCompressionError, RecordTooLargeError: as `decompress`.
+    """
+    limit = len(buffer) if end is None else end
+    if _is_legacy(buffer, position, limit):
+        message = read_legacy_record(buffer, position, limit)
+        yield from iterate_legacy_records(message, max_decompressed=max_decompressed)
+        return
+    yield from iterate_batch_records(buffer, position, limit, max_decompressed=max_decompressed)
+
+
+def is_intact(buffer: Buffer, header: BatchHeader) -> bool:
+    """Whether the checksum is right: CRC-32C from the attributes on in format 2, CRC-32 from the magic on in 0 and 1.
+
+    `header.position` is that in `buffer`. Lets other threads run while it works on a large batch.
+    """
+    view = memoryview(buffer)
+    if header.magic < MAGIC_V2:
+        return crc32(view[header.position + LEGACY_CRC_FROM : header.position + header.size]) == header.crc
+    return crc32c(view[header.position + ATTRIBUTES_AT : header.position + header.size]) == header.crc
+
+
+def retain_records(header: BatchHeader, records: Sequence[Record], *, level: int | None = None) -> bytes:
+    """A message of format 0 or 1 anew with only some of its records, as compaction leaves it: same format, codec,
+    timestamp type and, under LogAppendTime, time; each record keeps its offset, the wrapper gets that of the last.
+
+    One whose records all stay is better copied as it is.
+
+    Args:
+        header: of the message as it was, from `iterate_batches`.
+        records: those that stay, from `iterate_records`, in order; none gives no bytes: these formats have no empty batch.
+        level: for the codec, None for its default.
+
+    Raises:
+        ValueError: a batch of format 2, or several records from a message without a codec.
+    """
+    if header.magic >= MAGIC_V2:
+        raise ValueError("a batch of format 2 is filtered as a batch")
+    if not records:
+        return b""
+    if header.compression == Compression.NONE and len(records) > 1:
+        raise ValueError(f"{len(records)} records from one message")
+    if header.compression > Compression.LZ4:
+        raise CorruptRecordError(f"message format {header.magic} knows no codec with the id {header.compression}")
+    return build_legacy_set(
+        records,
+        magic=header.magic,
+        base_offset=records[0].offset,
+        offsets=[record.offset for record in records],
+        compression=Compression(header.compression),
+        level=level,
+        timestamp_type=header.timestamp_type,
+        append_time=header.max_timestamp if header.is_append_time else NO_TIMESTAMP,
+    )
