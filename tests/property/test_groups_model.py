@@ -10,12 +10,15 @@ What must hold after each step:
 - a member of which nothing was heard for a session time-out is gone;
 - a coordinator that starts now on the same log knows the same stable and empty groups and all the offsets.
 
-And in the end: when nobody does anything any more, every waiting answer comes, and every group becomes empty.
+Whenever some clients work diligently for a while and the others are dead, the group becomes stable with just these as
+members, and stays so. And in the end, when nobody does anything any more, every waiting answer comes, and every group
+becomes empty.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +29,7 @@ from support.groups import Groups, MemoryCoordinatorLog, run_callbacks, subscrip
 from support.mock_time import MockTime
 from tidelog.broker.group_commits import CommitRequest, OffsetToCommit
 from tidelog.broker.group_events import GroupProtocol, JoinResult, LeavingMember, SyncRequest, SyncResult
-from tidelog.broker.group_metadata import EMPTY, STABLE
+from tidelog.broker.group_metadata import EMPTY, PREPARING_REBALANCE, STABLE, GroupMetadata
 from tidelog.broker.offsets_records import GroupKey, read_key, read_offset_value
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError
@@ -67,6 +70,8 @@ class Client:
     member_id: str = ""
     generation: int = -1
     leads: tuple[str, ...] | None = None
+    owns: bytes | None = None
+    last_code: ErrorCode = ErrorCode.NONE
     heard_ms: float = 0.0
     joining: asyncio.Future[JoinResult] | None = None
     syncing: asyncio.Future[SyncResult] | None = None
@@ -95,8 +100,10 @@ class GroupsMachine(RuleBasedStateMachine):
         self.clients = {(name, group): Client(name, group) for name in NAMES for group in GROUPS}
         self.generations: dict[tuple[str, int], Generation] = {}
         self.newest: dict[str, int] = {}
+        self.known: dict[str, GroupMetadata | None] = {}
         self.owed: list[asyncio.Future[Any]] = []
         self.offsets: dict[tuple[str, str, int], int] = {}
+        self.ghosts: list[tuple[str, str, str]] = []
         self.started_ms = 0.0
 
     def coordinator(self) -> Groups:
@@ -134,21 +141,26 @@ class GroupsMachine(RuleBasedStateMachine):
     def join(
         self, name: str, group: str, protocols: tuple[GroupProtocol, ...], process_is_new: bool, knows_skipping: bool
     ) -> None:
+        """Also while an older join or sync of it waits, which is given up then without the coordinator knowing."""
         client = self.clients[name, group]
-        if client.joining is not None or client.syncing is not None:
-            return
         if process_is_new:
+            if client.member_id and name in STATIC:
+                self.ghosts.append((group, client.member_id, STATIC[name]))
             client.member_id = ""
+        client.joining = client.syncing = None
         client.protocols = protocols
+        self.send_join(client, knows_skipping)
+
+    def send_join(self, client: Client, knows_skipping: bool = True) -> None:
         for _ in range(2):
             outcome = self.harness.join(
-                group_id=group,
+                group_id=client.group,
                 member_id=client.member_id,
-                group_instance_id=STATIC.get(name),
-                client_id=name,
-                session_timeout_ms=SESSION_MS[name],
-                rebalance_timeout_ms=REBALANCE_MS[name],
-                protocols=protocols,
+                group_instance_id=STATIC.get(client.name),
+                client_id=client.name,
+                session_timeout_ms=SESSION_MS[client.name],
+                rebalance_timeout_ms=REBALANCE_MS[client.name],
+                protocols=client.protocols,
                 supports_skip_assignment=knows_skipping,
             )
             if not isinstance(outcome, JoinResult):
@@ -157,6 +169,10 @@ class GroupsMachine(RuleBasedStateMachine):
                 return
             if outcome.error is not ErrorCode.MEMBER_ID_REQUIRED:
                 self.joined(client, outcome)
+                if outcome.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                    # The log keeps a member's subscription in the group's protocol only, so that after a restart of
+                    # the coordinator the others are not known. Its operator gives it all of them.
+                    client.protocols = PROTOCOLS[2]
                 return
             client.member_id = outcome.member_id
             client.heard_ms = self.now
@@ -176,6 +192,8 @@ class GroupsMachine(RuleBasedStateMachine):
             SyncRequest(group, client.generation, client.member_id, STATIC.get(name), assignments=assignments)
         )
         if isinstance(outcome, SyncResult):
+            if outcome.error is ErrorCode.NONE:
+                assert self.group(group).generation == client.generation
             self.synced(client, outcome)
         else:
             client.syncing = outcome
@@ -183,10 +201,10 @@ class GroupsMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), group=st.sampled_from(GROUPS))
     def heartbeat(self, name: str, group: str) -> None:
-        client = self.clients[name, group]
-        if not client.member_id:
-            return
-        code = self.harness.groups.heartbeat(group, client.member_id, STATIC.get(name), client.generation)
+        self.send_heartbeat(self.clients[name, group])
+
+    def send_heartbeat(self, client: Client) -> ErrorCode:
+        code = self.harness.groups.heartbeat(client.group, client.member_id, STATIC.get(client.name), client.generation)
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             client.heard_ms = self.now
         assert code in (
@@ -196,6 +214,8 @@ class GroupsMachine(RuleBasedStateMachine):
             ErrorCode.ILLEGAL_GENERATION,
             ErrorCode.FENCED_INSTANCE_ID,
         )
+        client.last_code = code
+        return code
 
     @rule(
         name=st.sampled_from((*NAMES, "")),
@@ -224,6 +244,81 @@ class GroupsMachine(RuleBasedStateMachine):
         if client is not None:
             client.heard_ms = self.now
 
+    @precondition(lambda self: self.ghosts)
+    @rule()
+    def a_ghost_appears(self) -> None:
+        """A process that was replaced under its group.instance.id has not noticed yet."""
+        group, member_id, instance = self.ghosts.pop()
+        found = self.group(group)
+        current = None if found is None else found.static_members.get(instance)
+        code = self.harness.groups.heartbeat(group, member_id, instance, 0 if found is None else found.generation)
+        if current is None:
+            assert code is ErrorCode.UNKNOWN_MEMBER_ID
+        elif current != member_id:
+            assert code is ErrorCode.FENCED_INSTANCE_ID
+
+    @rule(
+        rounds=st.integers(1, 30),
+        milliseconds=st.sampled_from([100, 1000, 2000]),
+        group=st.sampled_from(GROUPS),
+        names=st.sets(st.sampled_from(NAMES), min_size=1),
+    )
+    def work(self, rounds: int, milliseconds: int, group: str, names: set[str]) -> None:
+        """What clients do all day, under whatever disk there is."""
+        for _ in range(rounds):
+            for name in sorted(names):
+                self.turn(self.clients[name, group])
+            self.time.advance(milliseconds)
+            self.answers_are_taken()
+
+    def turn(self, client: Client) -> None:
+        """The next thing that a sound client does."""
+        if client.joining is not None or client.syncing is not None:
+            return
+        if client.generation < 0:
+            self.send_join(client)
+        elif client.owns is None:
+            self.sync(client.name, client.group)
+        elif self.send_heartbeat(client) is not ErrorCode.NONE:
+            client.generation, client.owns = -1, None
+            if client.last_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                client.member_id = ""
+
+    @rule(group=st.sampled_from(GROUPS), names=st.sets(st.sampled_from(NAMES), min_size=1))
+    def diligence_is_rewarded(self, group: str, names: set[str]) -> None:
+        self.log.failure = None
+        self.log.durable = True
+        self.log.sync()
+        for name in NAMES:
+            if name not in names:
+                self.lose_the_connection(name, group)
+        diligent = [self.clients[name, group] for name in sorted(names)]
+        limit = self.config["group_max_size"]
+
+        def settled() -> bool:
+            found = self.group(group)
+            if found is None:
+                return False
+            members = [c for c in diligent if c.owns is not None and c.generation == found.generation]
+            return (
+                found.state is STABLE
+                # Or more: static members need not join to stay, so the limit does not count them in a rebalance.
+                and len(members) >= min(limit, len(diligent))
+                and (len(members) <= limit or found.static_members)
+                and {c.member_id for c in members} == set(found.members)
+            )
+
+        for _ in range(600):  # five minutes for a dead new member's join, and as much for what follows from it
+            if settled():
+                break
+            self.work(1, 1000, group, names)
+        assert settled(), "diligent clients did not become a group"
+        generation = self.group(group).generation
+        self.work(70, 1000, group, names)
+        assert settled()
+        if limit >= len(diligent):  # else those who found no room try again and again
+            assert self.group(group).generation == generation
+
     @rule(name=st.sampled_from(NAMES), group=st.sampled_from(GROUPS), by_instance=st.booleans())
     def leave(self, name: str, group: str, by_instance: bool) -> None:
         client = self.clients[name, group]
@@ -247,9 +342,6 @@ class GroupsMachine(RuleBasedStateMachine):
         elif code is not ErrorCode.NONE:
             return
         self.offsets = {where: offset for where, offset in self.offsets.items() if where[0] != group}
-        # A group of that name starts again at generation 0.
-        self.newest.pop(group, None)
-        self.generations = {key: value for key, value in self.generations.items() if key[0] != group}
 
     # -- what happens to everybody
 
@@ -277,20 +369,31 @@ class GroupsMachine(RuleBasedStateMachine):
         self.starts += 1
         self.started_ms = self.now
         self.harness = self.coordinator()
-        for group in GROUPS:
+        for name in GROUPS:
             # What was not in the log yet may be counted again.
-            found = self.group(group)
-            if found is None or found.generation < self.newest.get(group, 0):
-                generation = 0 if found is None else found.generation
-                self.newest[group] = generation
+            group = self.known[name] = self.group(name)
+            generation = 0 if group is None else group.generation
+            if generation < self.newest.get(name, 0):
+                self.newest[name] = generation
                 self.generations = {
-                    key: value for key, value in self.generations.items() if key[0] != group or key[1] <= generation
+                    key: value for key, value in self.generations.items() if key[0] != name or key[1] <= generation
                 }
+
+    def notice_new_groups(self) -> None:
+        """A group that was deleted, or had expired, and was made again counts its generations from the start."""
+        for name in GROUPS:
+            group = self.group(name)
+            if group is not self.known.get(name):
+                self.known[name] = group
+                self.newest.pop(name, None)
+                self.generations = {key: value for key, value in self.generations.items() if key[0] != name}
 
     # -- what must hold
 
     @invariant()
     def answers_are_taken(self) -> None:
+        if hasattr(self, "clients"):
+            self.notice_new_groups()
         for client in getattr(self, "clients", {}).values():
             if client.joining is not None and client.joining.done():
                 result, client.joining = client.joining.result(), None
@@ -311,6 +414,9 @@ class GroupsMachine(RuleBasedStateMachine):
             if group.members:
                 assert group.leader_id in group.members
                 assert group.candidate_protocols()
+            assert group.protocol_counts == Counter(
+                name for m in group.members.values() for name in {protocol.name for protocol in m.protocols}
+            )
             assert set(group.static_members.values()) == {
                 m.member_id for m in group.members.values() if m.group_instance_id is not None
             }
@@ -335,14 +441,15 @@ class GroupsMachine(RuleBasedStateMachine):
             assert self.now - heard <= limit
 
     def joined(self, client: Client, result: JoinResult) -> None:
+        self.notice_new_groups()
         client.heard_ms = self.now
         if result.error is not ErrorCode.NONE:
-            client.generation, client.leads = -1, None
+            client.generation, client.leads, client.owns = -1, None, None
             if result.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
                 client.member_id = ""
             return
         client.member_id, client.generation = result.member_id, result.generation
-        client.leads = None
+        client.leads = client.owns = None
         key = client.group, result.generation
         told = self.generations.setdefault(key, Generation(result.leader, result.protocol_name or ""))
         assert told.protocol == result.protocol_name
@@ -363,8 +470,10 @@ class GroupsMachine(RuleBasedStateMachine):
         client.heard_ms = self.now
         if result.error is not ErrorCode.NONE:
             if result.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-                client.member_id, client.generation, client.leads = "", -1, None
+                client.member_id = ""
+            client.generation, client.leads, client.owns = -1, None, None
             return
+        client.owns = result.assignment
         if result.assignment:
             generation, _, member_id = result.assignment.decode().partition("/")
             assert int(generation) == client.generation
@@ -384,6 +493,9 @@ class GroupsMachine(RuleBasedStateMachine):
                     if group.is_simple and not has_offsets:
                         continue
                     found = other.groups[group.group_id]
+                    if len(group.members) > self.config["group_max_size"]:
+                        assert found.state is PREPARING_REBALANCE
+                        continue
                     assert found.describe() == group.describe()
                     assert (found.generation, found.leader_id) == (group.generation, group.leader_id)
                     assert found.static_members == group.static_members
@@ -396,7 +508,7 @@ class GroupsMachine(RuleBasedStateMachine):
     def now(self) -> float:
         return self.time.monotonic_ms()
 
-    def group(self, name: str) -> Any:
+    def group(self, name: str) -> GroupMetadata | None:
         return next((s.groups[name] for s in self.harness.groups.shards() if name in s.groups), None)
 
 
