@@ -1,8 +1,8 @@
 """A partition as the network side sees it: its log, who waits for it, and the syncs that answers wait for.
 
 The log decides when a sync is due (`flush.messages`) and holds its high watermark until it is done. Here the sync is
-run: one at a time per log, in the pool; all answers that wait for the same log share it (group commit). What was
-appended meanwhile is covered by the next one.
+run: one at a time per log, in the threads of its directory; all answers that wait for the same log share it (group
+commit). What was appended meanwhile is covered by the next one.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections import deque
 from typing import TYPE_CHECKING
 
 from ..storage.exceptions import KafkaStorageError, StorageError
 from ..storage.log_segments import floor_index
+from .log_syncer import LogSyncer
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from ..storage.log_values import FetchDataInfo, LogAppendInfo
     from ..storage.unified_log import UnifiedLog
+    from .log_syncer import Outcome
     from .purgatory import DelayedFetch
     from .topics import TopicRegistry
 
@@ -33,14 +34,14 @@ WARM_TAIL_BYTES = 32 << 20
 class Partition:
     """Loop thread only."""
 
-    __slots__ = ("_loop", "_pool", "_syncing", "_unsynced", "log", "waiters")
+    __slots__ = ("_loop", "_syncer", "_syncing", "_unsynced", "log", "waiters")
 
-    def __init__(self, log: UnifiedLog, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+    def __init__(self, log: UnifiedLog, loop: asyncio.AbstractEventLoop, syncer: LogSyncer) -> None:
         self.log = log
         #: Fetches that are looked at again when the high watermark moves.
         self.waiters: set[DelayedFetch] = set()
         self._loop = loop
-        self._pool = pool
+        self._syncer = syncer
         self._syncing = False
         # Answers that wait for a sync: (offset that the high watermark must reach, future), in append order.
         self._unsynced: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -97,23 +98,20 @@ class Partition:
         """Starts a sync unless one is under way."""
         if not self._syncing:
             self._syncing = True
-            self._loop.run_in_executor(self._pool, self.log.flush).add_done_callback(self._synced)
+            self._syncer.submit(self.log.flush, self._synced)
 
-    def _synced(self, done: asyncio.Future[int]) -> None:
+    def _synced(self, outcome: Outcome) -> None:
         self._syncing = False
-        if done.cancelled():
-            return
-        error = done.exception()
-        if error is not None:
+        if isinstance(outcome, BaseException):
             # A failed fsync may have dropped the pages: what was not acknowledged stays unacknowledged.
-            log.error("%s-%d: sync failed: %s", self.log.topic, self.log.partition, error)
-            failure = KafkaStorageError(f"{self.log.topic}-{self.log.partition}: sync failed: {error}")
+            log.error("%s-%d: sync failed: %s", self.log.topic, self.log.partition, outcome)
+            failure = KafkaStorageError(f"{self.log.topic}-{self.log.partition}: sync failed: {outcome}")
             while self._unsynced:
                 future = self._unsynced.popleft()[1]
                 if not future.done():
                     future.set_exception(failure)
             return
-        self.log.complete_sync(done.result())
+        self.log.complete_sync(outcome)
         reached = self.log.high_watermark
         while self._unsynced and self._unsynced[0][0] <= reached:
             future = self._unsynced.popleft()[1]
@@ -128,12 +126,13 @@ class Partition:
 class PartitionTable:
     """Partitions by topic name and by topic id, made from the logs when first asked for. Loop thread."""
 
-    __slots__ = ("_by_id", "_by_name", "_loop", "_pool", "_topics")
+    __slots__ = ("_by_id", "_by_name", "_loop", "_syncers", "_topics")
 
-    def __init__(self, topics: TopicRegistry, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+    def __init__(self, topics: TopicRegistry, loop: asyncio.AbstractEventLoop) -> None:
         self._topics = topics
         self._loop = loop
-        self._pool = pool
+        #: By log directory.
+        self._syncers: dict[str, LogSyncer] = {}
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, str] = {}
 
@@ -157,9 +156,21 @@ class PartitionTable:
         found = self._topics.log(topic, index)
         if found is None:
             return None
-        partition = Partition(found, self._loop, self._pool)
+        partition = Partition(found, self._loop, self._syncer(found))
         self._by_name.setdefault(topic, {})[index] = partition
         return partition
+
+    def _syncer(self, log: UnifiedLog) -> LogSyncer:
+        directory = os.path.dirname(log.directory)
+        syncer = self._syncers.get(directory)
+        if syncer is None:
+            syncer = self._syncers[directory] = LogSyncer(self._loop, f"sync-{len(self._syncers)}")
+        return syncer
+
+    def close(self) -> None:
+        """Syncs under way end by themselves; their outcomes are not waited for."""
+        for syncer in self._syncers.values():
+            syncer.close()
 
     def forget(self, topic: str) -> None:
         """Called when a topic is deleted: its waiting fetches look again and find that it is gone."""

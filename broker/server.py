@@ -124,7 +124,7 @@ class Broker:
             self.http = HttpServer(self, self.config.http_listener.host, self.config.http_listener.port)
             self.http.start()
         await self._open_logs()
-        self.partitions = PartitionTable(self.topics, self.loop, self.io_pool)
+        self.partitions = PartitionTable(self.topics, self.loop)
         self.topics.on_deleted.append(self.partitions.forget)
         self.producer_ids = ProducerIds(self.metadata)
         self.producer_ids.never_below(self.topics.producer_id_floor)
@@ -161,6 +161,8 @@ class Broker:
         run = self.loop.run_in_executor
         if hasattr(self, "groups"):
             self.groups.close()
+        if hasattr(self, "partitions"):
+            self.partitions.close()
         if hasattr(self, "topics"):
             await self.topics.stop()
         if hasattr(self, "logs"):

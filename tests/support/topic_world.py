@@ -33,7 +33,7 @@ class TopicWorld:
         self.producer_ids = ProducerIds(self.store)
         self.loop = asyncio.get_running_loop()
         self.io_pool = InlineExecutor()
-        self.partitions = PartitionTable(self.topics, self.loop, self.io_pool)
+        self.partitions = PartitionTable(self.topics, self.loop)
 
     def context(self, version: int, address: tuple[str, int] = ("127.0.0.1", 9092)) -> Any:
         """A `RequestContext` as far as these APIs look at it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +17,7 @@ from tidelog.broker.coordinator_log import (
     coordinator_batch,
     replay_log,
 )
+from tidelog.broker.log_syncer import LogSyncer
 from tidelog.broker.partition import Partition
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
@@ -155,20 +155,21 @@ class Topics:
 
 
 @pytest.fixture
-def pool():
-    with ThreadPoolExecutor(1) as made:
-        yield made
+async def syncer():
+    made = LogSyncer(asyncio.get_running_loop(), "test", 1)
+    yield made
+    made.close()
 
 
-def coordinator_on(log, pool):
-    partition = Partition(log, asyncio.get_running_loop(), pool)
+def coordinator_on(log, syncer):
+    partition = Partition(log, asyncio.get_running_loop(), syncer)
     partitions = SimpleNamespace(get=lambda topic, index: partition if index == 0 else None)
     return PartitionCoordinatorLog(TOPIC, partitions, Topics(log))
 
 
-async def test_the_real_one(world, pool):
+async def test_the_real_one(world, syncer):
     log = make_log(world)
-    coordinator = coordinator_on(log, pool)
+    coordinator = coordinator_on(log, syncer)
     assert coordinator.partition_count == 1
     assert coordinator.is_empty(0)
     assert coordinator.is_empty(5)
@@ -181,9 +182,9 @@ async def test_the_real_one(world, pool):
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_it_waits_for_the_sync_that_the_topic_asks_for(world, pool):
+async def test_it_waits_for_the_sync_that_the_topic_asks_for(world, syncer):
     log = make_log(world, flush_messages=1)
-    coordinator = coordinator_on(log, pool)
+    coordinator = coordinator_on(log, syncer)
     unsynced = coordinator.append(0, [CoordinatorRecord(b"k", b"v")], 77)
     assert unsynced is not None
     assert log.high_watermark == 0
