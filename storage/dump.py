@@ -4,9 +4,10 @@
 another without a gap, so whatever lies in a file is spoken of: batches and entries, preallocated zeros, what is cut
 off, and what is garbage. The text of a part is the line that Apache Kafka's DumpLogSegments prints where that has one.
 
-    dump_log.py    batches and their records               .log
-    dump_index.py  entries                                 .index .timeindex .txnindex, and producers in a .snapshot
-    here           lines of the small text files           checkpoints, partition.metadata, meta.properties, the marks
+    dump_log.py      batches and their records               .log, and KRaft's .checkpoint
+    dump_message.py  messages of formats 0 and 1             .log
+    dump_index.py    entries                                 .index .timeindex .txnindex, and producers in a .snapshot
+    here             lines of the small text files           checkpoints, partition.metadata, meta.properties, the marks
 
 Reads only, through a FileSystem, one file at a time; no file of a log is locked, so the daemon may be running: the end
 of an active segment may then look cut off. Blocks; any thread.
@@ -14,6 +15,7 @@ of an active segment may then look cut off. Blocks; any thread.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +30,7 @@ from .checkpoint import (
     REPLICATION_OFFSET_CHECKPOINT,
 )
 from .exceptions import StorageError
-from .filesystem import FileSystem, StrPath
+from .filesystem import Buffer, FileSystem, StrPath
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT
 from .log_names import (
     LOG_SUFFIX,
@@ -147,6 +149,42 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() or c == " " else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )
+
+
+def time_name(is_append_time: bool) -> str:
+    """How the lines call a timestamp."""
+    return "LogAppendTime" if is_append_time else "CreateTime"
+
+
+def optional(value: int | None) -> str:
+    """A number that may be missing, as DumpLogSegments spells it."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def text_of(data: Buffer) -> str:
+    """Bytes as text; what is no UTF-8 becomes U+FFFD."""
+    return bytes(data).decode("utf-8", "replace")
+
+
+def contents_text(key: Buffer | None, value: Buffer | None) -> str:
+    """Key and value as a record's line ends in them; null ones are left out."""
+    text = "" if key is None else f" key: {printable(text_of(key))}"
+    return text if value is None else f"{text} payload: {printable(text_of(value))}"
+
+
+def contents(key: Buffer | None, value: Buffer | None) -> dict[str, Value]:
+    """The same for programs, whole."""
+    return content("key", key) | content("value", value)
+
+
+def content(name: str, data: Buffer | None) -> dict[str, Value]:
+    """`{name: text}`, or `{nameBase64: …}` where the bytes are no UTF-8."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: bytes(data).decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(data).decode()}
 
 
 def _read(file_system: FileSystem, path: StrPath) -> bytes:

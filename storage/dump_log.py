@@ -5,13 +5,12 @@ The rulers are in `protocol/records/record_batch.py`. KRaft's snapshots (`.check
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from ..protocol.records.attributes import Compression
 from ..protocol.records.exceptions import RecordError
+from ..protocol.records.legacy_record import read_legacy_header
 from ..protocol.records.record_batch import (
     MAGIC_V2,
     NO_SEQUENCE,
@@ -24,12 +23,10 @@ from ..protocol.records.record_batch import (
     to_int64,
 )
 from .batch_walk import Found, Stretch, computed_crc, walk
-from .dump import Part, Value, part_of, plain, printable
+from .dump import Part, Value, content, contents, contents_text, optional, plain, printable, text_of, time_name
+from .dump_message import explain_message
 from .filesystem import FileSystem, StrPath
 from .transaction_marker import parse_transaction_marker
-
-if TYPE_CHECKING:
-    from ..protocol.records.record_batch import Buffer
 
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_TYPES = (
@@ -71,11 +68,11 @@ def _no_batch(found: Found, file_size: int) -> Part:
 
 
 def _batch(found: Found, base_offset: int, records: bool, data: bool) -> Iterator[Part]:
-    if found.magic != MAGIC_V2:
-        yield _unread(found, f"message format {found.magic} is not explained")
+    if found.magic < MAGIC_V2:
+        yield from explain_message(found, base_offset, records=records, data=data)
         return
     # A header is taken from the batch's bytes; of a batch too large to hold only those 61 are there.
-    header = _header(found)
+    header = batch_header(found)
     crc = computed_crc(found.data, found.magic) if found.is_whole else header.crc
     problem = _problem_of(header, crc, base_offset)
     if not found.is_whole:
@@ -85,12 +82,10 @@ def _batch(found: Found, base_offset: int, records: bool, data: bool) -> Iterato
         yield from _records(found, header, data)
 
 
-def _unread(found: Found, problem: str) -> Part:
-    fields: dict[str, Value] = {"position": found.position, "size": found.size, "magic": found.magic}
-    return part_of("batch", found.position, found.size, fields, problem)
-
-
-def _header(found: Found) -> BatchHeader:
+def batch_header(found: Found) -> BatchHeader:
+    """The header of a batch of any format, with its position in the file."""
+    if found.magic < MAGIC_V2:
+        return read_legacy_header(found.data, offset_in_file=found.position)
     if found.is_whole:
         return read_batch_header(found.data)._replace(position=found.position)
     # `read_batch_header` wants the whole batch; with its length cut to the header it reads the fields.
@@ -139,16 +134,6 @@ def _batch_part(header: BatchHeader, problem: str, *, is_valid: bool) -> Part:
     shown = fields | {"deleteHorizonMs": optional(horizon)}
     text = " ".join(f"{name}: {plain(value)}" for name, value in shown.items())
     return Part("batch", header.position, header.size, text, fields, problem)
-
-
-def time_name(is_append_time: bool) -> str:
-    """How the lines call a timestamp."""
-    return "LogAppendTime" if is_append_time else "CreateTime"
-
-
-def optional(value: int | None) -> str:
-    """A number that may be missing, as DumpLogSegments spells it."""
-    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 def _records(found: Found, header: BatchHeader, data: bool) -> Iterator[Part]:
@@ -208,32 +193,3 @@ def _control(raw: RawRecord, problem: str) -> tuple[dict[str, Value], str]:
 
 def _bytes(view: memoryview | None) -> bytes | None:
     return None if view is None else bytes(view)
-
-
-# --- keys and values ---
-
-
-def text_of(data: Buffer) -> str:
-    """Bytes as text; what is no UTF-8 becomes U+FFFD."""
-    return bytes(data).decode("utf-8", "replace")
-
-
-def contents_text(key: Buffer | None, value: Buffer | None) -> str:
-    """Key and value as a record's line ends in them; null ones are left out."""
-    text = "" if key is None else f" key: {printable(text_of(key))}"
-    return text if value is None else f"{text} payload: {printable(text_of(value))}"
-
-
-def contents(key: Buffer | None, value: Buffer | None) -> dict[str, Value]:
-    """The same for programs, whole."""
-    return content("key", key) | content("value", value)
-
-
-def content(name: str, data: Buffer | None) -> dict[str, Value]:
-    """`{name: text}`, or `{nameBase64: …}` where the bytes are no UTF-8."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: bytes(data).decode()}
-    except UnicodeDecodeError:
-        return {f"{name}Base64": base64.b64encode(data).decode()}

@@ -270,7 +270,7 @@ def iterate_legacy_records(
     if not record.is_wrapper:
         yield _as_record(record, record.offset, record.timestamp)
         return
-    data = _unwrap(record, max_decompressed)
+    data = unwrap(record, max_decompressed)
     last = _last_inner_offset(data)
     base = 0
     if not from_producer:
@@ -426,7 +426,8 @@ def _read_nullable(view: memoryview, position: int, limit: int) -> tuple[memoryv
     return view[position : position + length], position + length
 
 
-def _unwrap(record: LegacyRecord, max_decompressed: int) -> bytes:
+def unwrap(record: LegacyRecord, max_decompressed: int = DEFAULT_MAX_BYTES) -> bytes:
+    """The messages within a wrapper, as one buffer; raises what `iterate_legacy_records` raises for the wrapper itself."""
     codec = record.compression
     if codec > Compression.LZ4:
         raise UnsupportedCompressionError(f"message format {record.magic} knows no codec with the id {codec}")

@@ -10,6 +10,7 @@ Deliberate differences, all in what *we* print:
 from __future__ import annotations
 
 import gzip
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -79,3 +80,20 @@ def test_small_files() -> None:
         assert ours(KAFKA_DATA / "data" / name)[: len(lines)] == lines
     for name in ("meta.properties", "mixed-0/partition.metadata", "cleaner-offset-checkpoint"):
         assert ours(KAFKA_DATA / "data" / name)
+
+
+@pytest.fixture(scope="module")
+def old_formats(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("old-formats")
+    with tarfile.open(Path(__file__).parent / "old-formats" / "old-formats.tar.gz") as archive:
+        archive.extractall(directory, filter="data")
+    return directory
+
+
+def test_formats_0_and_1_line_for_line(old_formats: Path) -> None:
+    """The logs that Kafka's own classes wrote in every format and codec, against its dump of them."""
+    dumps = sorted(old_formats.rglob("dump.txt"))
+    assert len(dumps) >= 18
+    for dump in dumps:
+        [expected] = sections(dump.read_text("utf-8"), f"{dump.parent.name}/").values()
+        assert ours(dump.parent / "00000000000000000000.log") == expected, dump
