@@ -1,8 +1,9 @@
 """The batches in a `.log` file: walking their headers, finding one by offset or by time. Reads with pread, writes nothing.
 
-A file is a row of batches with nothing between them (layout: protocol/records/record_batch.py). Walking reads headers in
-chunks of a few KiB and skips the bodies of large batches; only a look-up by time opens a batch, and only the one that has
-the answer. `end` is always where the caller knows whole batches to stop; bytes behind it are not looked at.
+A file is a row of batches with nothing between them (layout: protocol/records/record_batch.py; legacy_record.py for the
+messages of formats 0 and 1, each of which counts as a batch here). Walking reads headers in chunks of a few KiB and skips
+the bodies of large batches; only a look-up by time opens a batch, and only the one that has the answer. `end` is always
+where the caller knows whole batches to stop; bytes behind it are not looked at.
 
 Any thread. Raises CorruptRecordError where a header cannot be one; the log's readers never meet that in bytes that recovery
 has checked.
@@ -15,13 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.records import _kernel
 from ..protocol.records.exceptions import CorruptRecordError
+from ..protocol.records.legacy_record import LEGACY_HEADER_SIZE, read_legacy_header
+from ..protocol.records.memory_records import iterate_records
 from ..protocol.records.record_batch import (
     HEADER,
     LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
     Record,
-    iterate_records,
 )
 from .log_values import NO_TIMESTAMP
 from .time_index import TimestampOffset
@@ -44,6 +48,9 @@ class BatchPosition(NamedTuple):
 def batch_at(file: File, position: int) -> BatchPosition | None:
     """The batch that starts at `position`; None at the end of the file."""
     head = file.pread(RECORD_BATCH_OVERHEAD, position)
+    if len(head) >= LEGACY_HEADER_SIZE and head[MAGIC_AT] < MAGIC_V2:
+        message = read_legacy_header(head)
+        return BatchPosition(position, message.size, message.last_offset)
     if len(head) < RECORD_BATCH_OVERHEAD:
         return None
     base_offset, length, _epoch, _magic, _crc, _attributes, last_offset_delta, *_rest = HEADER.unpack(head)
@@ -51,22 +58,34 @@ def batch_at(file: File, position: int) -> BatchPosition | None:
 
 
 def read_headers(file: File, position: int, end: int) -> Iterator[BatchHeader]:
-    """Headers of the whole batches in [position, end), in order; a batch that `end` cuts off is not among them."""
+    """Headers of the whole batches in [position, end), in order; a batch that `end` cuts off is not among them.
+
+    A message of format 0 or 1 is given as `read_legacy_header` says: of a wrapper only the last offset is known.
+    """
     chunk, chunk_start, chunk_end = b"", position, position
-    while end - position >= RECORD_BATCH_OVERHEAD:
-        if position + RECORD_BATCH_OVERHEAD > chunk_end:
+    while end - position >= LEGACY_HEADER_SIZE:
+        if position + RECORD_BATCH_OVERHEAD > chunk_end < end:
             chunk = file.pread(min(CHUNK_BYTES, end - position), position)
             chunk_start, chunk_end = position, position + len(chunk)
-            if len(chunk) < RECORD_BATCH_OVERHEAD:
-                return  # the file was truncated under a reader
-        base_offset, length, *rest = HEADER.unpack_from(chunk, position - chunk_start)
-        size = LOG_OVERHEAD + length
-        if size < RECORD_BATCH_OVERHEAD:
-            raise CorruptRecordError(f"{file.path}: a batch of {size} bytes at {position}")
-        if size > end - position:
+        at = position - chunk_start
+        left = chunk_end - position
+        if left < LEGACY_HEADER_SIZE:
+            return  # the file was truncated under a reader
+        if chunk[at + MAGIC_AT] < MAGIC_V2:
+            header = read_legacy_header(chunk, at, position)
+        else:
+            if left < RECORD_BATCH_OVERHEAD:
+                return
+            base_offset, length, *rest = HEADER.unpack_from(chunk, at)
+            header = BatchHeader(position, LOG_OVERHEAD + length, base_offset, *rest)
+            if header.size < RECORD_BATCH_OVERHEAD or header.magic != MAGIC_V2:
+                raise CorruptRecordError(
+                    f"{file.path}: a batch of format {header.magic} and {header.size} bytes at {position}"
+                )
+        if header.size > end - position:
             return
-        yield BatchHeader(position, size, base_offset, *rest)
-        position += size
+        yield header
+        position += header.size
 
 
 def find_batch(file: File, position: int, end: int, target_offset: int) -> BatchPosition | None:
@@ -102,7 +121,7 @@ def largest_timestamp(file: File, position: int, end: int) -> TimestampOffset:
 
 
 def read_records(file: File, header: BatchHeader) -> Iterator[Record]:
-    """The records of one batch, decompressed."""
+    """The records of one batch of any format, decompressed."""
     return iterate_records(file.pread(header.size, header.position))
 
 
@@ -111,14 +130,28 @@ def find_timestamp(
 ) -> TimestampOffset | None:
     """The first record with a timestamp >= `timestamp` and an offset in [start_offset, limit_offset)."""
     for header in read_headers(file, position, end):
-        if header.base_offset >= limit_offset:
+        if _begins_behind(header, limit_offset):
             return None
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
             continue
-        batch = file.pread(header.size, header.position)
-        found = _kernel.find_timestamp(batch, 0, len(batch), timestamp, start_offset)
+        found = _find_in_batch(file, header, timestamp, start_offset)
         if found is not None:
             return TimestampOffset(*found, header.partition_leader_epoch) if found[1] < limit_offset else None
+    return None
+
+
+def _begins_behind(header: BatchHeader, limit_offset: int) -> bool:
+    """Whether no record of it can lie below the limit; of a wrapper that is only known once it is opened."""
+    return header.base_offset >= limit_offset and (header.magic >= MAGIC_V2 or not header.compression)
+
+
+def _find_in_batch(file: File, header: BatchHeader, timestamp: int, start_offset: int) -> tuple[int, int] | None:
+    if header.magic >= MAGIC_V2:
+        batch = file.pread(header.size, header.position)
+        return _kernel.find_timestamp(batch, 0, len(batch), timestamp, start_offset)
+    for record in read_records(file, header):
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return record.timestamp, record.offset
     return None
 
 
@@ -128,7 +161,7 @@ def find_largest_timestamp(
     """The first record that has the largest timestamp of those with an offset in [start_offset, limit_offset)."""
     best: TimestampOffset | None = None
     for header in read_headers(file, position, end):
-        if header.base_offset >= limit_offset:
+        if _begins_behind(header, limit_offset):
             break
         if header.last_offset < start_offset:
             continue

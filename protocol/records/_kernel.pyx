@@ -166,6 +166,33 @@ cdef extern from *:
         return tl_crc32c_table(crc, p, n);
     }
 
+    /* ---- CRC-32, zlib's, of message formats 0 and 1: by table, as nothing but recovery of old logs needs it ------- */
+    static uint32_t tl_legacy[8][256];
+
+    static uint32_t tl_crc32(const uint8_t *p, size_t n) {
+        uint32_t crc = 0xffffffffu;
+        while (n >= 8) {
+            uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+            crc = tl_legacy[7][low & 0xff] ^ tl_legacy[6][low >> 8 & 0xff] ^ tl_legacy[5][low >> 16 & 0xff]
+                ^ tl_legacy[4][low >> 24] ^ tl_legacy[3][p[4]] ^ tl_legacy[2][p[5]] ^ tl_legacy[1][p[6]] ^ tl_legacy[0][p[7]];
+            p += 8;
+            n -= 8;
+        }
+        while (n--) crc = crc >> 8 ^ tl_legacy[0][(crc ^ *p++) & 0xff];
+        return ~crc;
+    }
+
+    static void tl_crc32_start(void) {
+        for (uint32_t n = 0; n < 256; n++) {
+            uint32_t crc = n;
+            for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0xedb88320u : crc >> 1;
+            tl_legacy[0][n] = crc;
+        }
+        for (uint32_t n = 0; n < 256; n++)
+            for (int k = 1; k < 8; k++)
+                tl_legacy[k][n] = tl_legacy[k - 1][n] >> 8 ^ tl_legacy[0][tl_legacy[k - 1][n] & 0xff];
+    }
+
     static void tl_crc32c_start(void) {
         for (uint32_t n = 0; n < 256; n++) {
             uint32_t crc = n;
@@ -199,6 +226,8 @@ cdef extern from *:
     void tl_put64(uint8_t *p, uint64_t v) noexcept nogil
     uint32_t tl_crc32c(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
     void tl_crc32c_start() noexcept nogil
+    uint32_t tl_crc32(const uint8_t *p, size_t n) noexcept nogil
+    void tl_crc32_start() noexcept nogil
     bint tl_has_hardware
     bint tl_use_hardware
 
@@ -221,6 +250,10 @@ cdef enum:
     BASE_SEQUENCE_AT = 53
     RECORD_COUNT_AT = 57
     RECORDS_AT = 61
+    # And those of legacy_record.
+    LEGACY_CRC_AT = 12
+    LEGACY_TIMESTAMP_AT = 18
+    MIN_MESSAGE_SIZE_V1 = 22
     COMPRESSION_MASK = 0x07
     TIMESTAMP_TYPE_MASK = 0x08
     TRANSACTIONAL_MASK = 0x10
@@ -233,6 +266,7 @@ cdef enum:
     MAX_FAULTS = 1000
 
 tl_crc32c_start()
+tl_crc32_start()
 
 
 def crc32c(data, uint32_t value=0):
@@ -1128,7 +1162,6 @@ cdef enum Stop:
     GOING
     STOP_SIZE
     STOP_MAGIC
-    STOP_OLD_FORMAT
     STOP_CRC
     STOP_COUNT
     STOP_ORDER
@@ -1138,7 +1171,6 @@ cdef enum Stop:
 _STOPS = {
     STOP_SIZE: "impossible batch size",
     STOP_MAGIC: "impossible magic",
-    STOP_OLD_FORMAT: "message format 0 or 1",
     STOP_CRC: "wrong checksum",
     STOP_COUNT: "impossible record count",
     STOP_ORDER: "offsets out of order",
@@ -1169,7 +1201,8 @@ cdef class BatchScanner:
     Feed it the file in order; it takes whole batches and says how many bytes that was; what is left is fed again with more
     behind it (`needed` says how much the next batch takes). It stops at the first batch that is not sound and stays
     stopped. What precedes is good: `valid_bytes` is where the file is to be truncated. A batch that the end of the file
-    cuts off is no stop: `stopped` is None then, and `valid_bytes` is less than the file's size.
+    cuts off is no stop: `stopped` is None then, and `valid_bytes` is less than the file's size. Messages of formats 0 and 1
+    count as batches of one record, wrappers too: what is within is neither looked at nor counted.
 
     Index entries are Kafka's: an entry for a batch when more than `index_interval_bytes` lie between its position and that
     of the last one indexed; its *last* offset beside its start; at the same time a time index entry of the largest
@@ -1290,31 +1323,43 @@ cdef class BatchScanner:
         cdef int64_t taken = 0, size, base, last, max_timestamp
         cdef int32_t count, last_delta, epoch
         cdef Verdict verdict
+        cdef bint legacy
         self.needed = 0
         while self.event_count <= EVENTS - EVENTS_PER_BATCH:
             p = start + taken
             verdict = judge(p, available - taken)
-            if verdict != WHOLE:
+            legacy = verdict == OLD_FORMAT
+            if verdict != WHOLE and not legacy:
                 if verdict == CUT_OFF:
                     if available - taken >= HEADER_UP_TO_MAGIC:
                         self.needed = <int64_t>LOG_OVERHEAD + tl_i32(p + LENGTH_AT)
                     elif available - taken > 0:
                         self.needed = HEADER_UP_TO_MAGIC
-                elif verdict == OLD_FORMAT:
-                    self.reason = STOP_OLD_FORMAT
                 else:
                     self.reason = STOP_MAGIC if verdict == BAD_MAGIC else STOP_SIZE
                 break
             size = <int64_t>LOG_OVERHEAD + tl_i32(p + LENGTH_AT)
-            if self.check_crc and tl_crc32c(0, p + ATTRIBUTES_AT, size - ATTRIBUTES_AT) != tl_u32(p + CRC_AT):
-                self.reason = STOP_CRC
-                break
-            count = tl_i32(p + RECORD_COUNT_AT)
-            last_delta = tl_i32(p + LAST_OFFSET_DELTA_AT)
-            # Compaction leaves fewer records than offsets, never more.
-            if count < 0 or last_delta < 0 or count - 1 > last_delta:
-                self.reason = STOP_COUNT
-                break
+            if legacy:
+                if p[MAGIC_AT] == 1 and size < LOG_OVERHEAD + MIN_MESSAGE_SIZE_V1:
+                    self.reason = STOP_SIZE
+                    break
+                if self.check_crc and tl_crc32(p + MAGIC_AT, size - MAGIC_AT) != tl_u32(p + LEGACY_CRC_AT):
+                    self.reason = STOP_CRC
+                    break
+                count = 1
+                last_delta = 0  # the offset is that of the last one in a wrapper; it need only rise
+                max_timestamp = tl_i64(p + LEGACY_TIMESTAMP_AT) if p[MAGIC_AT] == 1 else -1
+            else:
+                if self.check_crc and tl_crc32c(0, p + ATTRIBUTES_AT, size - ATTRIBUTES_AT) != tl_u32(p + CRC_AT):
+                    self.reason = STOP_CRC
+                    break
+                count = tl_i32(p + RECORD_COUNT_AT)
+                last_delta = tl_i32(p + LAST_OFFSET_DELTA_AT)
+                # Compaction leaves fewer records than offsets, never more.
+                if count < 0 or last_delta < 0 or count - 1 > last_delta:
+                    self.reason = STOP_COUNT
+                    break
+                max_timestamp = tl_i64(p + MAX_TIMESTAMP_AT)
             base = tl_i64(p)
             last = tl_add(base, last_delta)
             if base < self.next_offset or last < base:
@@ -1326,7 +1371,6 @@ cdef class BatchScanner:
             if self.valid_bytes > INT32_MAX - size:
                 self.reason = STOP_POSITION_RANGE
                 break
-            max_timestamp = tl_i64(p + MAX_TIMESTAMP_AT)
             if max_timestamp > self.max_timestamp:
                 self.max_timestamp = max_timestamp
                 self.offset_of_max_timestamp = last
@@ -1338,12 +1382,13 @@ cdef class BatchScanner:
                 if self.max_timestamp > self.last_time_entry:
                     self.add(TIME_ENTRY, self.max_timestamp, self.offset_of_max_timestamp)
                     self.last_time_entry = self.max_timestamp
-            epoch = tl_i32(p + PARTITION_LEADER_EPOCH_AT)
-            if epoch > self.leader_epoch:
-                self.leader_epoch = epoch
-                self.add(EPOCH, epoch, base)
-            if tl_i64(p + PRODUCER_ID_AT) >= 0 or tl_i16(p + ATTRIBUTES_AT) & CONTROL_MASK:
-                self.add(BATCH, taken, self.valid_bytes)
+            if not legacy:  # the old formats have neither epoch nor producer
+                epoch = tl_i32(p + PARTITION_LEADER_EPOCH_AT)
+                if epoch > self.leader_epoch:
+                    self.leader_epoch = epoch
+                    self.add(EPOCH, epoch, base)
+                if tl_i64(p + PRODUCER_ID_AT) >= 0 or tl_i16(p + ATTRIBUTES_AT) & CONTROL_MASK:
+                    self.add(BATCH, taken, self.valid_bytes)
             self.next_offset = last + 1
             self.batch_count += 1
             self.record_count += count

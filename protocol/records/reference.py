@@ -18,8 +18,9 @@ from .exceptions import (
     InvalidTimestampError,
     RecordFault,
     UnsupportedCompressionError,
-    UnsupportedFormatError,
 )
+from .legacy_record import read_legacy_header
+from .memory_records import is_intact
 from .record_batch import (
     ATTRIBUTES_AT,
     CRC_AT,
@@ -293,9 +294,8 @@ class BatchScanner:
                 break
             if self.stopped is None:
                 try:
-                    header = read_batch_header(buffer, at, end)
-                except UnsupportedFormatError:
-                    self.stopped = "message format 0 or 1"
+                    is_legacy = buffer[at + MAGIC_AT] < MAGIC_V2
+                    header = read_legacy_header(buffer, at) if is_legacy else read_batch_header(buffer, at, end)
                 except CorruptRecordError:
                     self.stopped = "impossible batch size"
             if self.stopped is None:
@@ -307,11 +307,11 @@ class BatchScanner:
         return at - start
 
     def _fault(self, buffer: Buffer, header: BatchHeader) -> str | None:
-        if self._check_crc and not _is_right(buffer, header):
+        if self._check_crc and not is_intact(buffer, header):
             return "wrong checksum"
-        if header.record_count < 0 or header.last_offset_delta < 0:
+        if header.magic == MAGIC_V2 and not -1 <= header.record_count - 1 <= header.last_offset_delta:
             return "impossible record count"
-        if header.record_count > header.last_offset_delta + 1:
+        if header.last_offset_delta < 0:
             return "impossible record count"
         if header.base_offset < self.next_offset or header.last_offset < header.base_offset:
             return "offsets out of order"
@@ -341,5 +341,5 @@ class BatchScanner:
             self.stateful_batches.append(header._replace(position=self.valid_bytes))
         self.next_offset = header.last_offset + 1
         self.batch_count += 1
-        self.record_count += header.record_count
+        self.record_count += abs(header.record_count)  # −1, not known, for a wrapper
         self.valid_bytes += header.size

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for records and whole V2 batches."""
+"""Hypothesis strategies for records, whole V2 batches, and message sets of formats 0 and 1."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 
 # Around varint widths: 63/64 and 8191/8192 change the size of a length field.
@@ -67,4 +68,20 @@ def stored_batches(draw: st.DrawFn, base_offset: int = 0) -> bytes:
         delete_horizon=draw(st.none() | st.integers(0, 2**41)),
         partition_leader_epoch=draw(st.integers(-1, 2**31 - 1)),
         **draw(batch_arguments()),
+    )
+
+
+@st.composite
+def legacy_sets(draw: st.DrawFn, base_offset: int = 0) -> bytes:
+    """Messages of format 0 or 1 as a log may hold them, one wrapper or several plain ones, offsets with gaps."""
+    content = draw(records(min_size=1, max_size=6))
+    deltas = sorted(draw(st.sets(st.integers(0, 40), min_size=len(content), max_size=len(content))))
+    return build_legacy_set(
+        content,
+        magic=draw(st.integers(0, 1)),
+        base_offset=base_offset + deltas[0],
+        offsets=[base_offset + delta for delta in deltas],
+        compression=draw(st.sampled_from(list(Compression)[:4])),
+        timestamp_type=draw(st.sampled_from(TimestampType)),
+        append_time=draw(st.integers(0, 2**41)),
     )

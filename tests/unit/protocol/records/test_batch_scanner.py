@@ -4,7 +4,9 @@ import struct
 
 import pytest
 from tidelog.protocol.records._kernel import BatchScanner
+from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch, seal
+from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 
 
@@ -127,6 +129,32 @@ def test_cut_off_batch_is_asked_for() -> None:
         assert (scanner.needed, scanner.stopped) == (needed, None)
 
 
+def legacy(magic: int, offset: int, timestamp: int = 1000, value: bytes = b"value") -> bytes:
+    return build_legacy_set([Record(0, timestamp, None, value)], magic=magic, base_offset=offset)
+
+
+def test_messages_of_the_old_formats() -> None:
+    log = legacy(0, 3) + legacy(1, 4, 70) + legacy(1, 6, 90) + legacy(1, 7, 80)
+    scanner = scan(log, base_offset=3, interval=30)
+    assert (scanner.valid_bytes, scanner.stopped) == (len(log), None)
+    assert (scanner.batch_count, scanner.record_count, scanner.next_offset) == (4, 4, 8)
+    assert (scanner.max_timestamp, scanner.offset_of_max_timestamp, scanner.first_timestamp) == (90, 6, -1)
+    assert (scanner.leader_epochs, scanner.stateful_batches) == ([], [])
+    assert scanner.offset_index_entries == struct.pack(">iiiiii", 1, 31, 3, 70, 4, 109)
+    assert scanner.time_index_entries == struct.pack(">qiqi", 70, 1, 90, 3)
+
+
+def test_a_wrapper_is_one_batch_with_its_last_offset() -> None:
+    records = [Record(0, timestamp, b"k", b"v" * 50) for timestamp in (50, 99, 60)]
+    log = b"".join(
+        build_legacy_set(records, magic=1, base_offset=base, compression=Compression.GZIP) for base in (0, 10)
+    )
+    scanner = scan(log, interval=0)
+    assert (scanner.batch_count, scanner.record_count, scanner.next_offset) == (2, 2, 13)
+    assert (scanner.max_timestamp, scanner.offset_of_max_timestamp) == (99, 2)
+    assert scanner.offset_index_entries == struct.pack(">ii", 12, len(log) // 2)
+
+
 def damaged(at: int, data: bytes, *, sealed: bool = True) -> bytes:
     out = bytearray(batch(1))
     out[at : at + len(data)] = data
@@ -149,8 +177,13 @@ INT64 = struct.Struct(">q").pack
         (b"\xff" * 161, "size"),
         (damaged(16, b"\x03"), "magic"),
         (damaged(16, b"\x80"), "magic"),
-        (damaged(16, b"\x01"), "format 0 or 1"),
-        (damaged(16, b"\x00"), "format 0 or 1"),
+        (damaged(16, b"\x01"), "checksum"),
+        (damaged(16, b"\x00"), "checksum"),
+        (legacy(1, 0)[:8] + INT32(21) + legacy(1, 0)[12:], "size"),
+        (legacy(0, 1)[:-1] + b"x", "checksum"),
+        (legacy(1, 1)[:-1] + b"x", "checksum"),
+        (legacy(0, 0), "order"),
+        (legacy(1, 2**31), "too far"),
         (damaged(150, b"x", sealed=False), "checksum"),
         (damaged(17, bytes(4), sealed=False), "checksum"),
         (damaged(57, INT32(-1)), "count"),
