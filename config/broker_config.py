@@ -93,6 +93,7 @@ class BrokerConfig:
     log_retention_ms: int | None
     log_retention_bytes: int
     log_cleanup_policy: tuple[str, ...]
+    log_deletion_policies: tuple[str, ...]
     log_segment_delete_delay_ms: int
     # Durability
     log_flush_interval_messages: int

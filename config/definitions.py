@@ -29,6 +29,7 @@ def _broker_row(topic: Setting) -> Setting:
         topic.importance,
         dynamic=True,
         group=topic.group,
+        own=topic.own,
         why_different=topic.why_different,
     )
 

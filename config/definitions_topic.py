@@ -47,6 +47,7 @@ def _row(
     *synonyms: str | Synonym,
     importance: Importance = Importance.MEDIUM,
     group: str = "Logs",
+    own: bool = False,
     why_different: str = "",
 ) -> Setting:
     return Setting(
@@ -59,6 +60,7 @@ def _row(
         dynamic=True,
         synonyms=tuple(Synonym(s) if isinstance(s, str) else s for s in synonyms),
         group=group,
+        own=own,
         why_different=why_different,
     )
 
@@ -167,6 +169,20 @@ HONOURED_TOPIC_SETTINGS: tuple[Setting, ...] = (
         "every key, both together do both. (This version does not clean yet: a compacted topic keeps all its records.)",
         "log.cleanup.policy",
         group=_RETENTION,
+    ),
+    _row(
+        "deletion.policies",
+        _LIST,
+        ("time", "size"),
+        Allowed(pattern=r"^[A-Za-z0-9._-]+$", text="time, size, append-time, or the names of installed policies"),
+        "Who decides which segments may go where cleanup.policy has delete in it: time (retention.ms, by the records' "
+        "timestamps), size (retention.bytes), append-time (retention.ms, counted from the last write to the segment's "
+        "file, so that no timestamp can hold it), or a policy that a package has brought along (see "
+        "DELETION_POLICIES.md). Each may take what the others leave; empty keeps all. What DeleteRecords has cut off "
+        "goes in any case.",
+        "log.deletion.policies",
+        group=_RETENTION,
+        own=True,
     ),
     _row(
         "file.delete.delay.ms",

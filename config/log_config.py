@@ -31,6 +31,7 @@ class LogConfig:
     retention_ms: int
     retention_bytes: int
     cleanup_policy: frozenset[str]
+    deletion_policies: tuple[str, ...]
     file_delete_delay_ms: int
     # Durability
     flush_messages: int

@@ -69,6 +69,10 @@ class CorruptCheckpointError(StorageError):
     """A checkpoint, epoch or metadata file that says nothing usable."""
 
 
+class DeletionPolicyError(StorageError):
+    """A deletion policy that is not there, or not one."""
+
+
 class ProducerStateError(StorageError):
     """Root of the five below; nothing was appended."""
 

@@ -146,6 +146,7 @@ class LocalLog:
                 segment.size,
                 segment.largest_timestamp(),
                 is_active,
+                segment.modified_ms(),
             )
 
     # --- roll ---

@@ -80,6 +80,8 @@ class SegmentView(NamedTuple):
     largest_timestamp: int
     """Of its records; the file's modification time where no record has one."""
     is_active: bool
+    modified_ms: int = NO_TIMESTAMP
+    """When its `.log` file was last written to. Recovery, trimming and cleaning leave it as it was."""
 
 
 class RecoveryStats(NamedTuple):

@@ -57,6 +57,15 @@ def roll_reason(params: RollParams) -> RollReason | None:
     return RollReason.INDEX_FULL if params.index_is_full else None
 
 
+def is_due_without_write(first_timestamp: int, created_ms: int, now_ms: int, roll_after_ms: int) -> bool:
+    """Whether the time rule holds for a segment that nobody writes to: the clock stands in for the newest message.
+
+    A first record without a timestamp, or with one that lies in the future, says nothing: then the segment's own age counts.
+    """
+    began = first_timestamp if 0 <= first_timestamp <= now_ms else created_ms
+    return now_ms - began > roll_after_ms
+
+
 class RollLimits(NamedTuple):
     """What a batch may be without any of the conditions but a full index: a check of three integers per append.
 

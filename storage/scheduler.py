@@ -2,6 +2,9 @@
 
 Storage hands it what may block: fsync, deletion, checkpoints, cold reads. `Scheduler` is what code receives;
 `ThreadPoolScheduler` the real one; tests drive a `MockScheduler` (tests/support/mock_time.py) by moving a clock.
+
+Lanes keep a slow disk from holding up the others: each data directory's tasks run in a lane of its own, and a lane takes
+no more than its share of the threads, however much waits in it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from .clock import SystemTime, Time
 
@@ -46,21 +49,55 @@ class Scheduler(Protocol):
         RuntimeError after shutdown.
         """
 
-    def resize(self, threads: int) -> None:
-        """Sets how many threads there may be; surplus ones leave when their task is done."""
 
-    def shutdown(self) -> None:
-        """Forgets what waits for its time, finishes what was submitted or runs, returns when all threads are gone."""
+class LaneScheduler(Scheduler, Protocol):
+    """A scheduler whose threads are shared out among lanes. Any thread."""
+
+    def lane(self, key: str) -> Scheduler:
+        """The lane of that name, made when it is first asked for. Its tasks take no more than its share of threads."""
 
 
-class _Timed:
-    """An entry of the delay heap."""
+class TaskCounts(NamedTuple):
+    """What happened to the tasks of one name since the start, and where the present ones are."""
 
-    __slots__ = ("cancelled", "due", "name", "period_ms", "task")
+    scheduled: int
+    """Wait for their time."""
+    waiting: int
+    """Wait for a thread."""
+    running: int
+    runs: int
+    """Finished, failures included."""
+    failures: int
 
-    def __init__(self, name: str, task: Callable[[], object], due: float, period_ms: float | None) -> None:
+
+class _Counts:
+    """The same, while it changes."""
+
+    __slots__ = ("failures", "running", "runs", "scheduled", "waiting")
+
+    def __init__(self) -> None:
+        self.scheduled = self.waiting = self.running = self.runs = self.failures = 0
+
+
+class _Lane:
+    """Ready tasks of one lane, and how many of it run."""
+
+    __slots__ = ("ready", "running")
+
+    def __init__(self) -> None:
+        self.ready: deque[_Task] = deque()
+        self.running = 0
+
+
+class _Task:
+    """A submitted task, or one that waits for its time: then it is an entry of the delay heap."""
+
+    __slots__ = ("cancelled", "due", "lane", "name", "period_ms", "run")
+
+    def __init__(self, name: str, run: Callable[[], object], lane: _Lane, due: float, period_ms: float | None) -> None:
         self.name = name
-        self.task = task
+        self.run = run
+        self.lane = lane
         self.due = due
         self.period_ms = period_ms
         self.cancelled = False
@@ -69,32 +106,72 @@ class _Timed:
         self.cancelled = True
 
 
+class _LaneView:
+    """A scheduler that puts its tasks into one lane of another."""
+
+    __slots__ = ("_lane", "_pool")
+
+    def __init__(self, pool: ThreadPoolScheduler, lane: _Lane) -> None:
+        self._pool = pool
+        self._lane = lane
+
+    def schedule(
+        self, name: str, task: Callable[[], object], delay_ms: float, period_ms: float | None = None
+    ) -> ScheduledTask:
+        return self._pool.schedule_in(self._lane, name, task, delay_ms, period_ms)
+
+    def submit(self, name: str, task: Callable[[], T]) -> Future[T]:
+        return self._pool.submit_in(self._lane, name, task)
+
+
 class ThreadPoolScheduler:
-    """Up to `threads` daemon threads, started when there is work for them.
+    """Up to `threads` daemon threads, started when there is work for them; never fewer than there are lanes.
+
+    Of n lanes each gets an n-th of the threads at most; tasks outside of any lane may take all of them.
 
     One idle thread (the leader) sleeps until the next due time, the others until they are told: a timer wakes one
     thread, and a broker with nothing due wakes none. All state is under one condition's lock.
     """
 
     def __init__(self, threads: int, *, time: Time | None = None, thread_name: str = "storage") -> None:
-        if threads < 1:
-            raise ValueError(f"a scheduler needs at least 1 thread, not {threads}")
+        self._check(threads)
         self._time = time if time is not None else SystemTime()
         self._limit = threads
         self._thread_name = thread_name
         self._numbers = itertools.count()
         self._condition = threading.Condition()
-        self._timed: list[tuple[float, int, _Timed]] = []
-        self._ready: deque[tuple[str, Callable[[], None]]] = deque()
+        self._timed: list[tuple[float, int, _Task]] = []
+        self._open_lane = _Lane()
+        self._lanes: dict[str, _Lane] = {}
+        # Whose turn it is: the lane that was served last stands last.
+        self._turns: deque[_Lane] = deque([self._open_lane])
+        self._counts: dict[str, _Counts] = {}
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._leader_due: float | None = None
         self._stopping = False
 
+    def lane(self, key: str) -> Scheduler:
+        with self._condition:
+            lane = self._lanes.get(key)
+            if lane is None:
+                lane = self._lanes[key] = _Lane()
+                self._turns.append(lane)
+        return _LaneView(self, lane)
+
     def schedule(
         self, name: str, task: Callable[[], object], delay_ms: float, period_ms: float | None = None
     ) -> ScheduledTask:
-        entry = _Timed(name, task, self._time.monotonic_ms() + max(delay_ms, 0.0), period_ms)
+        return self.schedule_in(self._open_lane, name, task, delay_ms, period_ms)
+
+    def submit(self, name: str, task: Callable[[], T]) -> Future[T]:
+        return self.submit_in(self._open_lane, name, task)
+
+    def schedule_in(
+        self, lane: _Lane, name: str, task: Callable[[], object], delay_ms: float, period_ms: float | None
+    ) -> ScheduledTask:
+        """For lanes."""
+        entry = _Task(name, task, lane, self._time.monotonic_ms() + max(delay_ms, 0.0), period_ms)
         with self._condition:
             if self._stopping:
                 entry.cancel()
@@ -104,7 +181,8 @@ class ThreadPoolScheduler:
             self._ensure_thread()
         return entry
 
-    def submit(self, name: str, task: Callable[[], T]) -> Future[T]:
+    def submit_in(self, lane: _Lane, name: str, task: Callable[[], T]) -> Future[T]:
+        """For lanes."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -114,28 +192,32 @@ class ThreadPoolScheduler:
                 result = task()
             except BaseException as error:
                 future.set_exception(error)
+                raise
             else:
                 future.set_result(result)
 
         with self._condition:
             if self._stopping:
                 raise RuntimeError(f"{name}: the scheduler is shut down")
-            self._ready.append((name, run))
+            self._make_ready(_Task(name, run, lane, _SUBMITTED, None))
             self._ensure_thread()
             self._condition.notify()
         return future
 
     def resize(self, threads: int) -> None:
-        if threads < 1:
-            raise ValueError(f"a scheduler needs at least 1 thread, not {threads}")
+        """Sets how many threads there may be; surplus ones leave when their task is done. ValueError below 1."""
+        self._check(threads)
         with self._condition:
             self._limit = threads
             self._ensure_thread()
             self._condition.notify_all()
 
     def shutdown(self) -> None:
+        """Forgets what waits for its time, finishes what was submitted or runs, returns when all threads are gone."""
         with self._condition:
             self._stopping = True
+            for _, _, entry in self._timed:
+                self._count(entry.name).scheduled -= 1
             self._timed.clear()
             threads = list(self._threads)
             self._condition.notify_all()
@@ -148,43 +230,94 @@ class ThreadPoolScheduler:
         """How many threads exist now."""
         return len(self._threads)
 
+    @property
+    def limit(self) -> int:
+        """How many there may be."""
+        return max(self._limit, len(self._lanes))
+
+    def statistics(self) -> dict[str, TaskCounts]:
+        """Counts of every task name seen so far."""
+        with self._condition:
+            return {
+                name: TaskCounts(count.scheduled, count.waiting, count.running, count.runs, count.failures)
+                for name, count in sorted(self._counts.items())
+            }
+
+    @staticmethod
+    def _check(threads: int) -> None:
+        if threads < 1:
+            raise ValueError(f"a scheduler needs at least 1 thread, not {threads}")
+
     # --- under the lock ---
 
-    def _push(self, entry: _Timed) -> None:
+    def _count(self, name: str) -> _Counts:
+        counts = self._counts.get(name)
+        if counts is None:
+            counts = self._counts[name] = _Counts()
+        return counts
+
+    def _push(self, entry: _Task) -> None:
+        self._count(entry.name).scheduled += 1
         heapq.heappush(self._timed, (entry.due, next(self._numbers), entry))
         if self._timed[0][2] is entry:
             # The leader, if any, sleeps for a later time; whichever thread wakes now takes over (see `_take`).
             self._condition.notify()
 
+    def _make_ready(self, task: _Task) -> None:
+        self._count(task.name).waiting += 1
+        task.lane.ready.append(task)
+
+    def _room(self, lane: _Lane) -> int:
+        """How many more of the lane may run."""
+        share = self.limit if lane is self._open_lane else max(1, self.limit // len(self._lanes))
+        return share - lane.running
+
     def _ensure_thread(self) -> None:
-        # One thread must be there for the delays, and one for each ready task that no idle thread will take.
-        if len(self._threads) < self._limit and (not self._threads or len(self._ready) > self._idle):
+        # One thread must be there for the delays, and one for each ready task that may run and no idle thread will take.
+        if len(self._threads) >= self.limit:
+            return
+        if not self._threads or sum(min(len(lane.ready), self._room(lane)) for lane in self._turns) > self._idle:
             thread = threading.Thread(target=self._work, name=f"{self._thread_name}-{next(self._numbers)}", daemon=True)
             self._threads.add(thread)
             thread.start()
 
-    def _take(self) -> Callable[[], None] | None:
+    def _next_ready(self) -> _Task | None:
+        """The first task of the first lane in turn that has one and may run it."""
+        for lane in self._turns:
+            if lane.ready and self._room(lane) > 0:
+                self._turns.remove(lane)
+                self._turns.append(lane)
+                task = lane.ready.popleft()
+                lane.running += 1
+                counts = self._count(task.name)
+                counts.waiting -= 1
+                counts.running += 1
+                return task
+        return None
+
+    def _take(self) -> _Task | None:
         """The next thing to run, or None when this thread shall end. Waits under the lock."""
         while True:
-            if len(self._threads) > self._limit:
+            if len(self._threads) > self.limit:
                 return None
-            while self._timed and self._timed[0][2].cancelled:
-                heapq.heappop(self._timed)
-            due = self._timed[0][0] if self._timed else None
-            wait_ms = due - self._time.monotonic_ms() if due is not None else 0.0
-            if due is not None and wait_ms <= 0:
+            now = self._time.monotonic_ms()
+            while self._timed and (self._timed[0][0] <= now or self._timed[0][2].cancelled):
                 entry = heapq.heappop(self._timed)[2]
-                return lambda: self._run_timed(entry)
-            if self._ready:
-                return self._ready.popleft()[1]
-            if self._stopping:
+                self._count(entry.name).scheduled -= 1
+                if not entry.cancelled:
+                    self._make_ready(entry)
+            task = self._next_ready()
+            if task is not None:
+                return task
+            if self._stopping and not any(lane.ready for lane in self._turns):
                 return None
+            due = self._timed[0][0] if self._timed else None
             self._idle += 1
             if due is None or (self._leader_due is not None and self._leader_due <= due):
                 self._condition.wait()
             else:
                 self._leader_due = due
-                self._condition.wait(wait_ms / 1000)
+                self._condition.wait((due - now) / 1000)
                 if self._leader_due == due:
                     self._leader_due = None
             self._idle -= 1
@@ -198,29 +331,46 @@ class ThreadPoolScheduler:
                     task = self._take()
                     if task is None:
                         return
-                    if self._timed or self._ready:
+                    if self._timed or any(lane.ready for lane in self._turns):
                         # This thread may have been the leader: another one takes over the delays.
                         self._ensure_thread()
                         self._condition.notify()
-                task()
+                failed = self._run(task)
+                with self._condition:
+                    self._finished(task, failed)
                 del task  # a closure must not live on, with what it refers to, while the thread sleeps
         finally:
             with self._condition:
                 self._threads.discard(threading.current_thread())
-                if not self._stopping and (self._timed or self._ready):
+                if self._stopping:
+                    self._condition.notify_all()  # the last task of a lane may have kept others waiting
+                elif self._timed or any(lane.ready for lane in self._turns):
                     self._ensure_thread()
 
-    def _run_timed(self, entry: _Timed) -> None:
-        if entry.cancelled:
-            return
+    def _run(self, task: _Task) -> bool:
+        """Returns whether it failed."""
+        if task.cancelled:
+            return False
         try:
-            entry.task()
-        except Exception:
-            logger.exception("%s failed%s", entry.name, "" if entry.period_ms is None else "; it runs again next time")
-        if entry.period_ms is None or entry.cancelled:
-            return
-        # A fixed delay from the moment it was due: no burst to catch up after a long run.
-        entry.due = max(entry.due + entry.period_ms, self._time.monotonic_ms())
-        with self._condition:
-            if not self._stopping:
-                self._push(entry)
+            task.run()
+        except BaseException:
+            if task.due != _SUBMITTED:  # else its Future has it
+                again = "" if task.period_ms is None else "; it runs again next time"
+                logger.exception("%s failed%s", task.name, again)
+            return True
+        return False
+
+    def _finished(self, task: _Task, failed: bool) -> None:
+        task.lane.running -= 1
+        counts = self._count(task.name)
+        counts.running -= 1
+        counts.runs += 1
+        counts.failures += failed
+        if task.period_ms is not None and not task.cancelled and not self._stopping:
+            # A fixed delay from the moment it was due: no burst to catch up after a long run.
+            task.due = max(task.due + task.period_ms, self._time.monotonic_ms())
+            self._push(task)
+
+
+_SUBMITTED = float("-inf")
+"""Due time of what was submitted rather than scheduled."""

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 from ..protocol.records._kernel import read_header, validate_and_assign
 from ..protocol.records.exceptions import RecordTooLargeError
 from . import log_reader
+from .deletion_policy import LogFacts
 from .exceptions import KafkaStorageError, OffsetOutOfRangeError
 from .local_log import LocalLog
 from .log_segment import LogSegment
 from .log_validator import TargetCompression
 from .log_values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 from .producer_replay import ProducerReplay
-from .retention import SegmentDeletion, deletable_segments
-from .roll_params import ASK_ALWAYS, RollParams, RollReason, roll_limits, roll_reason
+from .retention_record import RetentionRecord
+from .roll_params import ASK_ALWAYS, RollParams, RollReason, is_due_without_write, roll_limits, roll_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .leader_epoch import EpochEndOffset, LeaderEpochCache
     from .log_segments import SegmentList
     from .producer_state import ProducerStateManager
+    from .retention import SegmentDeletion
     from .scheduler import Scheduler
     from .segment_files import LogDirectory
     from .time_index import TimestampOffset
@@ -71,6 +73,7 @@ class UnifiedLog(LocalLog):
         needs_sync: A sync is pending: `flush.messages` records or more are not durable. The broker calls `flush()` in
             a pool thread, then `complete_sync` on the loop thread, and answers what waited.
         failure: Why the log takes no more appends: an fsync failed, or it is closed.
+        retention: What retention has done here, and could not do.
     """
 
     __slots__ = (
@@ -80,6 +83,7 @@ class UnifiedLog(LocalLog):
         "_flush_messages",
         "_high",
         "_max_message_bytes",
+        "_quiet_end",
         "_require_keys",
         "_timestamp_after_max",
         "_timestamp_before_max",
@@ -87,6 +91,7 @@ class UnifiedLog(LocalLog):
         "leader_epoch",
         "log_start_offset",
         "needs_sync",
+        "retention",
     )
 
     def __init__(
@@ -128,6 +133,8 @@ class UnifiedLog(LocalLog):
         self.needs_sync = False
         self.leader_epoch = epochs.latest_epoch + 1 if epochs.latest_epoch is not None else 0
         self._epoch_is_assigned = False
+        self._quiet_end = -1
+        self.retention = RetentionRecord(self.name)
         self._configure(directory.config)
 
     def __repr__(self) -> str:
@@ -312,6 +319,29 @@ class UnifiedLog(LocalLog):
             except OSError as error:
                 raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
 
+    def roll_if_quiet(self) -> bool:
+        """Roll when segment.ms has passed and nothing was appended since this was last called. Pool threads.
+
+        An append compares the newest message's time with the segment's first. Where no message comes, the clock stands in
+        for it, or the records of a topic that fell silent would stay out of reach of the cleaner for ever.
+        """
+        active = self._segments.active
+        was_quiet, self._quiet_end = self._quiet_end == self.log_end_offset, self.log_end_offset
+        if not was_quiet or active.size == 0 or self.failure is not None:
+            return False
+        now, roll_after = self._time.milliseconds(), self._directory.config.segment_ms - active.jitter_ms
+        try:
+            first_timestamp = active.first_timestamp()  # from the disk, perhaps: not under the lock
+            with self._lock:
+                if self._segments.active is not active or self.log_end_offset != self._quiet_end:
+                    return False
+                if not is_due_without_write(first_timestamp, active.created_ms, now, roll_after):
+                    return False
+                self._roll(f"{RollReason.TIME.value}, no write arriving")
+                return True
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
+
     def _roll(self, reason: str) -> LogSegment:
         new = super()._roll(reason)
         if self._high.offset == self._end.offset:
@@ -407,21 +437,23 @@ class UnifiedLog(LocalLog):
         """Apply retention now; returns what went and why. Pool threads: files are renamed, and opened to learn their age."""
         with self._deletion_lock:
             try:
-                deletions = deletable_segments(
-                    self.segment_views(),
+                facts = LogFacts(
+                    self.topic,
+                    self.partition,
                     self._directory.config,
-                    now_ms=self._time.milliseconds(),
-                    log_size=self.size,
-                    log_start_offset=self.log_start_offset,
-                    high_watermark=self.high_watermark,
+                    self._time.milliseconds(),
+                    self.size,
+                    self.log_start_offset,
+                    self.high_watermark,
                 )
+                deletions = self.retention.plan(self.segment_views(), facts)
                 if not deletions:
                     return []
                 with self._lock:
                     active = self._segments.active
                     if deletions[-1].base_offset == active.base_offset:
                         if deletions[-1].next_base_offset == self.log_end_offset:
-                            self._roll(deletions[-1].reason.value)
+                            self._roll(f"deletion policy {deletions[-1].policy}")
                         else:
                             deletions.pop()  # somebody wrote to it meanwhile: it is not old any more
                     if not deletions:
@@ -433,8 +465,7 @@ class UnifiedLog(LocalLog):
                     self._directory_is_dirty = True
             except OSError as error:
                 raise KafkaStorageError(f"{self.name}: retention failed: {error}") from error
-            for deletion in deletions:
-                logger.info("%s: deleted segment %d (%s)", self.name, deletion.base_offset, deletion.reason.value)
+            self.retention.note(deletions)
             self._delete_files(doomed)
             return deletions
 

@@ -5,8 +5,8 @@
     scheduler.schedule("flush", log.flush, delay_ms=1000, period_ms=1000)
     time.advance(3500)      # runs it at 1000, 2000 and 3000; the clock shows each of those times during its run
 
-`MockTime` is a `tidelog.storage.clock.Time`, `MockScheduler` a `tidelog.storage.scheduler.Scheduler`, `MockTimer` a
-`tidelog.broker.timer.Timer`.
+`MockTime` is a `tidelog.storage.clock.Time`, `MockScheduler` a `tidelog.storage.scheduler.LaneScheduler` (its lanes are all
+one), `MockTimer` a `tidelog.broker.timer.Timer`.
 """
 
 from __future__ import annotations
@@ -137,6 +137,9 @@ class MockScheduler:
             self._submitted.popleft()[1]()
             done += 1
         return done
+
+    def lane(self, _key: str) -> MockScheduler:
+        return self
 
     def resize(self, threads: int) -> None:
         self.threads = threads

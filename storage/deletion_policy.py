@@ -1,0 +1,161 @@
+"""Deletion policies: who decides which segments a log may lose. The interface, the built-in ones, and how others are found.
+
+A policy looks at facts and names segments, oldest first; it opens nothing and deletes nothing (`retention.py` asks it,
+`unified_log.py` acts on the answer). A package adds one with an entry point in the group `tidelog.deletion_policies`
+that leads to a class without arguments (or a function) that makes a `DeletionPolicy`:
+
+    [project.entry-points."tidelog.deletion_policies"]
+    newest-thirty = "my_package:NewestThirty"
+
+and a topic uses it with `deletion.policies=newest-thirty`. docs/DELETION_POLICIES.md is the page for authors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from .exceptions import DeletionPolicyError
+
+if TYPE_CHECKING:
+    from ..config.log_config import LogConfig
+    from .log_values import SegmentView
+
+ENTRY_POINTS = "tidelog.deletion_policies"
+
+
+class LogFacts(NamedTuple):
+    """What a policy may know of a log beside its segments. Offsets, bytes, and milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    config: LogConfig
+    now_ms: int
+    size: int
+    """Bytes of all `.log` files, those that policies have named in this run already left out."""
+    log_start_offset: int
+    high_watermark: int
+
+
+class DeletionPolicy(Protocol):
+    """A pure function of values. Pool threads call it, perhaps several at once for several logs: it keeps no state.
+
+    Attributes:
+        takes_active: Whether it wants to be offered the active segment too. Naming that one rolls the log first, so
+            that the records of a topic which nobody writes to any more can go. Only when it is not empty.
+    """
+
+    takes_active: bool
+
+    def choose(self, segments: Iterable[SegmentView], log: LogFacts) -> Iterable[SegmentView]:
+        """The segments that must go: some of the first of `segments`, in their order, none left out in between.
+
+        `segments` are offered oldest first, and only such as may go: closed ones (see `takes_active`) whose records all
+        lie below the high watermark. Reading one may open its time index: stop at the first that stays.
+        """
+
+
+class NamedPolicy(NamedTuple):
+    """A policy under the name that settings, log lines and metrics have for it."""
+
+    name: str
+    policy: DeletionPolicy
+
+
+class StartOffsetPolicy:
+    """Segments below logStartOffset: DeleteRecords has been promised that they go. Holds for every cleanup.policy."""
+
+    takes_active = False
+
+    def choose(self, segments: Iterable[SegmentView], log: LogFacts) -> Iterable[SegmentView]:
+        return takewhile(lambda segment: segment.next_base_offset <= log.log_start_offset, segments)
+
+
+class TimePolicy:
+    """`retention.ms`: the newest record is older. The file's time counts only where no record has a timestamp."""
+
+    takes_active = True
+
+    def choose(self, segments: Iterable[SegmentView], log: LogFacts) -> Iterable[SegmentView]:
+        limit = log.config.retention_ms
+        if limit < 0:
+            return ()
+        return takewhile(lambda segment: log.now_ms - segment.largest_timestamp > limit, segments)
+
+
+class AppendTimePolicy:
+    """`retention.ms`, counted from the last write to the file: what producers say of the time can't hold a segment."""
+
+    takes_active = True
+
+    def choose(self, segments: Iterable[SegmentView], log: LogFacts) -> Iterable[SegmentView]:
+        limit = log.config.retention_ms
+        if limit < 0:
+            return ()
+        return takewhile(lambda segment: log.now_ms - segment.modified_ms > limit, segments)
+
+
+class SizePolicy:
+    """`retention.bytes`: the log is at least that large without the segment."""
+
+    takes_active = False
+
+    def choose(self, segments: Iterable[SegmentView], log: LogFacts) -> Iterable[SegmentView]:
+        limit, remaining = log.config.retention_bytes, log.size
+        if limit < 0:
+            return
+        for segment in segments:
+            remaining -= segment.size
+            if remaining < limit:
+                return
+            yield segment
+
+
+START_OFFSET = NamedPolicy("start-offset", StartOffsetPolicy())
+"""Always asked, and first."""
+
+_BUILT_IN: dict[str, DeletionPolicy] = {
+    "time": TimePolicy(),
+    "size": SizePolicy(),
+    "append-time": AppendTimePolicy(),
+}
+
+
+def find_policy(name: str) -> NamedPolicy:
+    """The policy that `deletion.policies` calls `name`. Any thread; blocks when a package has to be looked for, once.
+
+    DeletionPolicyError: none is installed under that name, or it can't be loaded.
+    """
+    built_in = _BUILT_IN.get(name)
+    if built_in is not None:
+        return NamedPolicy(name, built_in)
+    found = _installed(name)
+    if isinstance(found, DeletionPolicyError):
+        raise found
+    return found
+
+
+def check_policies(names: Sequence[str]) -> None:
+    """DeletionPolicyError unless each is there."""
+    for name in names:
+        find_policy(name)
+
+
+@cache
+def _installed(name: str) -> NamedPolicy | DeletionPolicyError:
+    """What the packages that are installed have under `name`. An answer holds until the process ends, a bad one too."""
+    from importlib.metadata import entry_points  # costs a start-up 10 ms, and most have no need of it
+
+    found = entry_points(group=ENTRY_POINTS)
+    if name not in found.names:
+        known = ", ".join(sorted({*_BUILT_IN, *found.names}))
+        return DeletionPolicyError(f"no deletion policy {name!r} is installed; there are: {known}")
+    try:
+        policy: DeletionPolicy = found[name].load()()
+        if not callable(policy.choose):
+            raise TypeError("choose is not a method")
+    except Exception as error:
+        return DeletionPolicyError(f"deletion policy {name!r} can't be loaded: {type(error).__name__}: {error}")
+    return NamedPolicy(name, policy)
