@@ -117,6 +117,11 @@ class LocalLog:
         return self._directory.path
 
     @property
+    def log_directory(self) -> LogDirectory:
+        """Where the files are and what opens them: for the cleaner, which writes new ones beside them."""
+        return self._directory
+
+    @property
     def config(self) -> LogConfig:
         return self._directory.config
 

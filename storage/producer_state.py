@@ -396,12 +396,16 @@ class ProducerStateManager:
             self._file_system.unlink(self.snapshot_path(offset), missing_ok=True)
 
     def take_snapshot(self) -> int | None:
-        """`prepare_snapshot` and `write_snapshot`; returns its offset. Blocks: for recovery and shutdown."""
+        """`prepare_snapshot` and `write_snapshot`; returns its offset. Blocks: for recovery and shutdown.
+
+        What a roll has prepared and the pool has not written yet is written too: a stop would come before it.
+        """
         pending = self.prepare_snapshot()
-        if pending is None:
-            return None
-        self.write_snapshot(pending)
-        return pending.offset
+        with self._snapshot_lock:
+            waiting = [snapshot for snapshot in self._snapshots.values() if snapshot is not None]
+        for snapshot in waiting:
+            self.write_snapshot(snapshot)
+        return None if pending is None else pending.offset
 
     def forget_snapshot(self, offset: int) -> bool:
         """Takes it off the list: the caller moves or deletes the file. False when there was none."""

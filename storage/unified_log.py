@@ -151,6 +151,14 @@ class UnifiedLog(LocalLog):
         """State of the idempotent producers. Loop thread."""
         return self._producers
 
+    def last_records_of_producers(self) -> list[tuple[int, int, int]]:
+        """(producer id, offset of its last data record or -1, epoch) of each known producer. Any thread."""
+        with self._lock:
+            return [
+                (entry.producer_id, entry.last_offset, entry.producer_epoch)
+                for entry in self._producers.active_producers()
+            ]
+
     def update_config(self, config: LogConfig) -> None:
         """New settings hold from the next append on. Loop thread."""
         with self._lock:

@@ -300,6 +300,14 @@ def test_no_second_snapshot_of_one_offset(log: Log) -> None:
     assert log.state.snapshot_offsets == [1]
 
 
+def test_a_stop_writes_the_snapshot_that_a_roll_left_to_the_pool() -> None:
+    log = Log()
+    log.append(Batch(0, is_transactional=True))
+    assert log.state.prepare_snapshot() is not None  # a roll; the stop comes before the pool gets to write it
+    log.state.take_snapshot()
+    assert log.system.exists(log.state.snapshot_path(1))
+
+
 def test_a_damaged_snapshot_is_deleted_and_the_one_before_is_taken(log: Log) -> None:
     """KAFKA-5747."""
     log.append(Batch(0, 5))

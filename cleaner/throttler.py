@@ -1,0 +1,74 @@
+"""Throttler: holds what all cleaner threads read and write together at log.cleaner.io.max.bytes.per.second.
+
+A bucket of tokens: bytes are paid when they are moved, and who has overdrawn waits until the account is level again. It holds
+a tenth of a second's worth, so that an idle time does not allow a burst. The limit may change at any moment; who waits
+then takes it into account within `STEP_MS`.
+
+Any thread. Waiting happens in steps through `wait`, which also tells whether to stop: a stop or an abort never waits for
+the throttle.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..storage.clock import Time
+
+STEP_MS = 100.0
+"""The longest wait in one go."""
+_BURST_S = 0.1
+
+
+class Throttler:
+    """See the module. `waited_ms` is the time that all threads together have waited."""
+
+    def __init__(self, bytes_per_second: float, time: Time) -> None:
+        """`bytes_per_second`: inf, or anything beyond what a disk can do, is no limit."""
+        self._time = time
+        self._lock = threading.Lock()
+        self._rate = bytes_per_second
+        self._balance = 0.0
+        self._as_of_ms = time.monotonic_ms()
+        self.waited_ms = 0.0
+        self.total_bytes = 0
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self._rate
+
+    def set_rate(self, bytes_per_second: float) -> None:
+        """The new limit holds from now on; what was overdrawn under the old one is forgiven."""
+        with self._lock:
+            self._rate = bytes_per_second
+            self._balance = 0.0
+            self._as_of_ms = self._time.monotonic_ms()
+
+    def pay(self, count: int, wait: Callable[[float], None]) -> None:
+        """Account for `count` bytes and wait until that is within the limit. `wait(ms)` waits, or raises to get out."""
+        with self._lock:
+            self.total_bytes += count
+            if math.isinf(self._rate):
+                return
+            self._refill()
+            self._balance -= count
+        while True:
+            with self._lock:
+                self._refill()
+                short = 0.0 if math.isinf(self._rate) else -self._balance / self._rate * 1000
+            # Rounding must not make a wait of a billionth of a millisecond out of a level account.
+            if short <= 0.001:
+                return
+            step = min(short, STEP_MS)
+            wait(step)
+            with self._lock:
+                self.waited_ms += step
+
+    def _refill(self) -> None:
+        now = self._time.monotonic_ms()
+        earned = (now - self._as_of_ms) / 1000 * self._rate if not math.isinf(self._rate) else 0.0
+        self._balance = min(self._balance + earned, self._rate * _BURST_S) if not math.isinf(self._rate) else 0.0
+        self._as_of_ms = now
