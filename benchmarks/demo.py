@@ -229,8 +229,13 @@ class Reader:
         while not self._done.is_set():
             for message in self._consumer.consume(2000, 0.2):
                 self._take(message)
-        if self._consumer.assignment():
-            self._consumer.commit(asynchronous=False)
+        # What either member has read: the last rebalance may have been so late that this one has read nothing since.
+        ends = [
+            TopicPartition(each.topic, each.partition, len(self._topics[each.topic].read[each.partition]))
+            for each in self._consumer.assignment()
+        ]
+        if ends:
+            self._consumer.commit(offsets=ends, asynchronous=False)
         self._consumer.close()
 
     def _take(self, message: Message) -> None:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
+from ..protocol.framing import INCOMPLETE, READ_AHEAD_BYTES, SIZE_BYTES, FrameTooLargeError, frame_end, room_for_frame
 from .send import Outbound, Part, release_parts
 
 if TYPE_CHECKING:
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SIZE = struct.Struct(">i")
-#: Bytes that a connection reads ahead while an answer is pending, and the least size of a buffer of its own.
-READ_AHEAD_BYTES = 64 * 1024
-#: Frames at least this large get a buffer that ends with them, so that what follows is not moved.
-EXACT_FRAME_BYTES = 128 * 1024
-#: What a frame may take before its bytes come: a hundred clients that announce 50 MB each must not be given 5 GB.
-UNPROVEN_FRAME_BYTES = 1024 * 1024
 #: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
 #: what a burst of small requests queues.
 PARTS_PER_WRITE = 128
@@ -48,7 +41,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_buffer", "_capacity", "_closing", "_dispatcher", "_end", "_outbound", "_paused", "_pending", "_server",
-        "_start", "_transport", "_view", "frames", "last_active", "listener", "local_address", "peer_host", "peer_port",
+        "_start", "_transport", "_view", "last_active", "listener", "local_address", "peer_host", "peer_port",
     )  # fmt: skip
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatcher) -> None:
@@ -59,7 +52,6 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.peer_port = 0
         self.last_active = 0.0
-        self.frames = 0
         self._transport: asyncio.Transport | None = None
         self._outbound: Outbound | None = None
         # A buffer of its own while a request is incomplete or pending; None: the shared scratch is used.
@@ -181,24 +173,15 @@ class Connection(asyncio.BufferedProtocol):
         gathered = 0
         sliced = False
         position = start
-        while end - position >= 4:
-            size: int = _SIZE.unpack_from(buffer, position)[0]
-            if size < 0 or size > limit:
-                self._flush(parts, sliced)
-                self._abort(
-                    f"a request of {size} bytes is announced; socket.request.max.bytes allows {limit}. "
-                    "Is this a Kafka client, and is it set to plaintext?"
-                )
-                return end
-            frame = position + 4
-            following = frame + size
-            if following > end:
-                break
-            position = following
-            self.frames += 1
+        while position < end:
             try:
+                following = frame_end(buffer, position, end, limit)
+                if following == INCOMPLETE:
+                    break
+                frame = position + SIZE_BYTES
+                position = following
                 answer = dispatch(buffer, frame, following, self)
-            except ConnectionAborted as error:
+            except (ConnectionAborted, FrameTooLargeError) as error:
                 self._flush(parts, sliced)
                 self._abort(str(error))
                 return end
@@ -249,25 +232,12 @@ class Connection(asyncio.BufferedProtocol):
     def _keep(self, source: bytearray, start: int, end: int) -> None:
         """Moves what is left in the scratch buffer to a buffer of the connection's own."""
         left = end - start
-        self._take_buffer(max(self._frame_capacity(source, start, end), left))
+        self._take_buffer(max(room_for_frame(source, start, end, self._server.max_request_bytes), left))
         assert self._buffer is not None
         self._buffer[:left] = memoryview(source)[start:end]
         self._start, self._end = 0, left
         if left == self._capacity:
             self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
-
-    def _frame_capacity(self, buffer: bytearray, start: int, end: int) -> int:
-        """Buffer size for the incomplete frame at `start`."""
-        if end - start < 4:
-            return READ_AHEAD_BYTES
-        announced: int = _SIZE.unpack_from(buffer, start)[0]
-        whole = 4 + max(0, announced)
-        if whole > self._server.max_request_bytes + 4:
-            return READ_AHEAD_BYTES  # refused when its turn comes
-        if whole < EXACT_FRAME_BYTES:
-            return max(whole, READ_AHEAD_BYTES) + READ_AHEAD_BYTES
-        # Twice as much each time that the buffer is full, so memory follows what has come.
-        return min(whole, max(UNPROVEN_FRAME_BYTES, 1 << (end - start).bit_length()))
 
     def _advance(self) -> None:
         """Handles what the connection's own buffer holds, then makes room for the rest or gives the buffer back."""
@@ -284,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._end == self._capacity:
                 self._pause()
             return
-        needed = self._frame_capacity(buffer, self._start, self._end)
+        needed = room_for_frame(buffer, self._start, self._end, self._server.max_request_bytes)
         if needed > self._capacity:
             old = memoryview(buffer)[self._start : self._end]
             self._take_buffer(needed)

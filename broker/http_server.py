@@ -32,6 +32,7 @@ class HttpServer:
         self._server: Any = None
         self._metrics: Callable[..., Iterable[bytes]] | None = None
         self._lock = threading.Lock()
+        self._stopped = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -53,13 +54,15 @@ class HttpServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stops accepting and waits for the accepting thread. Blocks up to half a second."""
+        """Stops accepting and waits for the accepting thread, which may not have come that far. Blocks up to half a
+        second."""
         with self._lock:
-            server, self._server = self._server, None
+            self._stopped = True
+            server = self._server
         if server is not None:
             server.shutdown()
+        if self._thread.ident is not None:
             self._thread.join()
-            server.server_close()
         self._socket.close()
 
     def _serve(self) -> None:
@@ -97,6 +100,8 @@ class HttpServer:
         server.setup_environ()
         server.set_app(self._application)
         with self._lock:
+            if self._stopped:
+                return
             self._server = server
         server.serve_forever(poll_interval=0.25)
 

@@ -31,6 +31,7 @@ from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampE
 from ...protocol.schema import encode
 from ..connection import ConnectionAborted
 from ..error_mapping import error_code
+from ..topics import INTERNAL_TOPICS
 from .registry import api
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ TopicAnswers = list[tuple[str, list[PartitionAnswer]]]
 #: Records at fault by (topic, partition): (index within the batch, what is wrong).
 RecordErrors = dict[tuple[str, int], list[tuple[int, str]]]
 
+#: Clients of this name may write to internal topics, as in Kafka: tools that repair or move them use it.
+ADMIN_CLIENT_ID = "__admin_client"
+
 _NONE = ErrorCode.NONE
 _ZSTD = 4
 #: Low byte of the V2 attributes, counted from the start of the batch; its low three bits are the codec.
@@ -54,7 +58,7 @@ _CODEC_MASK = 7
 def produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> bytes | Awaitable[bytes | None] | None:
-    _client_id, transactional_id, acks, _timeout, topics = parse_produce(buffer, start, end, version)
+    client_id, transactional_id, acks, _timeout, topics = parse_produce(buffer, start, end, version)
     refusal: tuple[ErrorCode, str] | None = None
     if not -1 <= acks <= 1:
         refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1"
@@ -76,6 +80,8 @@ def produce(
                 partition = get(name, index)
                 if partition is None:
                     raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
+                if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
+                    raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only")
                 if acks < 0 and partition.log.config.min_insync_replicas > 1:
                     raise _Refused(
                         ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} has min.insync.replicas above 1, and one copy"

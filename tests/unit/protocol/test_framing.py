@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.framing import TRUSTED_BYTES, FrameDecoder, FrameTooLargeError
+from tidelog.protocol.framing import (
+    EXACT_FRAME_BYTES,
+    INCOMPLETE,
+    READ_AHEAD_BYTES,
+    UNPROVEN_FRAME_BYTES,
+    FrameTooLargeError,
+    frame_end,
+    room_for_frame,
+)
 
 LIMIT = 1000
 
@@ -16,125 +23,76 @@ def framed(*payloads: bytes) -> bytes:
     return b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
 
 
-def drain(decoder: FrameDecoder) -> list[bytes]:
-    frames = []
-    while (frame := decoder.next_frame()) is not None:
-        frames.append(bytes(frame))
-    return frames
+def test_a_whole_frame() -> None:
+    data = b"??" + framed(b"hello") + b"next"
+    assert frame_end(data, 2, len(data), LIMIT) == 2 + 4 + 5
+    assert frame_end(framed(b""), 0, 4, LIMIT) == 4
+    assert frame_end(framed(b"x" * LIMIT), 0, LIMIT + 4, LIMIT) == LIMIT + 4, "the limit itself is allowed"
 
 
-def receive(decoder: FrameDecoder, data: bytes) -> None:
-    decoder.receive(data)
+def test_a_frame_is_incomplete_until_its_last_byte() -> None:
+    data = framed(b"hello") + b"beyond what was received"
+    assert [frame_end(data, 0, end, LIMIT) for end in range(10)] == [INCOMPLETE] * 9 + [9]
 
 
-def read_into_buffer(decoder: FrameDecoder, data: bytes) -> None:
-    """What an event loop does: as much as fits into the buffer, again and again."""
-    while data:
-        buffer = decoder.get_buffer(-1)
-        count = min(len(buffer), len(data))
-        buffer[:count] = data[:count]
-        decoder.buffer_updated(count)
-        data = data[count:]
-
-
-both_ways = pytest.mark.parametrize("feed", [receive, read_into_buffer])
-Feed = Callable[[FrameDecoder, bytes], None]
-
-
-@both_ways
-def test_a_frame_fed_whole(feed: Feed) -> None:
-    decoder = FrameDecoder(LIMIT)
-    feed(decoder, b"\0\0\0\x05hello")
-    assert drain(decoder) == [b"hello"]
-    assert not decoder.in_frame
-
-
-@both_ways
-def test_frames_fed_byte_by_byte(feed: Feed) -> None:
-    decoder = FrameDecoder(LIMIT)
-    seen = []
-    for byte in framed(b"hello", b"", b"x" * 300):
-        feed(decoder, bytes((byte,)))
-        seen += drain(decoder)
-    assert seen == [b"hello", b"", b"x" * 300]
-
-
-@both_ways
-def test_trailing_bytes_belong_to_the_next_frame(feed: Feed) -> None:
-    decoder = FrameDecoder(LIMIT)
-    feed(decoder, framed(b"one", b"two") + b"\0\0\0\x05thr")
-    assert drain(decoder) == [b"one", b"two"]
-    assert decoder.in_frame
-    feed(decoder, b"ee\0\0")
-    assert drain(decoder) == [b"three"]
-    assert decoder.in_frame
-
-
-@both_ways
 @pytest.mark.parametrize("size", [b"\0\0\x03\xe9", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"GET "])
-def test_a_size_out_of_range_ends_the_stream_after_the_good_frames(feed: Feed, size: bytes) -> None:
-    decoder = FrameDecoder(LIMIT)
-    feed(decoder, framed(b"good") + size + b"whatever")
-    assert decoder.next_frame() == b"good"
-    for _ in range(2):
-        with pytest.raises(FrameTooLargeError, match="allowed are 0 to 1000") as caught:
-            decoder.next_frame()
-        assert caught.value.code is ErrorCode.INVALID_REQUEST
-    feed(decoder, framed(b"later"))
-    with pytest.raises(FrameTooLargeError):
-        decoder.next_frame()
-
-
-@both_ways
-def test_the_limit_itself_is_allowed(feed: Feed) -> None:
-    decoder = FrameDecoder(LIMIT)
-    feed(decoder, framed(b"x" * LIMIT))
-    assert drain(decoder) == [b"x" * LIMIT]
-
-
-@both_ways
-def test_frames_are_writable_and_independent(feed: Feed) -> None:
-    decoder = FrameDecoder(LIMIT)
-    feed(decoder, framed(b"aaa", b"bbb"))
-    first = decoder.next_frame()
-    assert first is not None
-    first[:] = b"zzz"
-    assert drain(decoder) == [b"bbb"]
-
-
-def test_decoders_of_one_thread_share_a_scratch_buffer() -> None:
-    scratch = bytearray(16)
-    one, two = FrameDecoder(LIMIT, scratch), FrameDecoder(LIMIT, scratch)
-    messages = framed(b"a" * 40, b"b"), framed(b"c" * 7, b"d" * 20)
-    for start in range(0, max(map(len, messages)), 3):
-        read_into_buffer(one, messages[0][start : start + 3])
-        read_into_buffer(two, messages[1][start : start + 3])
-    assert drain(one) == [b"a" * 40, b"b"]
-    assert drain(two) == [b"c" * 7, b"d" * 20]
-
-
-@both_ways
-def test_memory_follows_the_bytes_that_came_not_the_size_announced(feed: Feed) -> None:
-    decoder = FrameDecoder(100 * 2**20)
-    feed(decoder, (100 * 2**20).to_bytes(4, "big") + b"x")
-    assert len(decoder.get_buffer(-1)) == TRUSTED_BYTES - 1
-    payload = random.Random(7).randbytes(5 * TRUSTED_BYTES + 3)
-    decoder = FrameDecoder(100 * 2**20)
-    feed(decoder, framed(payload))
-    assert drain(decoder) == [payload]
+def test_a_size_out_of_range_is_refused_when_it_is_there(size: bytes) -> None:
+    assert frame_end(size, 0, 3, LIMIT) == INCOMPLETE
+    with pytest.raises(FrameTooLargeError, match=r"socket\.request\.max\.bytes allows 1000") as caught:
+        frame_end(size, 0, 4, LIMIT)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 @given(payloads=st.lists(st.binary(max_size=40), max_size=8), cuts=st.lists(st.integers(1, 30), min_size=1))
 def test_any_cut_of_the_stream_gives_the_same_frames(payloads: list[bytes], cuts: list[int]) -> None:
-    stream = framed(*payloads)
-    one, two = FrameDecoder(LIMIT), FrameDecoder(LIMIT, bytearray(13))
-    position = index = 0
-    while position < len(stream):
-        piece = stream[position : position + cuts[index % len(cuts)]]
-        one.receive(piece)
-        read_into_buffer(two, piece)
-        position += len(piece)
+    """Cut by cut, taking each frame as soon as it is whole; the buffer is as large as `room_for_frame` says."""
+    stream, held, frames = framed(*payloads), bytearray(), []
+    index = 0
+    while stream:
+        piece = cuts[index % len(cuts)]
         index += 1
-    assert drain(one) == drain(two) == payloads
-    assert not one.in_frame
-    assert not two.in_frame
+        held += stream[:piece]
+        stream = stream[piece:]
+        position = 0
+        while (following := frame_end(held, position, len(held), LIMIT)) != INCOMPLETE:
+            frames.append(bytes(held[position + 4 : following]))
+            position = following
+        del held[:position]
+        assert room_for_frame(held, 0, len(held), LIMIT) > len(held)
+    assert frames == payloads
+    assert not held
+
+
+@pytest.mark.parametrize(
+    ("size", "have", "room"),
+    [
+        (None, 3, READ_AHEAD_BYTES),
+        (10, 4, 2 * READ_AHEAD_BYTES),
+        (READ_AHEAD_BYTES, 100, 2 * READ_AHEAD_BYTES + 4),
+        (EXACT_FRAME_BYTES, 4, EXACT_FRAME_BYTES + 4),
+        (90 << 20, 4, UNPROVEN_FRAME_BYTES),
+        (90 << 20, 3 << 20, 4 << 20),
+        (90 << 20, 80 << 20, (90 << 20) + 4),
+        (101 << 20, 4, READ_AHEAD_BYTES),
+        (-1, 4, 2 * READ_AHEAD_BYTES),
+    ],
+)
+def test_room(size: int | None, have: int, room: int) -> None:
+    head = b"" if size is None else size.to_bytes(4, "big", signed=True)
+    assert room_for_frame(head + bytes(have - len(head)), 0, have, 100 << 20) == room
+
+
+def test_memory_follows_the_bytes_that_came_and_copies_are_few() -> None:
+    """A frame that comes in steps is moved to a larger buffer as often as its size doubles, and no more."""
+    rng, limit = random.Random(7), 100 << 20
+    head, whole = (limit).to_bytes(4, "big"), limit + 4
+    have = capacity = moves = 0
+    buffer = bytearray(head)
+    while have < whole:
+        have = min(have + rng.randrange(1, 300_000), whole)
+        needed = room_for_frame(buffer, 0, have, limit)
+        if needed > capacity:
+            capacity, moves = needed, moves + 1
+        assert have <= capacity <= max(UNPROVEN_FRAME_BYTES, 2 * have)
+    assert capacity == whole
+    assert moves <= 8

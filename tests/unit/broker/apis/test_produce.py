@@ -38,7 +38,7 @@ class FakePartition:
         return None
 
 
-def ask(partition: FakePartition, acks: int) -> Any:
+def ask(partition: FakePartition, acks: int, topic: str = "t", client_id: bytes | None = None) -> Any:
     broker: Any = SimpleNamespace(
         counters=RequestCounters(), partitions=SimpleNamespace(get=lambda topic, index: partition)
     )
@@ -46,9 +46,10 @@ def ask(partition: FakePartition, acks: int) -> Any:
         transactional_id=None,
         acks=acks,
         timeout_ms=1,
-        topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=bytes(61))])],
+        topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(61))])],
     )
-    header = struct.pack(">hhihB", 0, VERSION, 7, -1, 0)  # no client id, no tagged fields
+    client = struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
+    header = struct.pack(">hhi", 0, VERSION, 7) + client + b"\0"  # no tagged fields
     frame = bytearray(header + encode(request, VERSION))
     answer = produce(broker, frame, 0, len(frame), VERSION, 7, SimpleNamespace())  # type: ignore[arg-type]
     if answer is None:
@@ -83,3 +84,14 @@ def test_an_error_with_acks_0_closes_the_connection() -> None:
     partition.append = lambda *_: (_ for _ in ()).throw(OSError("disk"))  # type: ignore[method-assign]
     with pytest.raises(ConnectionAborted, match="acks=0 failed: t-0: KAFKA_STORAGE_ERROR"):
         ask(partition, 0)
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics_are_for_coordinators(topic: str) -> None:
+    """And for Kafka's own tools, by the client id that they have."""
+    partition = FakePartition(LogConfig())
+    assert ask(partition, 1, topic, b"anybody").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert ask(partition, 1, topic).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert partition.appended == 0
+    assert ask(partition, 1, topic, b"__admin_client").error_code == ErrorCode.NONE
+    assert partition.appended == 1
