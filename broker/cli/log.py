@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from . import log_dump
+from . import log_dump, log_verify
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-TOOLS = (log_dump,)
+TOOLS = (log_dump, log_verify)
 
 
 def add_parser(commands: Subparsers) -> None:

@@ -1,0 +1,83 @@
+"""How long work shows how far it is: a bar on a terminal, a line each ten seconds elsewhere. Writes to stderr."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+_REDRAW_S = 0.1
+_LINE_S = 10.0
+_WIDEST_BAR = 40
+_MIB = 1 << 20
+
+
+class ProgressBar:
+    """Counts bytes. One thread; use as a context manager, so that the bar is gone at the end."""
+
+    def __init__(
+        self,
+        label: str,
+        stream: TextIO | None = None,
+        now: Callable[[], float] = time.monotonic,
+        width: int | None = None,
+    ) -> None:
+        """`width` in columns, None for the terminal's."""
+        self._label = label
+        self._stream = sys.stderr if stream is None else stream
+        self._now = now
+        self._width = width
+        self._is_terminal = self._stream.isatty()
+        self._start = self._drawn = now()
+        self._is_shown = False
+        self.total_bytes = 0
+        self.done_bytes = 0
+
+    def total(self, count: int) -> None:
+        """So many bytes more are to be done."""
+        self.total_bytes += count
+        self._draw()
+
+    def done(self, count: int) -> None:
+        """So many bytes more are done."""
+        self.done_bytes += count
+        self._draw()
+
+    def clear(self) -> None:
+        """Takes the bar away, so that something else can be printed; the next step draws it again."""
+        if self._is_shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._is_shown = False
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._now() - self._start
+
+    def _draw(self) -> None:
+        now = self._now()
+        if now - self._drawn < (_REDRAW_S if self._is_terminal else _LINE_S):
+            return
+        self._drawn = now
+        share = min(self.done_bytes / self.total_bytes, 1.0) if self.total_bytes else 0.0
+        rate = self.done_bytes / (now - self._start) / _MIB if now > self._start else 0.0
+        facts = f"{share:4.0%}  {self.done_bytes / _MIB:,.0f} of {self.total_bytes / _MIB:,.0f} MiB  {rate:,.0f} MiB/s"
+        if not self._is_terminal:
+            self._stream.write(f"{self._label}: {facts.strip()}\n")
+            self._stream.flush()
+            return
+        columns = shutil.get_terminal_size().columns if self._width is None else self._width
+        room = min(columns - len(self._label) - len(facts) - 5, _WIDEST_BAR)
+        full = round(share * room)
+        bar = f" {'█' * full}{'░' * (room - full)}" if room >= 5 else ""
+        self._stream.write("\r" + f"{self._label}{bar} {facts}"[:columns] + "\x1b[K")
+        self._stream.flush()
+        self._is_shown = True

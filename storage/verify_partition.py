@@ -1,0 +1,163 @@
+"""Checks one partition's directory: its names, its segments one after the other, epochs and identity (see `verify.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from .exceptions import CorruptCheckpointError
+from .leader_epoch import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochCache
+from .log_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name
+from .partition_metadata import PARTITION_METADATA_FILE, read_partition_metadata
+from .verify_producers import ProducerCheck
+from .verify_segment import SegmentCheck, Surroundings
+
+if TYPE_CHECKING:
+    from .filesystem import FileSystem
+    from .verify_report import Report
+
+# KRaft's own, in __cluster_metadata-0.
+_KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, "quorum-state"))
+_KRAFT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
+
+
+class RootFacts(NamedTuple):
+    """What the data directory says of a partition; None: no checkpoint, or no line in it.
+
+    `has_cleaner`: there is a cleaner-offset-checkpoint, so a partition that is not in it was never cleaned.
+    """
+
+    is_stopped: bool = False
+    has_cleaner: bool = False
+    recovery_point: int | None = None
+    log_start: int | None = None
+    high_watermark: int | None = None
+    cleaned: int | None = None
+
+    def first_offset(self, first_base: int) -> int | None:
+        """Where the log starts, None where nothing but the partition's own directory is known."""
+        if self.recovery_point is None and self.log_start is None:
+            return None
+        return max(first_base, self.log_start or 0)
+
+
+class PartitionFacts(NamedTuple):
+    """What was found, for the checks across partitions."""
+
+    topic_id: UUID | None
+    end_offset: int | None
+
+
+def verify_partition(
+    file_system: FileSystem,
+    directory: str,
+    root: RootFacts,
+    report: Report,
+    on_progress: Callable[[int], None] = lambda _bytes: None,
+) -> PartitionFacts:
+    """Checks the directory. OSError when it can't be listed or read."""
+    names = file_system.list_directory(directory)
+    topic_id = _identity(file_system, directory, report)
+    files = _check_names(directory, names, report)
+    bases = sorted(file.base_offset for file in files if file.suffix == LOG_SUFFIX)
+    if not bases:
+        report.add("no-segment", directory, -1, "no .log file")
+        return PartitionFacts(topic_id, None)
+    epochs = _epochs(file_system, directory, report)
+    cleaned = root.cleaned if root.has_cleaner else -1
+    producers = ProducerCheck(file_system, directory, report, cleaned_below=root.cleaned or 0)
+    snapshots = _snapshots(directory, files)
+    producers.begin(bases[0], snapshots)
+    around = Surroundings(cleaned, root.first_offset(bases[0]), root.recovery_point or 0, root.is_stopped, epochs)
+    end_offset = bases[0]
+    last_epoch = -1
+    for base in bases:
+        segment = SegmentCheck(
+            file_system,
+            directory,
+            base,
+            around,
+            producers,
+            report,
+            is_active=base == bases[-1],
+            last_leader_epoch=last_epoch,
+            on_progress=on_progress,
+        )
+        if base < end_offset:
+            report.add("segment-overlap", segment.log_path, -1, f"the segment before ends at {end_offset - 1}")
+        elif base > end_offset:
+            segment.report_gap("segment-gap", segment.log_path, -1, end_offset, base)
+        try:
+            segment.run()
+        except FileNotFoundError:
+            if root.is_stopped:
+                raise
+            report.add("vanished", segment.log_path, -1, "deleted meanwhile")
+        end_offset = max(end_offset, segment.end_offset)
+        last_epoch = max(last_epoch, segment.last_leader_epoch)
+    producers.finish(end_offset, is_stopped=root.is_stopped)
+    for offset, path in snapshots:
+        if offset not in bases and offset != end_offset and offset < end_offset:
+            report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")
+    _check_epochs_end(directory, epochs, end_offset, report)
+    return PartitionFacts(topic_id, end_offset)
+
+
+def _check_names(directory: str, names: Iterable[str], report: Report) -> list[LogFileName]:
+    """The files that count."""
+    found: list[LogFileName] = []
+    for name in names:
+        parsed = parse_file_name(name)
+        path = f"{directory}/{name}"
+        if parsed is None:
+            if name.endswith(".tmp"):
+                report.add("leftover", path, -1, "temporary")
+            elif name not in _KNOWN_FILES and not name.endswith(_KRAFT_SUFFIXES):
+                report.add("foreign-file", path, -1, "not a name of a log's files")
+        elif parsed.stage:
+            report.add("leftover", path, -1, parsed.stage.removeprefix("."))
+        else:
+            found.append(parsed)
+    logs = {file.base_offset for file in found if file.suffix == LOG_SUFFIX}
+    for file in found:
+        if file.suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX) and file.base_offset not in logs:
+            name = f"{file.base_offset:020d}{file.suffix}"
+            report.add("orphan", f"{directory}/{name}", -1, f"there is no {file.base_offset:020d}.log")
+    return found
+
+
+def _snapshots(directory: str, files: Iterable[LogFileName]) -> list[tuple[int, str]]:
+    offsets = sorted(file.base_offset for file in files if file.suffix == SNAPSHOT_SUFFIX)
+    return [(offset, f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}") for offset in offsets]
+
+
+def _identity(file_system: FileSystem, directory: str, report: Report) -> UUID | None:
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    try:
+        metadata = read_partition_metadata(file_system, directory)
+    except CorruptCheckpointError as error:
+        report.add("metadata-corrupt", path, 0, str(error).removeprefix(f"{path}: "))
+        return None
+    if metadata is None:
+        report.add("metadata-missing", path, -1, "the topic's id is not known here")
+        return None
+    return metadata.topic_id
+
+
+def _epochs(file_system: FileSystem, directory: str, report: Report) -> tuple[EpochEntry, ...] | None:
+    path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+    try:
+        # An epoch without records leaves its place to the next one, so two may start at one offset.
+        return LeaderEpochCache.load(file_system, path).entries
+    except CorruptCheckpointError as error:
+        report.add("epochs-corrupt", path, 0, str(error).removeprefix(f"{path}: "))
+        return None
+
+
+def _check_epochs_end(directory: str, epochs: tuple[EpochEntry, ...] | None, end_offset: int, report: Report) -> None:
+    for entry in epochs or ():
+        if entry.start_offset > end_offset:
+            path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+            what = f"epoch {entry.epoch} starts at {entry.start_offset}; the log ends at {end_offset}"
+            report.add("epochs-beyond", path, -1, what)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from support.fake_filesystem import FakeFileSystem
+from support.logs import TOPIC_ID
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.partition_metadata import write_partition_metadata
+from tidelog.storage.verify_partition import RootFacts, verify_partition
+from tidelog.storage.verify_report import Report
+
+RECORD = Record(0, 1_700_000_000_000, b"key", b"value")
+STOPPED = RootFacts(is_stopped=True, has_cleaner=True, recovery_point=2)
+
+
+def world(*bases: int) -> FakeFileSystem:
+    """Segments of one record each."""
+    system = FakeFileSystem()
+    for base in bases:
+        system.put(f"/t-0/{base:020d}.log", build_batch([RECORD], base_offset=base))
+        system.put(f"/t-0/{base:020d}.index", b"")
+        entry = RECORD.timestamp.to_bytes(8, "big") + bytes(4)
+        system.put(f"/t-0/{base:020d}.timeindex", entry)
+    write_partition_metadata(system, "/t-0", TOPIC_ID)
+    return system
+
+
+def rules(system: FakeFileSystem, root: RootFacts = STOPPED) -> list[str]:
+    report = Report()
+    verify_partition(system, "/t-0", root, report)
+    return [finding.rule for finding in report.drain()]
+
+
+def test_facts() -> None:
+    report = Report()
+    facts = verify_partition(world(0, 1), "/t-0", STOPPED, report)
+    assert (facts.topic_id, facts.end_offset) == (TOPIC_ID, 2)
+    assert list(report.drain()) == []
+
+
+def test_where_the_log_starts() -> None:
+    assert RootFacts().first_offset(7) is None
+    assert RootFacts(recovery_point=9).first_offset(7) == 7
+    assert RootFacts(log_start=8).first_offset(7) == 8
+    assert RootFacts(log_start=3).first_offset(7) == 7
+
+
+def test_gaps_between_segments() -> None:
+    system = world(0, 5)
+    assert rules(system) == ["segment-gap"]
+    assert rules(system, STOPPED._replace(cleaned=5)) == []
+    assert rules(system, RootFacts()) == ["gap-unexplained"]  # nothing is known of the cleaner
+
+
+def test_names() -> None:
+    system = world(0)
+    for name in ("00000000000000000000-0000000000.checkpoint", "quorum-state"):  # KRaft's
+        system.put(f"/t-0/{name}", b"")
+    assert rules(system) == []
+    system.put("/t-0/x.tmp", b"")
+    system.put("/t-0/0.log", b"")
+    assert sorted(rules(system)) == ["foreign-file", "leftover"]
+
+
+def test_an_empty_active_segment() -> None:
+    system = world(0)
+    system.put(f"/t-0/{1:020d}.log", b"")
+    assert rules(system) == []
