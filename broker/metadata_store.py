@@ -11,6 +11,9 @@ therefore an error that says so, and never replaced silently: retention might de
     topics          name, topic_id (16 bytes), partitions, created_ms, deleting (1: deletion is to be finished)
     topic_configs   topic, name, value
     producer_ids    one row: next_id, the first id that no block given out has in it
+    broker_configs  node ('' is every node), name, value: what Apache Kafka keeps of brokers' settings in its metadata
+    features        name, level: likewise, the finalised levels of features
+    kraft           at most one row: position, that of Kafka's metadata log when it was last read or written
     PRAGMA user_version is the schema's version, application_id says that the file is ours.
 """
 
@@ -21,7 +24,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FILE_NAME = "metadata.db"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 APPLICATION_ID = 0x7469646C  # "tidl"
 
 _SMALLEST_PAGE = 512
@@ -55,6 +58,17 @@ CREATE TABLE topic_configs (
 CREATE TABLE producer_ids (next_id INTEGER NOT NULL CHECK (next_id >= 0));
 INSERT INTO producer_ids VALUES (0);
 """
+# Since version 2.
+_KRAFT_SCHEMA = """
+CREATE TABLE broker_configs (
+    node TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (node, name)
+) WITHOUT ROWID;
+CREATE TABLE features (name TEXT PRIMARY KEY, level INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE kraft (position TEXT NOT NULL);
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +83,29 @@ class TopicRecord:
     deleting: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class StoredMetadata:
+    """All that the file holds.
+
+    Attributes:
+        topics: by name.
+        broker_configs: node id as text, or '' for every node → name → value.
+        features: finalised levels that Apache Kafka wrote; empty where it never has.
+        next_producer_id: the first that no block given out has in it.
+        kraft_position: `MetadataLogFiles.position` of Kafka's metadata log that this was taken from, or that was
+            written from this; '' for neither.
+    """
+
+    topics: tuple[TopicRecord, ...] = ()
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+    kraft_position: str = ""
+
+
 class MetadataStore:
-    """`open` and `close` block and may be called from any thread; the rest is for the loop thread and returns futures.
+    """`open`, `read`, `replace` and `close` block and may be called from any thread; the rest is for the loop thread and
+    returns futures.
 
     A future fails with `KafkaStorageError` when the disk refused; what it was to write is then not stored.
     """
@@ -89,9 +124,20 @@ class MetadataStore:
 
         Raises `DataDirectoryError` when the file is damaged, not ours, newer than this program, or can't be read.
         """
+        return list(self.read().topics)
+
+    def read(self) -> StoredMetadata:
+        """Everything, as `open` does."""
         if not os.path.exists(self.path):
-            return []
+            return StoredMetadata()
         return self._thread.submit(self._read).result()
+
+    def replace(self, metadata: StoredMetadata) -> None:
+        """Puts `metadata` in the place of everything, in one commit. Before the loop thread writes.
+
+        Raises `KafkaStorageError`; the file is then as it was.
+        """
+        self._thread.submit(self._replace, metadata).result()
 
     def close(self) -> None:
         """Waits for the writes under way, closes the file. Nothing may be written afterwards."""
@@ -191,10 +237,12 @@ class MetadataStore:
                 database.execute("PRAGMA foreign_keys = ON")
                 if is_new or _is_empty(database):
                     database.executescript(
-                        f"BEGIN;{_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};"
+                        f"BEGIN;{_SCHEMA}{_KRAFT_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};"
                         f"PRAGMA application_id = {APPLICATION_ID};COMMIT;"
                     )
                     _sync_directory(os.path.dirname(self.path))
+                elif _pragma(database, "user_version") == 1 and _pragma(database, "application_id") == APPLICATION_ID:
+                    database.executescript(f"BEGIN;{_KRAFT_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
             except BaseException:
                 database.close()
                 raise
@@ -206,7 +254,37 @@ class MetadataStore:
             self._database.close()
             self._database = None
 
-    def _read(self) -> list[TopicRecord]:
+    def _replace(self, metadata: StoredMetadata) -> None:
+        """Metadata thread."""
+        import sqlite3
+
+        try:
+            database = self._connect()
+            with database:
+                for table in ("topic_configs", "topics", "broker_configs", "features", "kraft", "producer_ids"):
+                    database.execute(f"DELETE FROM {table}")  # noqa: S608 (names from the line above)
+                for topic in metadata.topics:
+                    database.execute(
+                        "INSERT INTO topics (name, topic_id, partitions, created_ms, deleting) VALUES (?, ?, ?, ?, ?)",
+                        (topic.name, topic.topic_id.bytes, topic.partitions, topic.created_ms, topic.deleting),
+                    )
+                    _insert_overrides(database, topic.name, topic.overrides)
+                database.executemany(
+                    "INSERT INTO broker_configs (node, name, value) VALUES (?, ?, ?)",
+                    [
+                        (node, name, value)
+                        for node, configs in metadata.broker_configs.items()
+                        for name, value in configs.items()
+                    ],
+                )
+                database.executemany("INSERT INTO features (name, level) VALUES (?, ?)", metadata.features.items())
+                database.execute("INSERT INTO producer_ids VALUES (?)", (metadata.next_producer_id,))
+                if metadata.kraft_position:
+                    database.execute("INSERT INTO kraft VALUES (?)", (metadata.kraft_position,))
+        except sqlite3.Error as error:
+            raise KafkaStorageError(f"{self.path}: can't be written: {error}") from error
+
+    def _read(self) -> StoredMetadata:
         """Metadata thread."""
         import sqlite3
 
@@ -215,8 +293,8 @@ class MetadataStore:
             if 0 < os.path.getsize(self.path) < _SMALLEST_PAGE:
                 raise sqlite3.DatabaseError("the file was cut short")
             database = self._connect()
-            version = database.execute("PRAGMA user_version").fetchone()[0]
-            if database.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            version = _pragma(database, "user_version")
+            if _pragma(database, "application_id") != APPLICATION_ID:
                 raise DataDirectoryError(self.path, "is not tidelog's metadata", "move it away")
             if version > SCHEMA_VERSION:
                 raise DataDirectoryError(
@@ -227,12 +305,23 @@ class MetadataStore:
             overrides: dict[str, dict[str, str]] = {}
             for topic, name, value in database.execute("SELECT topic, name, value FROM topic_configs"):
                 overrides.setdefault(topic, {})[name] = value
-            return [
+            broker_configs: dict[str, dict[str, str]] = {}
+            for node, name, value in database.execute("SELECT node, name, value FROM broker_configs"):
+                broker_configs.setdefault(node, {})[name] = value
+            topics = tuple(
                 TopicRecord(name, UUID(bytes=topic_id), partitions, overrides.get(name, {}), created_ms, bool(deleting))
                 for name, topic_id, partitions, created_ms, deleting in database.execute(
                     "SELECT name, topic_id, partitions, created_ms, deleting FROM topics ORDER BY name"
                 )
-            ]
+            )
+            position = database.execute("SELECT position FROM kraft").fetchone()
+            return StoredMetadata(
+                topics,
+                broker_configs,
+                dict(database.execute("SELECT name, level FROM features")),
+                int(database.execute("SELECT next_id FROM producer_ids").fetchone()[0]),
+                position[0] if position else "",
+            )
         except sqlite3.Error as error:
             self._disconnect()
             raise DataDirectoryError(
@@ -251,6 +340,10 @@ def _insert_overrides(database: sqlite3.Connection, topic: str, overrides: Mappi
         "INSERT INTO topic_configs (topic, name, value) VALUES (?, ?, ?)",
         [(topic, name, value) for name, value in overrides.items()],
     )
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> Any:
+    return database.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def _is_empty(database: sqlite3.Connection) -> bool:

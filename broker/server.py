@@ -22,6 +22,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from ..config.dynamic import with_dynamic_settings
 from ..storage.clock import SystemTime, Time
 from ..storage.filesystem import FileSystem, RealFileSystem
 from ..storage.log_manager import LogManager
@@ -31,6 +32,7 @@ from .dispatcher import Dispatcher
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
+from .kraft_import import import_metadata
 from .metadata_store import MetadataStore
 from .metrics import RequestCounters
 from .partition import PartitionTable
@@ -104,6 +106,8 @@ class Broker:
         self.socket_server = SocketServer(loop, config, Dispatcher(self, load_apis(), self.counters), self.io_pool)
         self._file_system = file_system or RealFileSystem()
         self.http: HttpServer | None = None
+        #: Finalised feature levels that Apache Kafka wrote; empty in a directory that it never had.
+        self.features: dict[str, int] = {}
         # Made in `start`, in this order, when the directories are locked.
         self.logs: LogManager
         self.metadata: MetadataStore
@@ -143,9 +147,25 @@ class Broker:
         await run(self.io_pool, logs.open)
         self.logs = logs
         self.metadata = MetadataStore(logs.directories[0])
+        await run(self.io_pool, self._read_metadata)
         self.topics = TopicRegistry(self.config, self.metadata, self.io_pool, self.time, uuid.uuid4)
         await run(self.io_pool, lambda: logs.load(self.topics.config_of, self.recovery.update))
         await self.topics.start(logs)
+
+    def _read_metadata(self) -> None:
+        """What Apache Kafka kept of topics, settings and features comes first: logs are loaded with it. Pool thread."""
+        stored = import_metadata(
+            self.metadata, self._file_system, self.logs.directories, self.logs.node_id, self.time.milliseconds()
+        )
+        self.features = dict(stored.features)
+        if stored.broker_configs:
+            dynamic = with_dynamic_settings(self.config, stored.broker_configs, self.logs.node_id)
+            for problem in dynamic.refused:
+                log.error("a setting that Apache Kafka kept for brokers is left out: %s", problem)
+            if dynamic.taken:
+                log.info("settings that Apache Kafka kept for brokers hold: %s", dynamic.taken)
+                self.config = dynamic.config
+                self.logs.use(dynamic.config)
 
     async def stop(self) -> None:
         """Stops cleanly, whatever `start` came to: answers under way go out, logs are closed and marked clean."""

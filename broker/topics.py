@@ -10,8 +10,9 @@ the row what is left to do:
   Without the mark, a directory that is still there would bring the topic back.
 - alter: the row, then the logs. A start reads the row.
 
-Directories without a row (metadata.db was lost, or Apache Kafka made them) become topics again, with one log line each;
-so do partitions beyond the row's count. Where the topic id differs, `partition.metadata` wins.
+Directories without a row (metadata.db was lost) become topics again, with one log line each, and keep everything until
+they are given settings; so do partitions beyond the row's count. What Apache Kafka made has its rows by then
+(`kraft_import`). Where the topic id differs, `partition.metadata` wins.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ log = logging.getLogger(__name__)
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+
+KEEP_EVERYTHING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Settings under which nothing is deleted or cleaned."""
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Partitions that one request may make: Kafka's bound on the records of one operation, and ours on files and memory."""
@@ -109,8 +113,7 @@ class TopicRegistry:
     def config_of(self, name: str) -> LogConfig:
         """The settings that a topic's logs are to be loaded with: its stored ones over the broker's. Any thread."""
         record = self._records.get(name)
-        # Directories of the broker's own topics without a row (metadata.db was lost) are still compacted, not deleted.
-        overrides = self._defaults_of(name)[1] if record is None else record.overrides
+        overrides = self._adopted(name) if record is None else record.overrides
         if not overrides:
             return self._defaults
         try:
@@ -343,6 +346,14 @@ class TopicRegistry:
             )
         return self._config.num_partitions, {}
 
+    def _adopted(self, name: str) -> dict[str, str]:
+        """Settings of a topic of which only the directories are known.
+
+        The broker's own are compacted, as ever. What the others had nobody knows: it may have been compaction, or to
+        keep for ever. So they keep everything until somebody says otherwise.
+        """
+        return self._defaults_of(name)[1] if name in INTERNAL_TOPICS else dict(KEEP_EVERYTHING)
+
     def _known(self, name: str) -> Topic:
         topic = self._by_name.get(name)
         if topic is None:
@@ -432,9 +443,14 @@ class TopicRegistry:
             pending.append(self._store.set_partitions(name, count))
         for name, known_id, count in repairs.adopt:
             record = TopicRecord(
-                name, known_id or self._new_id(), count, self._defaults_of(name)[1], self._time.milliseconds()
+                name, known_id or self._new_id(), count, self._adopted(name), self._time.milliseconds()
             )
-            log.warning("topic %s is not in metadata.db: taken from its %d directories", name, count)
+            log.warning(
+                "topic %s is not in metadata.db: taken from its %d directories, with these settings of its own: %s",
+                name,
+                count,
+                dict(record.overrides),
+            )
             self._records[name] = record
             pending.append(self._store.add_topic(record))
         await asyncio.gather(*pending)

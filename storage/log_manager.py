@@ -101,6 +101,11 @@ class LogManager:
         """Paths of the data directories."""
         return [directory.path for directory in self._directories]
 
+    def use(self, config: BrokerConfig) -> None:
+        """Other settings than at first hold, Kafka's metadata being known now. After `open`, before `load`."""
+        self._config = config
+        self._default_config = log_config(config, {})
+
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
         """The log, or None."""
         return self._logs.get((topic, partition))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ..protocol.records._kernel import read_header, validate_and_assign
 from ..protocol.records.exceptions import RecordTooLargeError
 from . import log_reader
+from .aborted_transactions import AbortedTransactions
 from .deletion_policy import LogFacts
 from .exceptions import KafkaStorageError, OffsetOutOfRangeError
 from .local_log import LocalLog
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .scheduler import Scheduler
     from .segment_files import LogDirectory
     from .time_index import TimestampOffset
+    from .transaction_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ class UnifiedLog(LocalLog):
     """
 
     __slots__ = (
+        "_aborted",
         "_append_time",
         "_compression",
         "_epoch_is_assigned",
@@ -131,6 +134,7 @@ class UnifiedLog(LocalLog):
         self.high_watermark = log_end_offset
         self._high = self._end
         self.needs_sync = False
+        self._aborted = AbortedTransactions(directory)
         self.leader_epoch = epochs.latest_epoch + 1 if epochs.latest_epoch is not None else 0
         self._epoch_is_assigned = False
         self._quiet_end = -1
@@ -389,6 +393,16 @@ class UnifiedLog(LocalLog):
                 f"{self.name}: offset {offset} is not within {self.log_start_offset}..{self.log_end_offset}"
             )
         return FetchDataInfo(offset, None, 0, 0)
+
+    def aborted_transactions(self, offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
+        """Those that a read_committed consumer must be told of with what `read` gave for `offset`. Loop thread.
+
+        Reads small files. KafkaStorageError when the disk fails, CorruptIndexError when an index can't be trusted.
+        """
+        try:
+            return self._aborted.overlapping(self._segments.view, offset, info)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: reading aborted transactions failed: {error}") from error
 
     def lookup_by_timestamp(self, timestamp: int, *, limit_offset: int | None = None) -> TimestampOffset | None:
         """The first readable record below `limit_offset` (default: the high watermark) that is not older, or None.

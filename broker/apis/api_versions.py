@@ -22,12 +22,15 @@ from ...protocol.messages.api_versions import (
 from .registry import Registration, api, load_apis
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..request_context import RequestContext
 
 #: Feature: (lowest, highest supported version, finalised version). Levels are Kafka 4.3's; a feature whose protocol is
 #: not there yet is finalised at 0, which tells clients not to use it.
+METADATA_VERSION = "metadata.version"
 FEATURES = {
-    "metadata.version": (7, 30, 30),
+    METADATA_VERSION: (7, 30, 30),
     "group.version": (0, 0, 0),
     "share.version": (0, 0, 0),
     "streams.version": (0, 0, 0),
@@ -42,6 +45,17 @@ def listed_versions(registrations: dict[int, Registration]) -> list[ApiVersion]:
         ApiVersion(api_key=key, min_version=entry.listed_min_version, max_version=entry.max_version)
         for key, entry in sorted(registrations.items())
     ]
+
+
+def finalized_levels(kafkas: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Features with a level above 0. In a directory of Apache Kafka's, the metadata version is what it was there."""
+    levels = []
+    for name, (low, high, level) in FEATURES.items():
+        if name == METADATA_VERSION:
+            level = min(max(kafkas.get(name, level), low), high)
+        if level > 0:
+            levels.append((name, level))
+    return levels
 
 
 @api(ApiKey.API_VERSIONS, (0, 4), ApiVersionsRequest)
@@ -61,7 +75,6 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         response.finalized_features_epoch = 0
         response.finalized_features = [
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, (_, _, level) in FEATURES.items()
-            if level > 0
+            for name, level in finalized_levels(context.broker.features)
         ]
     return response

@@ -6,6 +6,8 @@
 - The answer is a header and slices of segment files, sent with `sendfile`. The whole batch that contains the offset is
   returned, and never nothing when there is data: the first partition that has any gives at least one batch, whatever
   the limits are (KIP-74).
+- A reader of committed data gets nothing from the last stable offset on, and is told which transactions in the answer
+  were aborted, that it may leave their records out itself.
 - Fewer than `min_bytes` bytes: the request waits in the purgatory, up to `max_wait_ms`. An error is answered at once.
 - Reads that could touch the disk are made by the I/O pool; see `storage` for what is known to be in memory.
 """
@@ -26,6 +28,8 @@ from ..send import FileSlice, release_parts
 from .registry import api
 
 if TYPE_CHECKING:
+    from ...storage.log_values import FetchDataInfo
+    from ...storage.unified_log import UnifiedLog
     from ..connection import Connection
     from ..partition import Partition
     from ..send import Part
@@ -153,13 +157,14 @@ class FetchJob:
             info = log.read(
                 wanted.offset, max_bytes, limit_offset=stable if committed else high, min_one_message=min_one
             )
+            aborted = _aborted(log, wanted.offset, info) if committed else None
         except Exception as error:
             self._broker.counters.errors[ApiKey.FETCH] += 1
             return index, error_code(error)[0], -1, -1, -1, None, None
         records = None
         if info.size and info.file is not None:
             records = FileSlice(info.file, info.position, info.size, partition.just_written(info))
-        return index, 0, high, stable, log.log_start_offset, [] if committed else None, records
+        return index, 0, high, stable, log.log_start_offset, aborted, records
 
     def _missing(self, topic: str | bytes) -> ErrorCode:
         if isinstance(topic, str) or self._broker.partitions.name_of(topic) is not None:
@@ -190,3 +195,12 @@ class FetchJob:
             context.partitions.move_to_end(key)
         self._broker.counters.fetched_bytes += sent
         return write_fetch_response(self._version, self._correlation_id, context.error, context.session_id, topics)
+
+
+def _aborted(log: UnifiedLog, offset: int, info: FetchDataInfo) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the aborted transactions in a slice, whose lease is given back on failure."""
+    try:
+        return [(txn.producer_id, txn.first_offset) for txn in log.aborted_transactions(offset, info)]
+    except BaseException:
+        info.release()
+        raise

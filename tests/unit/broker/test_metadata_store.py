@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tidelog.broker.metadata_store import FILE_NAME, MetadataStore, TopicRecord
+from tidelog.broker.metadata_store import FILE_NAME, SCHEMA_VERSION, MetadataStore, TopicRecord
 from tidelog.storage.exceptions import DataDirectoryError, KafkaStorageError
 
 ORDERS = TopicRecord("orders", UUID(int=1), 3, {"retention.ms": "5", "cleanup.policy": "compact"}, 1000)
@@ -131,7 +131,7 @@ def test_another_programs_file_and_a_newer_one_are_refused(tmp_path: Path) -> No
     path.unlink()
     with sqlite3.connect(path) as database:
         database.executescript(
-            f"CREATE TABLE topics (x); PRAGMA application_id = {0x7469646C}; PRAGMA user_version = 2"
+            f"CREATE TABLE topics (x); PRAGMA application_id = {0x7469646C}; PRAGMA user_version = {SCHEMA_VERSION + 1}"
         )
     database.close()
     store = MetadataStore(str(tmp_path))

@@ -35,7 +35,6 @@ async def test_a_topic_is_made_found_and_there_after_a_restart(tmp_path: Path) -
         assert world.topics.log("orders", 2) is None
         assert world.topics.log("orders", -1) is None
     async with topic_world(tmp_path, logs) as world:
-        assert world.topics.config_of("orders") == LogConfig()  # known by topics.get from here on
         assert world.topics.get("orders") == made
         assert logs.trace == ["make orders-0", "make orders-1"]
 
@@ -293,7 +292,6 @@ async def test_directories_are_taken_for_topics_when_metadata_db_was_lost(tmp_pa
     logs.get("orders", 2).producers = FakeProducers([4, 1234, 8])
     logs.trace.clear()
     async with topic_world(tmp_path, logs) as world:
-        assert world.topics.config_of("orders") == LogConfig()
         assert [(topic.name, topic.topic_id, topic.partition_count) for topic in world.topics.all()] == [
             (CONSUMER_OFFSETS, id_of(9), 1),
             ("orders", id_of(7), 3),
@@ -303,12 +301,17 @@ async def test_directories_are_taken_for_topics_when_metadata_db_was_lost(tmp_pa
         # Retention must not eat committed offsets because a row was lost: not before the row is there again …
         with_no_rows = TopicWorld(tmp_path / "elsewhere", logs, world.config, itertools.count(1))
         assert with_no_rows.topics.config_of(CONSUMER_OFFSETS).cleanup_policy == frozenset({"compact"})
-        assert with_no_rows.topics.config_of("orders").cleanup_policy == frozenset({"delete"})
+        # Nor anything else: what settings there were nobody knows, so everything is kept until somebody says.
+        keep_all = LogConfig(cleanup_policy=frozenset({"delete"}), retention_ms=-1, retention_bytes=-1)
+        assert with_no_rows.topics.config_of("orders") == keep_all
         with_no_rows.store.close()
         # … nor after.
         offsets = world.topics.get(CONSUMER_OFFSETS)
         assert offsets is not None
         assert offsets.config.cleanup_policy == frozenset({"compact"})
+        orders = world.topics.get("orders")
+        assert orders is not None
+        assert orders.config == keep_all
     async with topic_world(tmp_path, logs) as world:  # they have rows now
         assert world.topics.producer_id_floor == 0
         assert len(world.topics.all()) == 2

@@ -1,0 +1,297 @@
+"""The fields of the metadata records that say something about topics, settings, producer ids and who may do what.
+
+Names, versions, defaults and tags are those of Kafka 4.3's definitions; each may be read in all of its versions. A
+change record says only what changes: what it leaves out is None, -1 or -2 as its docstring says. Records about brokers
+and controllers (registrations, fencing) have no declaration: one node needs none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import ClassVar
+
+from ..schema import (
+    INT32,
+    STRING,
+    UUIDS,
+    Message,
+    Struct,
+    array,
+    boolean,
+    bytes_,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
+
+
+class MetadataRecordType(IntEnum):
+    """All types of Kafka 4.3; 6, 13 and 16 were never released."""
+
+    REGISTER_BROKER = 0
+    UNREGISTER_BROKER = 1
+    TOPIC = 2
+    PARTITION = 3
+    CONFIG = 4
+    PARTITION_CHANGE = 5
+    FENCE_BROKER = 7
+    UNFENCE_BROKER = 8
+    REMOVE_TOPIC = 9
+    DELEGATION_TOKEN = 10
+    USER_SCRAM_CREDENTIAL = 11
+    FEATURE_LEVEL = 12
+    CLIENT_QUOTA = 14
+    PRODUCER_IDS = 15
+    BROKER_REGISTRATION_CHANGE = 17
+    ACCESS_CONTROL_ENTRY = 18
+    REMOVE_ACCESS_CONTROL_ENTRY = 19
+    NO_OP = 20
+    ZK_MIGRATION_STATE = 21
+    REMOVE_USER_SCRAM_CREDENTIAL = 22
+    BEGIN_TRANSACTION = 23
+    END_TRANSACTION = 24
+    ABORT_TRANSACTION = 25
+    REMOVE_DELEGATION_TOKEN = 26
+    REGISTER_CONTROLLER = 27
+    CLEAR_ELR = 28
+
+
+class ConfigResourceType(IntEnum):
+    """What a ConfigRecord is about."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class MetadataRecord(Message):
+    """A record of `RECORD_TYPE`; all are flexible in every version."""
+
+    RECORD_TYPE: ClassVar[MetadataRecordType]
+    FLEXIBLE_FROM = 0
+
+
+class TopicRecord(MetadataRecord):
+    """A new topic."""
+
+    RECORD_TYPE = MetadataRecordType.TOPIC
+    VERSIONS = (0, 0)
+
+    name: str = string()
+    topic_id: bytes = uuid()
+
+
+class PartitionRecord(MetadataRecord):
+    """A new partition, or all of one in a snapshot. Replicas are node ids, directories those of the replicas (KIP-858).
+
+    leader is -1 while there is none. Version 2 has eligible leader replicas (KIP-966).
+    """
+
+    RECORD_TYPE = MetadataRecordType.PARTITION
+    VERSIONS = (0, 2)
+
+    partition_id: int = int32(default=-1)
+    topic_id: bytes = uuid()
+    replicas: Sequence[int] = array(INT32)
+    isr: Sequence[int] = array(INT32)
+    removing_replicas: Sequence[int] = array(INT32)
+    adding_replicas: Sequence[int] = array(INT32)
+    leader: int = int32(default=-1)
+    leader_recovery_state: int = int8(default=0, tag=0)
+    leader_epoch: int = int32(default=-1)
+    partition_epoch: int = int32(default=-1)
+    directories: Sequence[bytes] = array(UUIDS, "1+")
+    eligible_leader_replicas: Sequence[int] | None = array(INT32, "2+", nullable="2+", default=None, tag=1)
+    last_known_elr: Sequence[int] | None = array(INT32, "2+", nullable="2+", default=None, tag=2)
+
+
+class PartitionChangeRecord(MetadataRecord):
+    """What changed in a partition: None, leader -2 and recovery state -1 stand for no change."""
+
+    RECORD_TYPE = MetadataRecordType.PARTITION_CHANGE
+    VERSIONS = (0, 2)
+
+    partition_id: int = int32(default=-1)
+    topic_id: bytes = uuid()
+    isr: Sequence[int] | None = array(INT32, nullable="0+", default=None, tag=0)
+    leader: int = int32(default=-2, tag=1)
+    replicas: Sequence[int] | None = array(INT32, nullable="0+", default=None, tag=2)
+    removing_replicas: Sequence[int] | None = array(INT32, nullable="0+", default=None, tag=3)
+    adding_replicas: Sequence[int] | None = array(INT32, nullable="0+", default=None, tag=4)
+    leader_recovery_state: int = int8(default=-1, tag=5)
+    directories: Sequence[bytes] | None = array(UUIDS, "1+", nullable="1+", default=None, tag=8)
+    eligible_leader_replicas: Sequence[int] | None = array(INT32, "2+", nullable="2+", default=None, tag=6)
+    last_known_elr: Sequence[int] | None = array(INT32, "2+", nullable="2+", default=None, tag=7)
+
+
+class ConfigRecord(MetadataRecord):
+    """One setting of one resource (see ConfigResourceType); a null value takes it away.
+
+    A broker's resource name is its node id, or empty for what holds on every broker.
+    """
+
+    RECORD_TYPE = MetadataRecordType.CONFIG
+    VERSIONS = (0, 0)
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    name: str = string()
+    value: str | None = string(nullable="0+")
+
+
+class RemoveTopicRecord(MetadataRecord):
+    """A topic is gone, with its partitions and settings."""
+
+    RECORD_TYPE = MetadataRecordType.REMOVE_TOPIC
+    VERSIONS = (0, 0)
+
+    topic_id: bytes = uuid()
+
+
+class FeatureLevelRecord(MetadataRecord):
+    """A feature's finalised level; 0 takes it away. Every log and snapshot begins with that of metadata.version."""
+
+    RECORD_TYPE = MetadataRecordType.FEATURE_LEVEL
+    VERSIONS = (0, 0)
+
+    name: str = string()
+    feature_level: int = int16()
+
+
+class ProducerIdsRecord(MetadataRecord):
+    """Producer ids below next_producer_id were given to some broker."""
+
+    RECORD_TYPE = MetadataRecordType.PRODUCER_IDS
+    VERSIONS = (0, 0)
+
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    next_producer_id: int = int64()
+
+
+class QuotaEntity(Struct):
+    """Part of whom a quota is for; a null name is the default entity."""
+
+    entity_type: str = string()
+    entity_name: str | None = string(nullable="0+")
+
+
+class ClientQuotaRecord(MetadataRecord):
+    """One quota of one entity, set or removed."""
+
+    RECORD_TYPE = MetadataRecordType.CLIENT_QUOTA
+    VERSIONS = (0, 0)
+
+    entity: Sequence[QuotaEntity] = array(QuotaEntity)
+    key: str = string()
+    value: float = float64()
+    remove: bool = boolean()
+
+
+class UserScramCredentialRecord(MetadataRecord):
+    """What a user proves a password with, for one SCRAM mechanism."""
+
+    RECORD_TYPE = MetadataRecordType.USER_SCRAM_CREDENTIAL
+    VERSIONS = (0, 0)
+
+    name: str = string()
+    mechanism: int = int8()
+    salt: bytes = bytes_()
+    stored_key: bytes = bytes_()
+    server_key: bytes = bytes_()
+    iterations: int = int32()
+
+
+class RemoveUserScramCredentialRecord(MetadataRecord):
+    """Takes it away."""
+
+    RECORD_TYPE = MetadataRecordType.REMOVE_USER_SCRAM_CREDENTIAL
+    VERSIONS = (0, 0)
+
+    name: str = string()
+    mechanism: int = int8()
+
+
+class AccessControlEntryRecord(MetadataRecord):
+    """One rule: who may, or may not, do what on which resource, from where."""
+
+    RECORD_TYPE = MetadataRecordType.ACCESS_CONTROL_ENTRY
+    VERSIONS = (0, 0)
+
+    id: bytes = uuid()
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8()
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+class RemoveAccessControlEntryRecord(MetadataRecord):
+    """Takes the rule with this id away."""
+
+    RECORD_TYPE = MetadataRecordType.REMOVE_ACCESS_CONTROL_ENTRY
+    VERSIONS = (0, 0)
+
+    id: bytes = uuid()
+
+
+class DelegationTokenRecord(MetadataRecord):
+    """A token in a user's stead. Times in milliseconds."""
+
+    RECORD_TYPE = MetadataRecordType.DELEGATION_TOKEN
+    VERSIONS = (0, 0)
+
+    owner: str = string()
+    requester: str = string()
+    renewers: Sequence[str] = array(STRING)
+    issue_timestamp: int = int64()
+    max_timestamp: int = int64()
+    expiration_timestamp: int = int64()
+    token_id: str = string()
+
+
+class RemoveDelegationTokenRecord(MetadataRecord):
+    """Takes it away."""
+
+    RECORD_TYPE = MetadataRecordType.REMOVE_DELEGATION_TOKEN
+    VERSIONS = (0, 0)
+
+    token_id: str = string()
+
+
+class BeginTransactionRecord(MetadataRecord):
+    """What follows counts only once an EndTransactionRecord comes (KIP-868)."""
+
+    RECORD_TYPE = MetadataRecordType.BEGIN_TRANSACTION
+    VERSIONS = (0, 0)
+
+    name: str | None = string(nullable="0+", default=None, tag=0)
+
+
+class EndTransactionRecord(MetadataRecord):
+    """Makes everything since the BeginTransactionRecord count."""
+
+    RECORD_TYPE = MetadataRecordType.END_TRANSACTION
+    VERSIONS = (0, 0)
+
+
+class AbortTransactionRecord(MetadataRecord):
+    """Makes everything since the BeginTransactionRecord not count."""
+
+    RECORD_TYPE = MetadataRecordType.ABORT_TRANSACTION
+    VERSIONS = (0, 0)
+
+    reason: str | None = string(nullable="0+", default=None, tag=0)
+
+
+RECORDS: dict[int, type[MetadataRecord]] = {cls.RECORD_TYPE: cls for cls in MetadataRecord.__subclasses__()}
+"""Declaration by type."""

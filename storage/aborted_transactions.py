@@ -1,0 +1,83 @@
+"""Which aborted transactions a read_committed fetch must tell of, from a log's `.txnindex` files.
+
+An entry lies in the segment of its abort marker, which may be far behind the records that it is about: all segments from
+the fetch's on have to be asked. Most logs have no entry at all, and a log may have ten thousand segments; so what the
+closed ones hold is kept, and looked for again only among segments that are new. The active one's file is read each time.
+
+One object per log. Loop thread; a few µs where there are no entries, else as long as reads of small files take.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .log_names import TRANSACTION_INDEX_SUFFIX, parse_file_name
+from .transaction_index import AbortedTxn, TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .log_segment import LogSegment
+    from .log_values import FetchDataInfo
+    from .segment_files import LogDirectory
+
+
+class AbortedTransactions:
+    """What the transaction indexes of one log say."""
+
+    __slots__ = ("_closed", "_directory", "_view", "_with_entries")
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self._view: tuple[LogSegment, ...] = ()
+        # Closed segments that were looked at. A successor at the same base offset (cleaning) is another object.
+        self._closed: dict[LogSegment, tuple[AbortedTxn, ...]] = {}
+        self._with_entries: list[tuple[AbortedTxn, ...]] = []
+
+    def overlapping(self, view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
+        """Those that have a record, or their marker, in the slice that `info` has for a fetch at `offset`, in their order.
+
+        `view` are the log's segments. A batch that the slice cuts off at its end does not count: no consumer can read it.
+        CorruptIndexError, OSError.
+        """
+        if not info.size:
+            return []
+        segment = None
+        found = []
+        for txn in self._entries(view, offset):
+            if txn.first_offset > offset:
+                segment = segment or next((one for one in view if one.base_offset == info.segment_base_offset), None)
+                if segment is None or segment.find(txn.first_offset, info.position + info.size) is None:
+                    continue
+            found.append(txn)
+        return found
+
+    def _entries(self, view: tuple[LogSegment, ...], offset: int) -> Iterator[AbortedTxn]:
+        """All that end at `offset` or later."""
+        if view is not self._view:
+            self._look_at(view)
+        active = view[-1]
+        for entries in (*self._with_entries, self._read(active.base_offset)):
+            if entries and entries[-1].last_offset >= offset:
+                yield from (txn for txn in entries if txn.last_offset >= offset)
+
+    def _look_at(self, view: tuple[LogSegment, ...]) -> None:
+        closed = view[:-1]
+        known = self._closed
+        fresh = [segment for segment in closed if segment not in known]
+        if len(fresh) > 1:  # the first look: one listing instead of a look for each
+            names = map(parse_file_name, self._directory.file_system.list_directory(self._directory.path))
+            there = {name.base_offset for name in names if name and name.suffix == TRANSACTION_INDEX_SUFFIX}
+        else:
+            there = {segment.base_offset for segment in fresh}
+        read = {s: self._read(s.base_offset) if s.base_offset in there else () for s in fresh}
+        self._closed = {segment: known[segment] if segment in known else read[segment] for segment in closed}
+        self._with_entries = [entries for entries in self._closed.values() if entries]
+        self._view = view
+
+    def _read(self, base_offset: int) -> tuple[AbortedTxn, ...]:
+        directory = self._directory
+        path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
+        if not directory.file_system.exists(path):
+            return ()
+        return tuple(TransactionIndex(directory.file_system, path, base_offset).all())

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from tidelog.config.dynamic import with_dynamic_settings
+from tidelog.config.loader import load_config
+
+
+def test_a_nodes_own_beat_those_of_all_and_both_what_it_was_started_with() -> None:
+    config = load_config(None, {}, ["log.retention.ms=5", "log.segment.bytes=5000", "num.partitions=3"])
+    by_node = {
+        "": {"log.retention.ms": "6", "log.segment.bytes": "6000"},
+        "1": {"log.retention.ms": "7"},
+        "2": {"log.retention.ms": "8"},
+    }
+    found = with_dynamic_settings(config, by_node, 1)
+    assert (found.config.log_retention_ms, found.config.log_segment_bytes, found.config.num_partitions) == (7, 6000, 3)
+    assert found.taken == {"log.retention.ms": "7", "log.segment.bytes": "6000"}
+    assert found.refused == ()
+
+
+def test_what_has_no_meaning_here_or_cannot_change_is_left_out() -> None:
+    config = load_config(None, {}, [])
+    by_node = {"": {"leader.replication.throttled.rate": "5", "node.id": "7", "no.such.setting": "1"}}
+    assert with_dynamic_settings(config, by_node, 1) == (config, {}, ())
+
+
+def test_a_value_that_cannot_be_is_refused_alone() -> None:
+    config = load_config(None, {}, [])
+    found = with_dynamic_settings(config, {"": {"log.retention.ms": "x", "log.segment.bytes": "6000"}}, 1)
+    assert found.config.log_segment_bytes == 6000
+    assert found.taken == {"log.segment.bytes": "6000"}
+    assert "log.retention.ms" in found.refused[0]
