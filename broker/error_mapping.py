@@ -16,7 +16,7 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (records.InvalidTimestampError, ErrorCode.INVALID_TIMESTAMP),
     (records.InvalidRecordError, ErrorCode.INVALID_RECORD),
     (records.UnsupportedCompressionError, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    (records.UnsupportedFormatError, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    (records.FormatLacksFeatureError, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (records.CorruptRecordError, ErrorCode.CORRUPT_MESSAGE),
     (storage.OffsetOutOfRangeError, ErrorCode.OFFSET_OUT_OF_RANGE),
     (storage.OutOfOrderSequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),

@@ -100,6 +100,7 @@ class BrokerConfig:
     log_flush_interval_ms: int | None
     # Messages
     message_max_bytes: int
+    log_message_format_version: str
     log_message_timestamp_type: str
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_after_max_ms: int

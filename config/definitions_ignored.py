@@ -146,9 +146,9 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         "quota.window.num quota.window.size.seconds quota.producer.default quota.consumer.default",
     ),
     (
-        "records are written in the newest format, and answered in it",
+        "every record is answered in a format that its client reads",
         """
-        log.message.format.version log.message.downconversion.enable log.message.timestamp.difference.max.ms
+        log.message.downconversion.enable log.message.timestamp.difference.max.ms
         offsets.topic.compression.codec
         """,
     ),

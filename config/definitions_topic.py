@@ -229,6 +229,22 @@ HONOURED_TOPIC_SETTINGS: tuple[Setting, ...] = (
         group=_MESSAGES,
     ),
     _row(
+        "message.format.version",
+        _STRING,
+        "3.0-IV1",
+        Allowed(
+            pattern=r"^([012]|0\.(8|9|10|11)\.\d+(\.\d+)?(-IV\d+)?|[1-9]\d*\.\d+(\.\d+)?(-IV\d+)?)$",
+            text="0, 1, 2, or a Kafka version such as 0.9.0, 0.10.2, 2.8-IV1 or 4.0",
+        ),
+        "Message format that appends are stored in: 0, 1 or 2, or the Kafka version that brought it, as Kafka 3 and older "
+        "name it: up to 0.9 is format 0, 0.10 is 1, 0.11 and later is 2. Older batches stay as they are, and are read as "
+        "they are. Formats 0 and 1 have no headers (they are dropped), no zstd, no idempotent producers and no "
+        "transactions (UNSUPPORTED_FOR_MESSAGE_FORMAT); 0 has no timestamps. Every append is then converted: slower.",
+        "log.message.format.version",
+        group=_MESSAGES,
+        own=True,
+    ),
+    _row(
         "message.timestamp.type",
         _STRING,
         "CreateTime",

@@ -38,6 +38,7 @@ class LogConfig:
     flush_ms: int
     # Messages
     max_message_bytes: int
+    message_format_version: str
     message_timestamp_type: str
     message_timestamp_before_max_ms: int
     message_timestamp_after_max_ms: int
@@ -58,6 +59,17 @@ class LogConfig:
             raise TypeError(f"no such attribute of LogConfig: {', '.join(sorted(unknown))}")
         for attribute, default in _DEFAULTS.items():
             object.__setattr__(self, attribute, values.get(attribute, default))
+
+    @property
+    def message_format(self) -> int:
+        """The message format that `message_format_version` stands for: 0, 1 or 2."""
+        version = self.message_format_version
+        if version in ("0", "1", "2"):
+            return int(version)
+        major, minor = version.split("-")[0].split(".")[:2]
+        if major != "0" or int(minor) >= 11:
+            return 2
+        return 1 if minor == "10" else 0
 
     @property
     def durability(self) -> str:

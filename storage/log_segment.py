@@ -106,8 +106,10 @@ class LogSegment:
         """Declare it the active segment: its indexes get all their room with the first append. Writer."""
         self._is_active = True
 
-    def append(self, data: Buffer, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Append one or more whole batches. Writer.
+    def append(
+        self, data: Buffer, base_offset: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int = -1
+    ) -> None:
+        """Append one or more whole batches. Writer. `offset_of_max_timestamp` is said where that is not the last offset.
 
         OSError: the log file could not take them; nothing has changed. An index that cannot take its entry is not an error:
         indexes are sparse, the entry is left out and the next interval tries again. The batch is in the log by then, and
@@ -121,7 +123,9 @@ class LogSegment:
         if not position:
             self._first_timestamp = max_timestamp
         if max_timestamp > self._largest.timestamp:  # type: ignore[union-attr]  # opening has read it
-            self._largest = TimestampOffset(max_timestamp, last_offset)
+            self._largest = TimestampOffset(
+                max_timestamp, last_offset if offset_of_max_timestamp < 0 else offset_of_max_timestamp
+            )
         if self._bytes_since_index_entry > self._directory.config.index_interval_bytes:
             self._append_index_entries(files, last_offset, position)
         size = len(data)
@@ -343,6 +347,20 @@ class LogSegment:
             start = self._floor_position(files, MAX_RELATIVE_OFFSET + self.base_offset, self.size)
             last = file_records.last_offset(files.file, start, self.size)
             return self.base_offset if last is None else last + 1
+        finally:
+            files.release()
+
+    def newest_append_time(self) -> int:
+        """Timestamp of its last batch where that is the log's append time, else -1. Walks from the last index entry on."""
+        if self.size == 0:
+            return NO_TIMESTAMP
+        files = self.acquire()
+        try:
+            start = self._floor_position(files, MAX_RELATIVE_OFFSET + self.base_offset, self.size)
+            newest = NO_TIMESTAMP
+            for header in file_records.read_headers(files.file, start, self.size):
+                newest = header.max_timestamp if header.is_append_time else NO_TIMESTAMP
+            return newest
         finally:
             files.release()
 

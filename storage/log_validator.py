@@ -1,18 +1,49 @@
-"""What an append may change in a batch beyond offset, epoch and time: its codec, where the topic names one.
+"""What an append changes in records beyond offset, epoch and time: their codec and their message format, where the topic
+names one; and message sets of formats 0 and 1, checked and given offsets here.
 
-Checking a batch and assigning its offsets is the kernel's work (protocol/records). Under `compression.type=producer`, the
-default, a batch is stored as it came; a topic that names a codec gets its batches rebuilt, but for those that have it already.
+Checking a batch of format 2 and assigning its offsets is the kernel's work (protocol/records): it is the hot path. Under
+`compression.type=producer` and the newest `message.format.version`, the defaults, a batch is stored as it came, and nothing
+of this module runs. A message set is rare, and plain Python.
+
+    append of       topic's format 2                             topic's format 0 or 1
+    format 2        as it came, or in the topic's codec          converted; refused with producer id or transaction
+    format 0, 1     one batch of format 2                        in place where format, codec and inner offsets allow it
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..protocol.records.attributes import Compression
-from ..protocol.records.builder import recompress
+from ..protocol.records.attributes import Compression, TimestampType
+from ..protocol.records.builder import build_batch, recompress
+from ..protocol.records.conversion import convert_batch
+from ..protocol.records.exceptions import (
+    CorruptRecordError,
+    FormatLacksFeatureError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordFault,
+    RecordTooLargeError,
+)
+from ..protocol.records.legacy_record import (
+    MAGIC_V0,
+    assign_offset,
+    assign_timestamp,
+    build_legacy_set,
+    is_intact,
+    iterate_legacy_messages,
+    iterate_legacy_records,
+)
+from ..protocol.records.memory_records import iterate_batches
+from ..protocol.records.record_batch import MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, Record, read_batch_header
+from .log_values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..config.log_config import LogConfig
+    from ..protocol.records._kernel import BatchInfo
+    from ..protocol.records.legacy_record import LegacyRecord
     from .filesystem import Buffer
 
 _CODECS = {
@@ -23,6 +54,8 @@ _CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
+_MAX_FAULTS = 1000
+"""A refused message set names at most so many of its records, as the kernel does for a batch."""
 
 
 class TargetCompression(NamedTuple):
@@ -50,3 +83,273 @@ class TargetCompression(NamedTuple):
     def recompressed(self, buffer: Buffer, position: int) -> bytearray:
         """The validated and assigned batch at `position`, its records the same, in this codec."""
         return recompress(buffer, position, len(buffer), self.codec, self.level)
+
+
+class ValidatedRecords(NamedTuple):
+    """Records ready to be appended: offsets, times and checksums are as they will stand in the log.
+
+    One batch, one wrapper, or a row of plain messages. `offset_of_max_timestamp` is what a time index entry says: the last
+    offset of the batch, the message's own where messages stand alone; −1 where nothing has a timestamp.
+    """
+
+    data: Buffer
+    magic: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    record_count: int
+    producer_id: int = NO_PRODUCER_ID
+
+
+class TargetFormat(NamedTuple):
+    """How a topic wants its records stored: a format, and a codec unless it keeps the producer's."""
+
+    magic: int
+    compression: TargetCompression | None
+
+    @classmethod
+    def of(cls, config: LogConfig) -> TargetFormat:
+        return cls(config.message_format, TargetCompression.of(config))
+
+    @property
+    def is_as_it_came(self) -> bool:
+        """A batch of format 2 is stored as it came."""
+        return self.magic >= MAGIC_V2 and self.compression is None
+
+    def recompresses(self, codec: int) -> bool:
+        """A batch of format 2 in that codec is to be rebuilt in another."""
+        return self.compression is not None and self.compression.differs(codec)
+
+    def recompressed(self, data: Buffer, max_message_bytes: int) -> bytearray:
+        """The one validated and assigned batch of format 2 in `data` in the topic's codec; RecordTooLargeError."""
+        assert self.compression is not None
+        batch = self.compression.recompressed(data, 0)
+        _check_sizes(batch, max_message_bytes)
+        return batch
+
+    def converted(self, data: Buffer, batch: BatchInfo, max_message_bytes: int) -> ValidatedRecords:
+        """The one validated and assigned batch of format 2 in `data` in this topic's format 0 or 1.
+
+        Raises:
+            FormatLacksFeatureError: it has a producer id, or is transactional.
+            UnsupportedCompressionError: zstd.
+            RecordTooLargeError: a message is larger than `max_message_bytes` then.
+        """
+        compression = self.compression
+        if batch.producer_id >= 0 or batch.is_transactional:
+            raise FormatLacksFeatureError(
+                f"a topic in message format {self.magic} takes neither idempotent nor transactional records"
+            )
+        stored = convert_batch(
+            data,
+            read_batch_header(data),
+            self.magic,
+            compression=None if compression is None else compression.codec,
+            level=None if compression is None else compression.level,
+        )
+        return _describe(stored, self.magic, batch, max_message_bytes)
+
+
+class AppendRules(NamedTuple):
+    """What the log says about a message set that is to be appended.
+
+    `append_time_ms` is −1 under CreateTime; `earliest` and `latest` are what CreateTime timestamps may be.
+    """
+
+    base_offset: int
+    leader_epoch: int
+    append_time_ms: int
+    require_keys: bool
+    earliest: int
+    latest: int
+    max_message_bytes: int
+
+
+def validate_message_set(
+    buffer: Buffer, start: int, end: int, target: TargetFormat, rules: AppendRules
+) -> ValidatedRecords:
+    """Checks the messages of format 0 or 1 that fill [start, end) and makes them ready to be appended, in new bytes.
+
+    Either any number of plain messages of one format, or one wrapper. Offsets of a producer mean nothing (many leave them
+    0), timestamps are checked or replaced as the topic's type says.
+
+    Raises:
+        CorruptRecordError: a size, checksum or compressed data are broken.
+        InvalidRecordError: several formats or wrappers, a wrapper with a key or within a wrapper, a record without a key
+            where `require_keys`; a message that is cut off.
+        InvalidTimestampError: a timestamp out of range, or of a type that a producer may not set.
+        RecordTooLargeError: a message larger than `max_message_bytes`, as it came or as it would be stored.
+        UnsupportedCompressionError: zstd, or a topic in format 0 or 1 that wants it.
+    """
+    messages = _read_messages(buffer, start, end, rules.max_message_bytes)
+    first = messages[0]
+    records = [record for message in messages for record in iterate_legacy_records(message, from_producer=True)]
+    if len(records) - 1 > MAX_RELATIVE_OFFSET:
+        raise RecordTooLargeError(f"{len(records)} records in one append")
+    _check_records(records, messages, rules)
+    compression = target.compression
+    codec, level = compression if compression is not None else (Compression(first.compression), None)
+    if target.magic == first.magic and codec == first.compression:
+        patched = _patched(buffer, start, end, messages, records, rules)
+        if patched is not None:
+            return _describe_set(patched, first.magic, codec, records, rules)
+    is_append_time = rules.append_time_ms >= 0
+    timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+    data: Buffer
+    if target.magic < MAGIC_V2:
+        data = build_legacy_set(
+            records,
+            magic=target.magic,
+            base_offset=rules.base_offset,
+            compression=codec,
+            level=level,
+            timestamp_type=timestamp_type,
+            append_time=rules.append_time_ms,
+        )
+    else:
+        data = build_batch(
+            records,
+            base_offset=rules.base_offset,
+            compression=codec,
+            level=level,
+            timestamp_type=timestamp_type,
+            append_time=rules.append_time_ms,
+            partition_leader_epoch=rules.leader_epoch,
+        )
+    _check_sizes(data, rules.max_message_bytes)
+    return _describe_set(data, target.magic, codec, records, rules)
+
+
+def _read_messages(buffer: Buffer, start: int, end: int, max_message_bytes: int) -> list[LegacyRecord]:
+    """The messages, each sound in itself and of one format; a wrapper comes alone."""
+    messages: list[LegacyRecord] = []
+    position = start
+    for message in iterate_legacy_messages(buffer, start, end):
+        if message.size > max_message_bytes:
+            raise RecordTooLargeError(f"a message of {message.size} bytes, max.message.bytes is {max_message_bytes}")
+        if not is_intact(buffer, message):
+            raise CorruptRecordError(
+                f"checksum {message.crc:#010x} is not that of the message at byte {message.position}"
+            )
+        messages.append(message)
+        position += message.size
+    if position != end or not messages:
+        raise InvalidRecordError(f"{end - position} bytes do not hold a whole message")
+    first = messages[0]
+    if any(message.magic != first.magic for message in messages):
+        raise InvalidRecordError("messages of several formats")
+    if len(messages) > 1 and any(message.is_wrapper for message in messages):
+        raise InvalidRecordError("more than one message beside a wrapper")
+    return messages
+
+
+def _check_records(records: Sequence[Record], messages: Sequence[LegacyRecord], rules: AppendRules) -> None:
+    """Keys and timestamps, as the kernel checks them in a batch: one wrong time decides the error of all."""
+    faults: list[RecordFault] = []
+    wrong_time = -1
+    is_append_time = rules.append_time_ms >= 0
+    is_wrapper = messages[0].is_wrapper
+    for index, record in enumerate(records):
+        claims_append_time = messages[0 if is_wrapper else index].is_append_time
+        if rules.require_keys and record.key is None:
+            fault = "a compacted topic takes no record without a key"
+        elif claims_append_time and (is_append_time or record.timestamp == NO_TIMESTAMP):
+            fault = "a producer may not set the timestamp type to LogAppendTime"
+            wrong_time = index if wrong_time < 0 else wrong_time
+        elif (
+            not is_append_time
+            and record.timestamp != NO_TIMESTAMP
+            and not rules.earliest <= record.timestamp <= rules.latest
+        ):
+            fault = f"timestamp {record.timestamp} is not within [{rules.earliest}, {rules.latest}]"
+            wrong_time = index if wrong_time < 0 else wrong_time
+        else:
+            continue
+        if len(faults) < _MAX_FAULTS:
+            faults.append(RecordFault(index, fault))
+    if wrong_time >= 0:
+        raise InvalidTimestampError(f"the timestamp of record {wrong_time} can't be taken", wrong_time, tuple(faults))
+    if faults:
+        raise InvalidRecordError(
+            f"record {faults[0].record_index}: {faults[0].message}", faults[0].record_index, tuple(faults)
+        )
+
+
+def _patched(
+    buffer: Buffer,
+    start: int,
+    end: int,
+    messages: Sequence[LegacyRecord],
+    records: Sequence[Record],
+    rules: AppendRules,
+) -> bytearray | None:
+    """The messages as they came, with offset and time of this log; None where that is not enough: within a wrapper of
+    format 0 offsets are absolute, and some old clients number what is within one of format 1 in their own way.
+    """
+    first = messages[0]
+    is_wrapper = first.is_wrapper
+    if is_wrapper and (first.magic == MAGIC_V0 or any(record.offset != index for index, record in enumerate(records))):
+        return None
+    data = bytearray(memoryview(buffer)[start:end])
+    is_append_time = rules.append_time_ms >= 0
+    timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
+    for index, message in enumerate(messages):
+        moved = message._replace(position=message.position - start)
+        assign_offset(data, moved.position, rules.base_offset + (len(records) - 1 if is_wrapper else index))
+        if message.magic > MAGIC_V0:
+            timestamp = rules.append_time_ms
+            if not is_append_time:
+                timestamp = max(record.timestamp for record in records) if is_wrapper else records[index].timestamp
+            assign_timestamp(data, moved, timestamp_type, timestamp)
+    return data
+
+
+def _check_sizes(data: Buffer, max_message_bytes: int) -> None:
+    for header in iterate_batches(data):
+        if header.size > max_message_bytes:
+            raise RecordTooLargeError(f"{header.size} bytes once converted, max.message.bytes is {max_message_bytes}")
+
+
+def _describe(data: Buffer, magic: int, batch: BatchInfo, max_message_bytes: int) -> ValidatedRecords:
+    """What was made of a batch of format 2: its messages' headers say the rest."""
+    _check_sizes(data, max_message_bytes)
+    max_timestamp = offset_of_max = -1
+    for header in iterate_batches(data):
+        if header.max_timestamp > max_timestamp:
+            max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
+    return ValidatedRecords(
+        data,
+        magic,
+        batch.base_offset,
+        batch.last_offset,
+        max_timestamp,
+        offset_of_max,
+        batch.record_count,
+        batch.producer_id,
+    )
+
+
+def _describe_set(
+    data: Buffer, magic: int, codec: Compression, records: Sequence[Record], rules: AppendRules
+) -> ValidatedRecords:
+    base_offset = rules.base_offset
+    last_offset = base_offset + len(records) - 1
+    max_timestamp, at = rules.append_time_ms, 0
+    if magic == MAGIC_V0:
+        max_timestamp = NO_TIMESTAMP
+    elif max_timestamp < 0:
+        timestamps = [record.timestamp for record in records]
+        max_timestamp = max(timestamps)
+        at = timestamps.index(max_timestamp)
+    stand_alone = magic < MAGIC_V2 and codec is Compression.NONE
+    offset_of_max = base_offset + at if stand_alone else last_offset
+    return ValidatedRecords(
+        data,
+        magic,
+        base_offset,
+        last_offset,
+        max_timestamp,
+        offset_of_max if max_timestamp >= 0 else -1,
+        len(records),
+    )

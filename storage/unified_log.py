@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 from ..protocol.records._kernel import read_header, validate_and_assign
 from ..protocol.records.exceptions import RecordTooLargeError
+from ..protocol.records.record_batch import MAGIC_V2
 from . import log_reader
 from .aborted_transactions import AbortedTransactions
 from .deletion_policy import LogFacts
 from .exceptions import KafkaStorageError, OffsetOutOfRangeError
 from .local_log import LocalLog
 from .log_segment import LogSegment
-from .log_validator import TargetCompression
+from .log_validator import AppendRules, TargetFormat, ValidatedRecords, validate_message_set
 from .log_values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 from .producer_replay import ProducerReplay
 from .retention_record import RetentionRecord
@@ -81,13 +82,14 @@ class UnifiedLog(LocalLog):
     __slots__ = (
         "_aborted",
         "_append_time",
-        "_compression",
+        "_append_time_floor",
         "_epoch_is_assigned",
         "_flush_messages",
         "_high",
         "_max_message_bytes",
         "_quiet_end",
         "_require_keys",
+        "_target",
         "_timestamp_after_max",
         "_timestamp_before_max",
         "high_watermark",
@@ -137,6 +139,7 @@ class UnifiedLog(LocalLog):
         self._aborted = AbortedTransactions(directory)
         self.leader_epoch = epochs.latest_epoch + 1 if epochs.latest_epoch is not None else 0
         self._epoch_is_assigned = False
+        self._append_time_floor: int | None = None
         self._quiet_end = -1
         self.retention = RetentionRecord(self.name)
         self._configure(directory.config)
@@ -176,7 +179,8 @@ class UnifiedLog(LocalLog):
         self._max_message_bytes = config.max_message_bytes
         self._timestamp_before_max = min(config.message_timestamp_before_max_ms, _NO_LIMIT_MS)
         self._timestamp_after_max = min(config.message_timestamp_after_max_ms, _NO_LIMIT_MS)
-        self._compression = TargetCompression.of(config)
+        target = TargetFormat.of(config)
+        self._target = None if target.is_as_it_came else target
         self._limits = ASK_ALWAYS
 
     # --- append: loop thread ---
@@ -196,6 +200,7 @@ class UnifiedLog(LocalLog):
                     f"{self.name}: a batch of {size} bytes, max.message.bytes is {self._max_message_bytes}"
                 )
             now = self._time.milliseconds()
+            append_time = self._next_append_time(now) if self._append_time else NO_TIMESTAMP
             first_offset = self.log_end_offset
             batch = validate_and_assign(
                 buffer,
@@ -203,18 +208,22 @@ class UnifiedLog(LocalLog):
                 end,
                 first_offset,
                 self.leader_epoch,
-                now if self._append_time else NO_TIMESTAMP,
+                append_time,
                 self._require_keys,
                 origin is _CLIENT,
                 now - self._timestamp_before_max,
                 now + self._timestamp_after_max,
             )
-            if self._compression is not None and self._compression.differs(batch.compression):
-                buffer = self._compression.recompressed(memoryview(buffer)[start:end], 0)
-                start, end = 0, len(buffer)
-                if end > self._max_message_bytes:
-                    raise RecordTooLargeError(f"{self.name}: {end} bytes once recompressed, over max.message.bytes")
-                batch = read_header(buffer, 0, end)
+            if self._target is not None:
+                data = memoryview(buffer)[start:end]
+                # What the broker itself writes stays in format 2: its readers know no other, and markers have no older form.
+                if self._target.magic < MAGIC_V2 and origin is _CLIENT:
+                    records = self._target.converted(data, batch, self._max_message_bytes)
+                    return self._write_records(records, now, append_time, size)
+                if self._target.recompresses(batch.compression):
+                    buffer = self._target.recompressed(data, self._max_message_bytes)
+                    start, end = 0, len(buffer)
+                    batch = read_header(buffer, 0, end)
             if batch.producer_id >= 0:
                 duplicate = self._producers.check(batch, origin)
                 if duplicate is not None:
@@ -232,12 +241,61 @@ class UnifiedLog(LocalLog):
             return LogAppendInfo(
                 first_offset,
                 batch.last_offset,
-                now if self._append_time else NO_TIMESTAMP,
+                append_time,
                 self.log_start_offset,
                 batch.record_count,
                 size,
                 False,
             )
+
+    def append_message_set(self, buffer: Buffer, start: int, end: int) -> LogAppendInfo:
+        """Append the messages of format 0 or 1 in buffer[start:end], as produce requests before version 3 bring them:
+        plain ones, or one wrapper. They are stored in the topic's format; the buffer stays as it is. Loop thread.
+
+        Raises as `append_as_leader`. Nothing was appended then.
+        """
+        with self._lock:
+            now = self._time.milliseconds()
+            append_time = self._next_append_time(now) if self._append_time else NO_TIMESTAMP
+            rules = AppendRules(
+                self.log_end_offset,
+                self.leader_epoch,
+                append_time,
+                self._require_keys,
+                now - self._timestamp_before_max,
+                now + self._timestamp_after_max,
+                self._max_message_bytes,
+            )
+            target = self._target or TargetFormat(MAGIC_V2, None)
+            return self._write_records(
+                validate_message_set(buffer, start, end, target, rules), now, append_time, end - start
+            )
+
+    def _write_records(self, records: ValidatedRecords, now: int, append_time: int, size: int) -> LogAppendInfo:
+        """Append what was converted; it has no producer. Under the lock. `size` is that of what came."""
+        self._write(records.data, records, now, records.offset_of_max_timestamp)
+        return LogAppendInfo(
+            records.base_offset,
+            records.last_offset,
+            append_time,
+            self.log_start_offset,
+            records.record_count,
+            size,
+            False,
+        )
+
+    def _next_append_time(self, now: int) -> int:
+        """The clock, but never before the newest append time in the log: timestamps there must not go back with a clock
+        that does, nor after a restart. Under the lock. KafkaStorageError: the log can't be read.
+        """
+        floor = self._append_time_floor
+        if floor is None:
+            try:
+                floor = next((s.newest_append_time() for s in reversed(self._segments.view) if s.size), NO_TIMESTAMP)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.name}: reading the last batch failed: {error}") from error
+        self._append_time_floor = append_time = max(now, floor)
+        return append_time
 
     def append_batches(
         self, buffer: bytearray | memoryview, *, origin: AppendOrigin = AppendOrigin.COORDINATOR
@@ -259,7 +317,9 @@ class UnifiedLog(LocalLog):
         assert info is not None
         return info._replace(first_offset=first.first_offset, record_count=count, size=size)
 
-    def _write(self, data: Buffer, batch: BatchInfo, now: int) -> None:
+    def _write(
+        self, data: Buffer, batch: BatchInfo | ValidatedRecords, now: int, offset_of_max_timestamp: int = -1
+    ) -> None:
         """Append to the active segment, rolled if need be, and move the ends. Under the lock.
 
         Order: bytes, then log_end_offset, then the high watermark. A failure before the bytes are in leaves everything as it
@@ -281,15 +341,15 @@ class UnifiedLog(LocalLog):
                 reason = self._roll_reason(segment, len(data), max_timestamp, last_offset, now)
                 if reason is not None:
                     segment = self._roll(reason.value)
-            segment.append(data, batch.base_offset, last_offset, max_timestamp)
+            segment.append(data, batch.base_offset, last_offset, max_timestamp, offset_of_max_timestamp)
         except OSError as error:
             raise KafkaStorageError(f"{self.name}: appending failed: {error}") from error
         end_offset = last_offset + 1
         self._end = end = LogOffsetMetadata(end_offset, segment.base_offset, segment.size)
         self.log_end_offset = end_offset
         if batch.producer_id >= 0:
-            self._producers.update(batch)
-        if not self._epoch_is_assigned:
+            self._producers.update(batch)  # type: ignore[arg-type]  # only a batch has one
+        if not self._epoch_is_assigned and batch.magic >= MAGIC_V2:  # older messages carry no epoch
             self._epoch_is_assigned = True
             self._epochs.assign(self.leader_epoch, batch.base_offset)
             self._scheduler.schedule("leader-epoch-checkpoint", self._epochs.flush, 0)

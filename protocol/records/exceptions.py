@@ -6,6 +6,7 @@
     │   └── UnsupportedFormatError    INVALID_RECORD in produce requests; message format 0 or 1 where only 2 is taken
     ├── InvalidTimestampError         INVALID_TIMESTAMP (32)
     ├── RecordTooLargeError           MESSAGE_TOO_LARGE (10)
+    ├── FormatLacksFeatureError       UNSUPPORTED_FOR_MESSAGE_FORMAT (43): producer ids where the log is kept in format 0 or 1
     └── UnsupportedCompressionError   UNSUPPORTED_COMPRESSION_TYPE (76)
 
 Stands at the bottom of protocol.records: imports nothing.
@@ -70,6 +71,10 @@ class InvalidTimestampError(RecordError):
 
 class RecordTooLargeError(RecordError):
     """A batch, or what it holds once decompressed, is larger than allowed."""
+
+
+class FormatLacksFeatureError(RecordError):
+    """The topic keeps its records in message format 0 or 1, which has no idempotent producers and no transactions."""
 
 
 class UnsupportedCompressionError(RecordError):

@@ -1,0 +1,164 @@
+"""One message format made of another: batches of format 2, messages and wrappers of formats 0 and 1.
+
+    what is lost          to 2          to 1                          to 0
+        from 0            -             - (timestamp −1)              -
+        from 1            -             -                             timestamps
+        from 2            -             headers, producer, epoch,     the same, and timestamps
+                                        control batches, empty ones
+    what is kept          offsets, keys, values, the codec; timestamps and their type where both formats have them
+
+An append is converted to what `message.format.version` says, a fetch of an old version to what its client can read.
+Stands above `memory_records`; any thread may call. Bytes are new each time: nothing here changes its input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .attributes import Compression
+from .builder import build_batch
+from .compression import DEFAULT_MAX_BYTES
+from .exceptions import UnsupportedCompressionError
+from .legacy_record import build_legacy_set
+from .memory_records import iterate_batches, iterate_records
+from .record_batch import MAGIC_V2, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .record_batch import BatchHeader, Buffer, Record
+
+_BEFORE_ALL = -1
+
+
+class ConvertedRecords(NamedTuple):
+    """What `down_convert` made of a slice of a log.
+
+    Attributes:
+        data: what the client gets; may be empty though the slice was not (control batches alone, say).
+        record_count: records that were written anew; 0 when all were fit as they were.
+        next_offset: offset behind the last batch that was whole, dropped ones too: where to read on when `data` is empty.
+            −1 when none was.
+    """
+
+    data: bytes
+    record_count: int
+    next_offset: int
+
+
+def convert_batch(
+    buffer: Buffer,
+    header: BatchHeader,
+    magic: int,
+    *,
+    compression: Compression | None = None,
+    level: int | None = None,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    max_decompressed: int = DEFAULT_MAX_BYTES,
+) -> bytes:
+    """One batch, wrapper or message in format `magic`, at the same offsets.
+
+    From format 2 without a codec come as many messages as there are records. A control batch, and an empty one, has no
+    form in formats 0 and 1: no bytes.
+
+    Args:
+        buffer: where it is.
+        header: from `memory_records.iterate_batches`; its position is that in `buffer`.
+        magic: 0, 1 or 2. The format that it has already gives a plain copy, whatever the other arguments say.
+        compression: another codec for it; None keeps its own.
+        level: for the codec, None for its default.
+        partition_leader_epoch: of a batch made from older messages.
+        max_decompressed: bytes that it may hold.
+
+    Raises:
+        UnsupportedCompressionError: zstd in format 0 or 1.
+        CorruptRecordError, InvalidRecordError, RecordTooLargeError: it can't be read.
+    """
+    end = header.position + header.size
+    if header.magic == magic:
+        return bytes(memoryview(buffer)[header.position : end])
+    if header.is_control and magic < MAGIC_V2:
+        return b""
+    compression = _codec_for(magic, header.compression if compression is None else compression)
+    records = list(iterate_records(buffer, header.position, end, max_decompressed=max_decompressed))
+    return _build(records, header, magic, compression, level, partition_leader_epoch)
+
+
+def down_convert(
+    buffer: Buffer, magic: int, first_offset: int = _BEFORE_ALL, *, max_decompressed: int = DEFAULT_MAX_BYTES
+) -> ConvertedRecords:
+    """A slice of a log for a client that knows formats up to `magic`: newer batches converted, older ones as they are.
+
+    Fetch versions 0 and 1 want format 0, versions 2 and 3 format 1. A batch that the slice cuts off is left out.
+
+    Args:
+        buffer: the slice, from a batch's start.
+        magic: the newest format that the client reads.
+        first_offset: the offset that it asked for. Records below it in a batch without a codec are left out: as messages
+            they would stand alone, and some clients (librdkafka) take them for new ones. Within a wrapper they stay.
+        max_decompressed: bytes that one batch may hold.
+
+    Raises:
+        UnsupportedCompressionError: a batch in zstd, which no client of that age can read.
+        CorruptRecordError, InvalidRecordError, RecordTooLargeError: a batch can't be read.
+    """
+    parts: list[bytes] = []
+    converted = 0
+    next_offset = -1
+    for header in iterate_batches(buffer):
+        next_offset = header.last_offset + 1
+        end = header.position + header.size
+        if header.magic <= magic:
+            parts.append(bytes(memoryview(buffer)[header.position : end]))
+            continue
+        if header.is_control and magic < MAGIC_V2:
+            continue
+        compression = _codec_for(magic, header.compression)
+        records = list(iterate_records(buffer, header.position, end, max_decompressed=max_decompressed))
+        if compression is Compression.NONE:
+            records = [record for record in records if record.offset >= first_offset]
+        parts.append(_build(records, header, magic, compression, None, NO_PARTITION_LEADER_EPOCH))
+        converted += len(records)
+    return ConvertedRecords(b"".join(parts), converted, next_offset)
+
+
+def _codec_for(magic: int, codec: int) -> Compression:
+    newest = Compression.ZSTD if magic >= MAGIC_V2 else Compression.LZ4
+    if codec > newest:
+        raise UnsupportedCompressionError(f"message format {magic} has no codec with the id {int(codec)}")
+    return Compression(codec)
+
+
+def _build(
+    records: Sequence[Record],
+    header: BatchHeader,
+    magic: int,
+    compression: Compression,
+    level: int | None,
+    partition_leader_epoch: int,
+) -> bytes:
+    if not records:
+        return b""
+    offsets = [record.offset for record in records]
+    append_time = header.max_timestamp if header.is_append_time else NO_TIMESTAMP
+    if magic < MAGIC_V2:
+        return build_legacy_set(
+            records,
+            magic=magic,
+            base_offset=offsets[0],
+            offsets=offsets,
+            compression=compression,
+            level=level,
+            timestamp_type=header.timestamp_type,
+            append_time=append_time,
+        )
+    return build_batch(
+        records,
+        base_offset=offsets[0],
+        offsets=offsets,
+        compression=compression,
+        level=level,
+        timestamp_type=header.timestamp_type,
+        append_time=append_time,
+        partition_leader_epoch=partition_leader_epoch,
+    )
