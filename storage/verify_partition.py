@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from .filesystem import FileSystem
     from .verify_report import Report
 
-# KRaft's own, in __cluster_metadata-0.
-_KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, "quorum-state"))
+# KRaft's own, in __cluster_metadata-0; the cleaner's notes.
+_KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, "quorum-state", "tidelog-cleaner.json"))
 _KRAFT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 
 

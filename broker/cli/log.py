@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from . import log_dump, log_verify
+from . import log_anatomy, log_dump, log_verify
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-TOOLS = (log_dump, log_verify)
+TOOLS = (log_dump, log_verify, log_anatomy)
 
 
 def add_parser(commands: Subparsers) -> None:
