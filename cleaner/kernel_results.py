@@ -18,7 +18,7 @@ class Stop(IntEnum):
 
     INPUT = 0  # every whole batch of the input is done: more bytes are needed (`needed`, when the next batch tells)
     OUTPUT = 1  # the output buffer is full: write it out and call again from there (`needed` when even empty it is too small)
-    OLD_FORMAT = 2  # the next batch has message format 0 or 1: `legacy` does it
+    OLD_FORMAT = 2  # the next message has format 0 or 1: `legacy` does it, and never says so itself
     MAP_FULL = 3  # build only: the record at `full_at` has a key that did not fit
     END = 4  # build only: the next batch begins at or above the end of the range
 
@@ -111,3 +111,19 @@ class FilterCounts(NamedTuple):
             + self.markers_expired
             + self.below_start
         )
+
+    def plus(self, other: FilterCounts) -> FilterCounts:
+        """Both stretches together."""
+        horizons = [counts.earliest_horizon for counts in (self, other) if counts.earliest_horizon != NO_HORIZON]
+        newest = max(self, other, key=lambda counts: (counts.max_timestamp, -counts.offset_of_max_timestamp))
+        sums = {name: value + getattr(other, name) for name, value in self._asdict().items() if name not in _NOT_SUMS}
+        return FilterCounts(
+            **sums,
+            earliest_horizon=min(horizons, default=NO_HORIZON),
+            last_offset=max(self.last_offset, other.last_offset),
+            max_timestamp=newest.max_timestamp,
+            offset_of_max_timestamp=newest.offset_of_max_timestamp,
+        )
+
+
+_NOT_SUMS = frozenset({"earliest_horizon", "last_offset", "max_timestamp", "offset_of_max_timestamp"})
