@@ -150,7 +150,11 @@ class DataDirectory:
         """Its offsets; None when there is no such file, or (with one line) when it is damaged."""
         path = f"{self.path}/{name}"
         try:
-            return OffsetCheckpointFile(self._fs, path).read() if self._fs.exists(path) else None
+            if not self._fs.exists(path):
+                return None
+            offsets = OffsetCheckpointFile(self._fs, path).read()
+            self._written[name] = offsets
+            return offsets
         except CorruptCheckpointError as error:
             logger.warning("%s; going on as if it were empty", error)
             return None
@@ -164,6 +168,17 @@ class DataDirectory:
                 return
             OffsetCheckpointFile(self._fs, f"{self.path}/{name}").write(offsets)
             self._written[name] = dict(offsets)
+
+    def forget(self, key: TopicPartition) -> None:
+        """Durably take a partition out of the checkpoints: what a deleted one has left there must not be said of its successor.
+
+        OSError. Blocks.
+        """
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+            with self._checkpoint_lock:
+                written = self._written.get(name)
+            if written is not None and key in written:
+                self.checkpoint(name, {other: offset for other, offset in written.items() if other != key})
 
     def make_missing_checkpoints(self) -> None:
         """All four files are there from the first start on. OSError."""

@@ -48,7 +48,7 @@ _UNDEFINED = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
 class LeaderEpochCache:
     """One log's epochs; see the module for threads."""
 
-    __slots__ = ("_entries", "_file_system", "_lock", "_written", "path")
+    __slots__ = ("_entries", "_file_system", "_is_abandoned", "_lock", "_written", "path")
 
     def __init__(self, file_system: FileSystem, path: StrPath, entries: Iterable[EpochEntry] = ()) -> None:
         """Starts with `entries`, which count as not written yet. No I/O; `load` reads the file."""
@@ -57,6 +57,7 @@ class LeaderEpochCache:
         self._entries: tuple[EpochEntry, ...] = ()
         self._written: tuple[EpochEntry, ...] | None = None  # None: the file is not known to hold anything
         self._lock = threading.Lock()  # over writing the file
+        self._is_abandoned = False
         for entry in entries:
             self.assign(*entry)
 
@@ -177,10 +178,15 @@ class LeaderEpochCache:
         """Writes the file, durably, if it is not what the cache says; says whether it did. Blocks."""
         with self._lock:
             entries = self._entries
-            if self._written is entries:
+            if self._written is entries or self._is_abandoned:
                 return False
             self._file_system.write_atomically(
                 self.path, format_lines([f"{e.epoch} {e.start_offset}" for e in entries])
             )
             self._written = entries
             return True
+
+    def abandon(self) -> None:
+        """Never write again: the directory is about to be another's, who may make one of the same name. Any thread."""
+        with self._lock:
+            self._is_abandoned = True

@@ -9,14 +9,16 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from .exceptions import KafkaStorageError
+from . import log_reader
+from .exceptions import KafkaStorageError, StorageError
 from .log_names import DELETED_STAGE
 from .log_segment import LogSegment
 from .log_values import LogOffsetMetadata, SegmentView
 from .roll_params import ASK_ALWAYS, RollLimits
+from .segment_swap import SegmentSwap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from uuid import UUID
 
     from ..config.log_config import LogConfig
@@ -26,8 +28,14 @@ if TYPE_CHECKING:
     from .producer_state import ProducerStateManager
     from .scheduler import Scheduler
     from .segment_files import LogDirectory
+    from .segment_swap import CleanedSegment
 
 logger = logging.getLogger(__name__)
+
+
+def no_checkpoint() -> bool:
+    """Of a log without a manager: nothing was written, so nothing went wrong."""
+    return True
 
 
 class LocalLog:
@@ -60,6 +68,7 @@ class LocalLog:
         "log_end_offset",
         "partition",
         "recovery_point",
+        "save_recovery_point",
         "topic",
         "topic_id",
     )
@@ -95,6 +104,7 @@ class LocalLog:
         self._flush_lock = threading.Lock()
         self._deletion_lock = threading.Lock()
         self.recovery_point = recovery_point
+        self.save_recovery_point: Callable[[], bool] = no_checkpoint
         self.log_end_offset = log_end_offset
         active = segments.active
         self._end = LogOffsetMetadata(log_end_offset, active.base_offset, active.size)
@@ -187,8 +197,9 @@ class LocalLog:
             except KafkaStorageError:
                 self._producers.forget_snapshot(base_offset)
                 raise
-            if snapshot is not None:
-                self._producers.write_snapshot(snapshot)
+            with self._flush_lock:  # not while the log is abandoned: its directory may be a successor's
+                if snapshot is not None and self.failure is None:
+                    self._producers.write_snapshot(snapshot)
 
         self._scheduler.schedule("flush-log", flush, 0)
         return new
@@ -211,9 +222,11 @@ class LocalLog:
                 end = self._end
                 # A truncation may have come since the roll that asks for `offset`.
                 target = end.offset if offset is None else min(offset, end.offset)
-                if target <= self.recovery_point and not self._directory_is_dirty:
-                    return self.recovery_point
                 pending, active = tuple(self._pending), self._segments.active
+                # A segment of which all was synced while it was active still needs its indexes synced.
+                is_done = not pending or pending[0].base_offset >= target
+                if target <= self.recovery_point and is_done and not self._directory_is_dirty:
+                    return self.recovery_point
                 directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
                 parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
             try:
@@ -222,6 +235,7 @@ class LocalLog:
                         self._flush_segment(segment)
                 if directory_is_dirty:
                     self._directory.file_system.sync_directory(self._directory.path)
+                self._epochs.flush()  # recovery finds epochs anew only in what it reads
                 if parent_is_dirty:
                     self._directory.file_system.sync_directory(self._directory.path.rpartition("/")[0] or "/")
             except OSError as error:
@@ -288,6 +302,57 @@ class LocalLog:
             return []
         return [path + DELETED_STAGE]
 
+    # --- cleaning ---
+
+    def replace_segments(self, new: Sequence[CleanedSegment], old: Sequence[LogSegment]) -> bool:
+        """Put cleaned segments in the place of the closed ones they were made from: one step for readers and crashes alike.
+
+        The first of `new` has the base offset of the first of `old`; all of `old` lie below the high watermark, next to each
+        other. The recovery point is moved and checkpointed before: cleaning leaves gaps, and above it recovery takes a gap for
+        a loss.
+
+        False: `old` is not in the log any more (or it takes no changes), the cleaned files are removed. The cleaner's thread;
+        blocks. KafkaStorageError: nothing was replaced, or (`failure` is set then) the next start completes it.
+        """
+        swap = SegmentSwap(self._directory, new, old)
+        with self._deletion_lock:
+            view = self._segments.view
+            first = next((index for index, segment in enumerate(view) if segment is old[0]), len(view))
+            after = first + len(old)
+            if self.failure is not None or after >= len(view) or list(view[first:after]) != list(old):
+                swap.discard()
+                return False
+            end = view[after].base_offset
+            assert new[0].base_offset == old[0].base_offset
+            assert new[-1].base_offset < end
+            try:
+                if self._flush_up_to(end) < end or not self.save_recovery_point():
+                    raise KafkaStorageError(f"{self.name}: the recovery point could not be moved to {end}")
+                with self._lock:
+                    self._move_ends_out_of(end)
+                swap.prepare()
+            except (OSError, StorageError) as error:
+                swap.discard()
+                raise KafkaStorageError(f"{self.name}: cleaned segments could not be put in place: {error}") from error
+            try:
+                swap.commit()
+            except OSError as error:
+                self.failure = KafkaStorageError(f"{self.name}: cleaned segments are in place by half: {error}")
+                raise self.failure from error
+            bases = {segment.base_offset for segment in new}
+            for segment in old:
+                if segment.base_offset not in bases:
+                    self._producers.forget_snapshot(segment.base_offset)
+            with self._lock:
+                self._segments.replace(old, swap.segments(created_ms=self._time.milliseconds()))
+            self._scheduler.schedule("delete-file", swap.deletion(), 0)
+            return True
+
+    def _move_ends_out_of(self, end: int) -> None:
+        """No end may be told as a position in a segment below `end` any more: it is the start of the one behind. Locked."""
+        if self._synced.segment_base_offset < end <= self._synced.offset:
+            self._synced = log_reader.locate(self._segments.view, self._synced.offset)
+
     # --- end ---
 
     def close(self) -> None:
@@ -308,6 +373,7 @@ class LocalLog:
 
     def abandon(self) -> None:
         """Give all files back as they are: the log is deleted, or the daemon ends. Reads under way go on."""
+        self._epochs.abandon()
         with self._flush_lock, self._lock:
             self.failure = self.failure or KafkaStorageError(f"{self.name} is closed")
             self._directory_is_dirty = self._parent_is_dirty = False

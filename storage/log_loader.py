@@ -116,6 +116,8 @@ class LogLoader:
             names = self._fs.list_directory(self._directory.path)
             files = [parsed for name in names if (parsed := parse_file_name(name)) is not None]
         segments = self._load_segments(files)
+        if not self._clean:
+            self._finish_deletion(segments)
         self._producers.load_snapshots(names)
         replay = ProducerReplay(self._directory, self._producers, self._time)
         end_offset = self._recover(segments, replay) if not self._clean and segments else None
@@ -143,6 +145,9 @@ class LogLoader:
                     self._unlink(file)
                 else:
                     swaps.append(file)
+        if len(swaps) < sum(file.stage == SWAP_STAGE for file in files):
+            # A `.swap` that comes back after its `.cleaned` has gone would be taken for complete.
+            self._fs.sync_directory(self._directory.path)
         for file in cleaned:
             self._unlink(file)
         return swaps
@@ -161,9 +166,15 @@ class LogLoader:
             for file in files:
                 if not file.stage and file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset < end:
                     self._unlink(file)
-        for swap in sorted(swaps, key=lambda swap: swap.suffix != LOG_SUFFIX):
-            path = self._path(swap)
-            self._fs.rename(path, path.removesuffix(SWAP_STAGE))
+            # Originals that come back when no `.swap` is left would overlap with what has replaced them.
+            self._fs.sync_directory(self._directory.path)
+        for is_log in (True, False):
+            for swap in swaps:
+                if (swap.suffix == LOG_SUFFIX) is is_log:
+                    path = self._path(swap)
+                    self._fs.rename(path, path.removesuffix(SWAP_STAGE))
+            if ranges and is_log:
+                self._fs.sync_directory(self._directory.path)
 
     def _swap_end(self, base_offset: int) -> int:
         """The offset after the last one in a `.log.swap`: from its index's last entry on, if it has its index still."""
@@ -223,6 +234,16 @@ class LogLoader:
         """
         base = following.base_offset
         return self._recovery_point > base or (base, SNAPSHOT_SUFFIX) in present
+
+    def _finish_deletion(self, segments: list[LogSegment]) -> None:
+        """Of segments that lie below the log's start, a power cut may have brought back some: all before a hole go again."""
+        live = 0
+        while live + 1 < len(segments) and segments[live + 1].base_offset <= self._log_start_offset:
+            live += 1
+        for index in range(min(live, self._first_to_recover(segments)), 0, -1):
+            if segments[index - 1].read_next_offset() < segments[index].base_offset:
+                self._remove(segments, segments[:index])
+                return
 
     def _indexes_are_sane(self, segment: LogSegment, present: set[tuple[int, str]], *, is_last: bool) -> bool:
         """By size, which costs two stats. Entries are looked at where they are used first: for the last segment now."""
@@ -295,7 +316,7 @@ class LogLoader:
                 latest = self._epochs.latest_epoch
                 if latest is None or epoch > latest:
                     self._epochs.assign(epoch, start_offset)
-            replay.end_segment(end_offset)
+            replay.end_segment(end_offset, is_last=removed > 0 or segment is suspects[-1])
             self._stats = self._stats.plus(
                 RecoveryStats(segments_recovered=1, bytes_scanned=scanner.valid_bytes, bytes_truncated=removed)
             )
@@ -344,8 +365,14 @@ class LogLoader:
 
     def _settle(self, segments: list[LogSegment], end_offset: int, replay: ProducerReplay) -> LoadedLog:
         start_offset = max(self._log_start_offset, segments[0].base_offset)
-        self._epochs.truncate_from_end(end_offset)
+        # Deletion up to the end leaves the last epoch to start right there: it must not be forgotten.
+        self._epochs.truncate_from_end(end_offset + (start_offset == end_offset))
         self._epochs.truncate_from_start(start_offset)
+        if self._epochs.is_dirty:
+            try:
+                self._epochs.flush()
+            except OSError as error:  # a full disk is no reason not to start; the next flush of the log writes it
+                logger.warning("%s could not be written: %s", self._epochs.path, error)
         self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         replay.finish(segments, start_offset, end_offset, clean=self._clean)
         segments[-1].activate()

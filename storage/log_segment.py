@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from . import file_records
 from .exceptions import FileClosedError, StorageError
 from .file_records import BatchPosition
-from .log_names import DELETED_STAGE, LOG_SUFFIX, SEGMENT_SUFFIXES
+from .log_names import DELETED_STAGE, LOG_SUFFIX, SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 from .log_values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
 from .segment_files import LogDirectory, SegmentFiles
 from .time_index import TimestampOffset
@@ -33,6 +33,18 @@ _HINTS = 64
 
 _WARM_TAIL_BYTES = 8 << 20
 """Bytes at the end of the active segment that count as being in memory: they were written a short while ago."""
+
+
+class _Pin:
+    """A lease on open files that ends with its owner: the last reader who holds the segment lets go of it."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, files: SegmentFiles) -> None:
+        self._files = files
+
+    def __del__(self) -> None:
+        self._files.release()
 
 
 class LogSegment:
@@ -54,6 +66,7 @@ class LogSegment:
         "_is_active",
         "_largest",
         "_older_hints",
+        "_pin",
         "_serial",
         "base_offset",
         "created_ms",
@@ -77,6 +90,7 @@ class LogSegment:
         self.indexes_synced = False
         self.index_is_full = False
         self._files: SegmentFiles | None = None
+        self._pin: _Pin | None = None
         self._is_active = False
         self._serial = object()  # the cache's key: a successor at the same base offset is another segment
         self._bytes_since_index_entry = 0
@@ -448,6 +462,14 @@ class LogSegment:
         for index in self._directory.indexes(self.base_offset, writable=False):
             with suppress(FileNotFoundError):
                 index.flush()
+        directory = self._directory
+        path = directory.file(self.base_offset, TRANSACTION_INDEX_SUFFIX)
+        if directory.file_system.exists(path):
+            file = directory.file_system.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
         self.indexes_synced = True
 
     def close(self) -> bool:
@@ -479,6 +501,23 @@ class LogSegment:
 
     # --- files ---
 
+    def pin(self) -> None:
+        """Open the files of this closed segment until nobody holds it any more: other files are about to get their names.
+
+        OSError; StorageError when an index is missing.
+        """
+        files = self.acquire()
+        pin = _Pin(files)  # has the lease from here on
+        files.offset_index.open()
+        files.time_index.open()
+        self._pin, self._files = pin, files
+        self._directory.cache.discard(self._serial)
+
+    def unpin(self) -> None:
+        """They keep their names after all."""
+        if self._pin is not None:
+            self._files = self._pin = None
+
     def _open_for_read(self) -> SegmentFiles:
         directory, base_offset = self._directory, self.base_offset
         file = directory.open_log(base_offset, writable=False)
@@ -486,7 +525,9 @@ class LogSegment:
 
     def _close_files(self) -> None:
         files, self._files = self._files, None
-        if files is not None:
+        if self._pin is not None:
+            self._pin = None
+        elif files is not None:
             files.release()
 
     def _read_largest(self, files: SegmentFiles) -> TimestampOffset:

@@ -56,13 +56,17 @@ class ProducerReplay:
         self._aborted = TransactionIndex(self._directory.file_system, path, base_offset)
         self._aborted.reset()
 
-    def end_segment(self, end_offset: int) -> None:
-        """It is read up to its end, or to where it was cut. A snapshot spares the next recovery this one's work."""
+    def end_segment(self, end_offset: int, *, is_last: bool) -> None:
+        """It is read up to its end, or to where it was cut. A snapshot spares the next recovery this one's work.
+
+        None for the last one: no recovery could use it, and once the segment is rolled there, unsynced, it would be taken for
+        the sign of durable indexes.
+        """
         assert self._aborted is not None
         self._aborted.close()
         self._aborted = None
         self._producers.update_map_end_offset(end_offset)
-        if not self._producers.is_empty:
+        if not is_last and not self._producers.is_empty:
             self._producers.take_snapshot()
 
     def add(self, batch: BatchInfo, data: Buffer) -> None:

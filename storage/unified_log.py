@@ -20,7 +20,7 @@ from . import log_reader
 from .aborted_transactions import AbortedTransactions
 from .deletion_policy import LogFacts
 from .exceptions import KafkaStorageError, OffsetOutOfRangeError
-from .local_log import LocalLog
+from .local_log import LocalLog, no_checkpoint
 from .log_segment import LogSegment
 from .log_validator import AppendRules, TargetFormat, ValidatedRecords, validate_message_set
 from .log_values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
@@ -77,6 +77,9 @@ class UnifiedLog(LocalLog):
             a pool thread, then `complete_sync` on the loop thread, and answers what waited.
         failure: Why the log takes no more appends: an fsync failed, or it is closed.
         retention: What retention has done here, and could not do.
+        is_shortening: Segments below the log start offset may come back with a power cut: it must be checkpointed.
+        save_start_offset: Writes the checkpoint of log start offsets; False: it could not be written. The log manager's, as
+            `save_recovery_point` is.
     """
 
     __slots__ = (
@@ -93,10 +96,12 @@ class UnifiedLog(LocalLog):
         "_timestamp_after_max",
         "_timestamp_before_max",
         "high_watermark",
+        "is_shortening",
         "leader_epoch",
         "log_start_offset",
         "needs_sync",
         "retention",
+        "save_start_offset",
     )
 
     def __init__(
@@ -142,6 +147,8 @@ class UnifiedLog(LocalLog):
         self._append_time_floor: int | None = None
         self._quiet_end = -1
         self.retention = RetentionRecord(self.name)
+        self.is_shortening = False
+        self.save_start_offset: Callable[[], bool] = no_checkpoint
         self._configure(directory.config)
 
     def __repr__(self) -> str:
@@ -513,6 +520,12 @@ class UnifiedLog(LocalLog):
                 self.high_watermark = high.offset
             return self.needs_sync
 
+    def _move_ends_out_of(self, end: int) -> None:
+        assert end <= self.high_watermark
+        super()._move_ends_out_of(end)
+        if self._high.segment_base_offset < end:
+            self._high = log_reader.locate(self._segments.view, self._high.offset)
+
     # --- deletion ---
 
     def delete_old_segments(self) -> list[SegmentDeletion]:
@@ -548,8 +561,22 @@ class UnifiedLog(LocalLog):
             except OSError as error:
                 raise KafkaStorageError(f"{self.name}: retention failed: {error}") from error
             self.retention.note(deletions)
-            self._delete_files(doomed)
+            if len(doomed) == 1:
+                self._delete_files(doomed)
+            else:
+                self._delete_many(doomed)
             return deletions
+
+    def _delete_many(self, doomed: list[LogSegment]) -> None:
+        """A power cut may bring any of them back, in any order: with the start offset on disk first, no hole is seen."""
+        self.is_shortening = True
+        self.save_start_offset()
+        self._delete_files(doomed)
+        try:
+            self._directory.file_system.sync_directory(self._directory.path)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: retention failed: {error}") from error
+        self.is_shortening = False
 
     def increment_log_start_offset(self, offset: int) -> bool:
         """DeleteRecords: nothing below `offset` can be read any more; its segments go with the next retention run.
@@ -583,15 +610,18 @@ class UnifiedLog(LocalLog):
         with self._deletion_lock, self._flush_lock, self._lock:
             if offset >= self.log_end_offset:
                 return False
+            self._lower_recovery_point(offset)
             if offset < self._segments.view[0].base_offset:
                 self._start_at(offset)
                 return True
             try:
                 doomed = [segment for segment in self._segments.view if segment.base_offset > offset]
                 self._segments.remove(doomed)
-                self._delete_files(doomed)
-                # Durably, or a power cut brings them back behind records that get the same offsets.
-                self._directory.file_system.sync_directory(self._directory.path)
+                # Durably, or a power cut brings them back behind records that get the same offsets; and from the end on, or
+                # it takes one from the middle.
+                for segment in reversed(doomed):
+                    self._delete_files([segment])
+                    self._directory.file_system.sync_directory(self._directory.path)
                 active = self._segments.active
                 active.activate()
                 active.truncate_to(offset)
@@ -600,9 +630,16 @@ class UnifiedLog(LocalLog):
             self._reset_ends(min(offset, max(active.base_offset, active.read_next_offset())))
             return True
 
+    def _lower_recovery_point(self, offset: int) -> None:
+        """On disk too, before other records get those offsets: recovery takes what lies below it for sound."""
+        self.recovery_point = min(self.recovery_point, offset)
+        if not self.save_recovery_point():
+            raise KafkaStorageError(f"{self.name}: not truncated, the recovery point could not be written")
+
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the next record gets `offset`. Loop thread."""
         with self._deletion_lock, self._flush_lock, self._lock:
+            self._lower_recovery_point(0)
             self._start_at(offset)
 
     def _start_at(self, offset: int) -> None:

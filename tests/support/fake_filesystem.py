@@ -250,6 +250,17 @@ class FakeFileSystem:
         """All files, sorted."""
         return sorted(path for path, _ in self._walk(self._root, ""))
 
+    def directories(self) -> list[str]:
+        """All directories, sorted."""
+
+        def visit(directory: Directory, prefix: str) -> Iterator[str]:
+            for name, node in directory.names.items():
+                if isinstance(node, Directory):
+                    yield f"{prefix}/{name}"
+                    yield from visit(node, f"{prefix}/{name}")
+
+        return sorted(visit(self._root, ""))
+
     def contents(self) -> dict[str, bytes]:
         """All files with their bytes."""
         return {path: bytes(inode.data) for path, inode in self._walk(self._root, "")}
@@ -290,22 +301,69 @@ class FakeFileSystem:
 
     def kill(self) -> FakeFileSystem:
         """What the next process finds after `kill -9`: everything, as durable as it was; no locks, no open files."""
-        return self._rebuilt(KeepAll(), keep_durability=False)
+        return self.rebuilt(KeepAll(), keep_durability=False)
 
     def power_cut(self, seed: int) -> FakeFileSystem:
         """One state, chosen by `seed`, that a power cut now may leave."""
-        return self._rebuilt(KeepRandom(seed))
+        return self.rebuilt(KeepRandom(seed))
 
     def power_cut_states(self, seeds: int = 0) -> Iterator[tuple[str, FakeFileSystem]]:
         """The plain extremes, each with its name, then `seeds` random states."""
-        yield "all that was not synced is lost", self._rebuilt(KeepNone())
-        yield "all of it made it", self._rebuilt(KeepAll())
-        yield "names made it, data did not: zeros", self._rebuilt(KeepNames(garbage=False))
-        yield "names made it, data did not: garbage", self._rebuilt(KeepNames(garbage=True))
-        yield "data made it, names did not", self._rebuilt(KeepData())
-        yield "the last write of each file is torn", self._rebuilt(TearLast())
+        yield "all that was not synced is lost", self.rebuilt(KeepNone())
+        yield "all of it made it", self.rebuilt(KeepAll())
+        yield "names made it, data did not: zeros", self.rebuilt(KeepNames(garbage=False))
+        yield "names made it, data did not: garbage", self.rebuilt(KeepNames(garbage=True))
+        yield "data made it, names did not", self.rebuilt(KeepData())
+        yield "the last write of each file is torn", self.rebuilt(TearLast())
         for seed in range(seeds):
             yield f"seed {seed}", self.power_cut(seed)
+
+    def rebuilt(self, chooser: Chooser, *, keep_durability: bool = True) -> FakeFileSystem:
+        """A new file system with what `chooser` lets survive: durable, or after a kill as durable as before."""
+        new = FakeFileSystem(time=self.time)
+        new.free = self.free
+        copies: dict[int, Inode] = {}
+        directories: dict[int, Directory] = {}
+
+        def copy_inode(inode: Inode) -> Inode:
+            if inode.number not in copies:
+                inode.note_mapped_writes()
+                copy = Inode(inode.number, bytearray(chooser.data(inode)), modified_ms=inode.modified_ms)
+                if keep_durability:
+                    copy.sync()
+                else:
+                    copy.durable, copy.changes = inode.durable, list(inode.changes)
+                    copy.poisoned = inode.poisoned
+                copies[inode.number] = copy
+            return copies[inode.number]
+
+        def copy_node(node: Inode | Directory) -> Inode | Directory:
+            return copy_directory(node) if isinstance(node, Directory) else copy_inode(node)
+
+        def copy_directory(directory: Directory) -> Directory:
+            if id(directory) in directories:
+                return directories[id(directory)]
+            copy = directories[id(directory)] = Directory()
+            for name, node in chooser.names(directory).items():
+                copy.names[name] = copy_node(node)
+            if keep_durability:
+                copy.sync()
+            else:
+                copy.durable = {name: copy_node(node) for name, node in directory.durable.items()}
+                copy.changes = [
+                    NameChange(change.removed, change.added, None if change.node is None else copy_node(change.node))
+                    for change in directory.changes
+                ]
+            return copy
+
+        new._root = copy_directory(self._root)
+        new._inodes = self._inodes
+        new._ticks = self._ticks
+        return new
+
+    @property
+    def root(self) -> Directory:
+        return self._root
 
     # --- FileSystem ---
 
@@ -513,46 +571,3 @@ class FakeFileSystem:
                 yield from self._walk(node, f"{prefix}/{name}")
             else:
                 yield f"{prefix}/{name}", node
-
-    def _rebuilt(self, chooser: Chooser, *, keep_durability: bool = True) -> FakeFileSystem:
-        """A new file system with what `chooser` lets survive: durable, or after a kill as durable as before."""
-        new = FakeFileSystem(time=self.time)
-        new.free = self.free
-        copies: dict[int, Inode] = {}
-        directories: dict[int, Directory] = {}
-
-        def copy_inode(inode: Inode) -> Inode:
-            if inode.number not in copies:
-                inode.note_mapped_writes()
-                copy = Inode(inode.number, bytearray(chooser.data(inode)), modified_ms=inode.modified_ms)
-                if keep_durability:
-                    copy.sync()
-                else:
-                    copy.durable, copy.changes = inode.durable, list(inode.changes)
-                    copy.poisoned = inode.poisoned
-                copies[inode.number] = copy
-            return copies[inode.number]
-
-        def copy_node(node: Inode | Directory) -> Inode | Directory:
-            return copy_directory(node) if isinstance(node, Directory) else copy_inode(node)
-
-        def copy_directory(directory: Directory) -> Directory:
-            if id(directory) in directories:
-                return directories[id(directory)]
-            copy = directories[id(directory)] = Directory()
-            for name, node in chooser.names(directory).items():
-                copy.names[name] = copy_node(node)
-            if keep_durability:
-                copy.sync()
-            else:
-                copy.durable = {name: copy_node(node) for name, node in directory.durable.items()}
-                copy.changes = [
-                    NameChange(change.removed, change.added, None if change.node is None else copy_node(change.node))
-                    for change in directory.changes
-                ]
-            return copy
-
-        new._root = copy_directory(self._root)
-        new._inodes = self._inodes
-        new._ticks = self._ticks
-        return new

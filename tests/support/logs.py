@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from support.fake_filesystem import FakeFileSystem
 from support.mock_time import START_MS, MockScheduler, MockTime
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.builder import build_batch
@@ -61,6 +63,11 @@ def values_of(records: Sequence[Record]) -> list[bytes]:
     return [record.value or b"" for record in records]
 
 
+@cache
+def _config(assignments: tuple[str, ...]) -> BrokerConfig:
+    return load_config(None, {}, assignments)
+
+
 class World:
     """One data directory on one machine: start, stop, kill and cut the power as often as you like."""
 
@@ -71,7 +78,7 @@ class World:
         self.file_system = file_system if file_system is not None else FakeFileSystem(time=self.time)
         names = {name.replace("_", "."): value for name, value in settings.items()}
         names = {"log.dirs": ",".join(directories), "num.recovery.threads.per.data.dir": "1"} | names
-        self.config = load_config(None, {}, [f"{name}={value}" for name, value in names.items()])
+        self.config = _config(tuple(f"{name}={value}" for name, value in names.items()))
         self.log_config = LogConfig(segment_index_bytes=SMALL_INDEX)
         self.running = False
         self.manager = self._manager()
@@ -95,7 +102,8 @@ class World:
 
     def log(self, topic: str = "t", partition: int = 0) -> UnifiedLog:
         """That log, made if need be."""
-        return self.manager.get_or_create(topic, partition, TOPIC_ID, self.log_config)
+        topic_id = TOPIC_ID if topic == "t" else uuid5(TOPIC_ID, topic)
+        return self.manager.get_or_create(topic, partition, topic_id, self.log_config)
 
     def stop(self) -> None:
         self.running = False
