@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.logs import ROOT, World
 from support.old_formats import OldLog, old_logs
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
@@ -106,3 +107,55 @@ def test_what_stays_after_compaction_is_what_kafka_had(name: str) -> None:
             assert is_intact(rebuilt, new)
             assert list(iterate_records(rebuilt)) == half
             assert new.max_timestamp == max(record.timestamp for record in half)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_of_old_logs_is_opened_recovered_and_searched(clean: bool) -> None:
+    """Logs alone, as if their indexes were lost: rebuilt after a clean stop, in recovery after another."""
+    world = World()
+    world.start(index_interval_bytes=500)
+    for name in LOGS:
+        world.log(name)
+    world.stop()
+    for name, log in LOGS.items():
+        path = f"{ROOT}/{name}-0/{0:020d}"
+        for suffix in (".index", ".timeindex"):
+            world.fake.unlink(path + suffix, missing_ok=True)
+        file = world.fake.open(path + ".log", create=True)
+        file.truncate(0)
+        file.append(log.data if clean else log.data + log.data[:20])
+        file.close()
+    if not clean:
+        world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
+        world.fake.unlink(f"{ROOT}/recovery-point-offset-checkpoint")
+    world.start(index_interval_bytes=500)
+    for name, old in LOGS.items():
+        log = world.log(name)
+        records = old.records
+        assert (log.log_start_offset, log.log_end_offset, log.size) == (0, records[-1].offset + 1, len(old.data))
+        assert log.producers.is_empty
+        segment = log.segments[0]
+        files = segment.acquire()
+        files.offset_index.verify(log_size=segment.size)
+        files.time_index.verify()
+        assert files.offset_index.entries >= 3
+        assert (files.time_index.entries > 0) == (records[-1].timestamp >= 0)
+        starts = {batch.last_offset: batch.position for batch in old.batches}
+        assert all(starts[offset] == position for offset, position in files.offset_index)
+        files.release()
+        for record in records:
+            info = log.read(record.offset, 1)
+            assert info.file is not None
+            batch = info.file.pread(info.size, info.position)
+            info.release()
+            assert record[:4] in [found[:4] for found in iterate_records(batch)]
+        latest = max(records, key=lambda record: (record.timestamp, -record.offset))
+        found = log.max_timestamp_offset()
+        assert found is not None
+        assert found[:2] == (latest.timestamp, latest.offset)
+        for target in sorted({record.timestamp for record in records if record.timestamp >= 0}):
+            wanted = next(record for record in records if record.timestamp >= target)
+            at = log.lookup_by_timestamp(target)
+            assert at is not None
+            assert at[:2] == (wanted.timestamp, wanted.offset)
+    world.stop()

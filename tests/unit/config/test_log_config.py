@@ -95,3 +95,68 @@ def test_a_segment_holds_one_message_at_least(size: str) -> None:
 )
 def test_the_durability_level_has_a_name(settings: dict[str, int], level: str) -> None:
     assert LogConfig(**settings).durability == level
+
+
+@pytest.mark.parametrize(
+    ("text", "magic"),
+    [
+        ("0", 0),
+        ("0.8.0", 0),
+        ("0.8.2", 0),
+        ("0.9.0", 0),
+        ("0.9.0.1", 0),
+        ("1", 1),
+        ("0.10.0-IV0", 1),
+        ("0.10.2", 1),
+        ("0.10.2.1-IV0", 1),
+        ("2", 2),
+        ("0.11.0-IV2", 2),
+        ("1.0", 2),
+        ("1.0-IV0", 2),
+        ("2.8-IV1", 2),
+        ("3.0-IV1", 2),
+        ("4.3", 2),
+        ("10.0.1", 2),
+    ],
+)
+def test_message_format_by_its_number_or_by_kafkas_version(text: str, magic: int) -> None:
+    assert log_config(BrokerConfig(), {"message.format.version": text}).message_format == magic
+    assert log_config(BrokerConfig(log_message_format_version=text), {}).message_format == magic
+
+
+def test_the_newest_message_format_is_the_default() -> None:
+    assert LogConfig().message_format == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *[
+            ("message.format.version", text)
+            for text in ("", "3", "-1", "v2", "0.7.2", "0.12.0", "2.", "1.x", "2.8-IV", "0.10")
+        ],
+        ("message.timestamp.type", "CreatedTime"),
+        ("message.timestamp.type", "createtime"),
+        ("message.timestamp.before.max.ms", "-1"),
+        ("message.timestamp.after.max.ms", "x"),
+        ("compression.type", "brotli"),
+        ("compression.gzip.level", "0"),
+        ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "23"),
+        ("retention.ms", "-5"),
+        ("segment.ms", "0"),
+    ],
+)
+def test_lesson_34_bad_values_are_refused_with_what_is_allowed(name: str, text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        log_config(BrokerConfig(), {name: text})
+    said = str(refused.value)
+    assert name in said
+    allowed = {
+        "message.format.version": "0.10.2",
+        "message.timestamp.type": "LogAppendTime",
+        "compression.type": "zstd",
+    }
+    assert allowed.get(name, "") in said
+    assert len(said.replace(name, "").replace(text, "")) > 10

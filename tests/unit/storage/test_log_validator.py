@@ -4,10 +4,30 @@ import pytest
 from crc32c import crc32c
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records._kernel import validate_and_assign
+from tidelog.protocol.records.attributes import TimestampType
 from tidelog.protocol.records.builder import build_batch
-from tidelog.protocol.records.compression import Compression
+from tidelog.protocol.records.compression import Compression, compress
+from tidelog.protocol.records.exceptions import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    UnsupportedCompressionError,
+)
+from tidelog.protocol.records.legacy_record import (
+    append_legacy_record,
+    assign_timestamp,
+    build_legacy_set,
+    read_legacy_record,
+)
+from tidelog.protocol.records.memory_records import is_intact, iterate_batches, read_header
+from tidelog.protocol.records.memory_records import iterate_records as iterate_any_records
 from tidelog.protocol.records.record_batch import Record, iterate_records, read_batch_header
-from tidelog.storage.log_validator import TargetCompression
+from tidelog.storage.log_validator import (
+    AppendRules,
+    TargetCompression,
+    TargetFormat,
+    ValidatedRecords,
+    validate_message_set,
+)
 
 RECORDS = [Record(n, 1000 + n, b"k%d" % n, b"value " * 20, ((b"h", None),)) for n in range(50)]
 
@@ -34,3 +54,132 @@ def test_a_topics_codec(name: str, source: Compression, append_time: int) -> Non
     same = ["base_offset", "last_offset", "partition_leader_epoch", "producer_id", "producer_epoch", "base_sequence"]
     for field in [*same, "base_timestamp", "max_timestamp", "is_append_time", "record_count"]:
         assert getattr(after, field) == getattr(before, field), field
+
+
+# --- message sets ---
+
+NO_LIMIT = 1 << 60
+
+
+def rules(
+    base_offset: int = 0, *, append_time_ms: int = -1, require_keys: bool = False, latest: int = NO_LIMIT
+) -> AppendRules:
+    return AppendRules(base_offset, 3, append_time_ms, require_keys, 0, latest, 1 << 20)
+
+
+def target(magic: int, codec: Compression | None = None) -> TargetFormat:
+    return TargetFormat(magic, None if codec is None else TargetCompression(codec, None))
+
+
+def validated(data: bytes, wanted: TargetFormat, with_rules: AppendRules) -> ValidatedRecords:
+    framed = b"head" + data + b"tail"
+    return validate_message_set(framed, 4, 4 + len(data), wanted, with_rules)
+
+
+PLAIN = [record._replace(headers=()) for record in RECORDS[:5]]
+
+
+@pytest.mark.parametrize("append_time", [-1, 77_000])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_plain_messages_get_offset_and_time_in_place(magic: int, append_time: int) -> None:
+    sent = build_legacy_set(PLAIN, magic=magic)
+    stored = validated(sent, target(magic), rules(900, append_time_ms=append_time))
+    data = bytes(stored.data)
+    kind = TimestampType.LOG_APPEND_TIME if append_time >= 0 else TimestampType.CREATE_TIME
+    assert data == build_legacy_set(PLAIN, magic=magic, base_offset=900, timestamp_type=kind, append_time=append_time)
+    assert (stored.base_offset, stored.last_offset, stored.record_count, stored.magic) == (900, 904, 5, magic)
+    if magic == 0:
+        assert (stored.max_timestamp, stored.offset_of_max_timestamp) == (-1, -1)
+    elif append_time >= 0:
+        assert (stored.max_timestamp, stored.offset_of_max_timestamp) == (77_000, 900)
+    else:
+        assert (stored.max_timestamp, stored.offset_of_max_timestamp) == (1004, 904)
+
+
+def test_a_wrapper_of_format_1_is_not_compressed_again() -> None:
+    sent = build_legacy_set(PLAIN, magic=1, compression=Compression.GZIP)
+    for append_time in (-1, 77_000):
+        stored = validated(sent, target(1), rules(900, append_time_ms=append_time))
+        data = bytes(stored.data)
+        assert data[34:] == sent[34:], "the compressed messages stay as they came"
+        assert data[:8] == (904).to_bytes(8, "big")
+        header = read_header(data)
+        assert is_intact(data, header)
+        assert header.max_timestamp == stored.max_timestamp == (1004 if append_time < 0 else append_time)
+        assert stored.offset_of_max_timestamp == 904
+        assert [record.offset for record in iterate_any_records(data)] == [900, 901, 902, 903, 904]
+
+
+def test_a_wrapper_of_which_the_client_did_not_say_the_largest_time() -> None:
+    sent = bytearray(build_legacy_set(PLAIN, magic=1, compression=Compression.GZIP))
+    assign_timestamp(sent, read_legacy_record(sent), TimestampType.CREATE_TIME, 5)
+    stored = validated(bytes(sent), target(1), rules())
+    header = read_header(bytes(stored.data))
+    assert (header.max_timestamp, is_intact(bytes(stored.data), header)) == (1004, True)
+
+
+@pytest.mark.parametrize("offsets", [[0, 0, 0, 0, 0], [1, 2, 3, 4, 5], [9, 8, 7, 6, 5]])
+def test_clients_that_number_inner_messages_in_their_own_way(offsets: list[int]) -> None:
+    inner = bytearray()
+    for offset, record in zip(offsets, PLAIN, strict=True):
+        append_legacy_record(inner, 1, offset, record.timestamp, record.key, record.value)
+    sent = bytearray()
+    append_legacy_record(sent, 1, 0, 1004, None, compress(Compression.GZIP, inner), int(Compression.GZIP))
+    stored = validated(bytes(sent), target(1), rules(40))
+    assert list(iterate_any_records(bytes(stored.data))) == [r._replace(offset=40 + i) for i, r in enumerate(PLAIN)]
+
+
+@pytest.mark.parametrize("codec", [None, *Compression])
+@pytest.mark.parametrize("source", list(Compression)[:4])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("to", [0, 1, 2])
+def test_any_set_in_any_topic(magic: int, source: Compression, to: int, codec: Compression | None) -> None:
+    sent = build_legacy_set(PLAIN, magic=magic, compression=source)
+    if codec is Compression.ZSTD and to < 2:
+        with pytest.raises(UnsupportedCompressionError):
+            validated(sent, target(to, codec), rules())
+        return
+    stored = validated(sent, target(to, codec), rules(900))
+    data = bytes(stored.data)
+    headers = list(iterate_batches(data))
+    assert {(h.magic, h.compression) for h in headers} == {(to, source if codec is None else codec)}
+    assert all(is_intact(data, h) for h in headers)
+    found = [record for h in headers for record in iterate_any_records(data, h.position)]
+    assert found == [
+        r._replace(offset=900 + i, timestamp=r.timestamp if magic and to else -1) for i, r in enumerate(PLAIN)
+    ]
+    assert stored.max_timestamp == max(record.timestamp for record in found)
+    if to == 2:
+        assert (headers[0].partition_leader_epoch, headers[0].base_offset) == (3, 900)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_every_record_at_fault_is_named(codec: Compression) -> None:
+    keyless = [record._replace(key=None) if at in (1, 3) else record for at, record in enumerate(PLAIN)]
+    with pytest.raises(InvalidRecordError) as refused:
+        validated(build_legacy_set(keyless, magic=1, compression=codec), target(1), rules(require_keys=True))
+    assert (refused.value.record_index, [fault.record_index for fault in refused.value.faults]) == (1, [1, 3])
+    with pytest.raises(InvalidTimestampError) as late:
+        validated(
+            build_legacy_set(keyless, magic=1, compression=codec), target(1), rules(require_keys=True, latest=1001)
+        )
+    assert (late.value.record_index, [fault.record_index for fault in late.value.faults]) == (2, [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_a_producer_may_not_say_append_time(codec: Compression) -> None:
+    """As in Kafka: refused where the topic's type is LogAppendTime, and where the record has no time."""
+    kind = TimestampType.LOG_APPEND_TIME
+    sent = build_legacy_set(PLAIN, magic=1, compression=codec, timestamp_type=kind, append_time=500)
+    with pytest.raises(InvalidTimestampError):
+        validated(sent, target(1), rules(append_time_ms=77_000))
+    stored = bytes(validated(sent, target(1), rules()).data)
+    assert {(h.is_append_time, h.max_timestamp) for h in iterate_batches(stored)} == {(False, 500)}
+    timeless = build_legacy_set(PLAIN, magic=1, compression=codec, timestamp_type=kind, append_time=-1)
+    with pytest.raises(InvalidTimestampError):
+        validated(timeless, target(1), rules())
+
+
+def test_batches_are_no_message_sets() -> None:
+    with pytest.raises(InvalidRecordError):
+        validated(build_batch(RECORDS), target(2), rules())

@@ -150,3 +150,22 @@ def test_verify_finds_disorder_in_the_middle() -> None:
     index.sanity_check(50)
     with pytest.raises(CorruptIndexError, match="entry 2"):
         index.verify(50)
+
+
+def test_the_documents_example_23_is_sought_from_656() -> None:
+    index = OffsetIndex(FakeFileSystem(), PATH, 0, 1024)
+    for offset, position in [(6, 0), (14, 459), (22, 656), (26, 838), (31, 1050)]:
+        index.append(offset, position)
+    assert index.lookup(23).position == 656
+    index.close()
+
+
+def test_the_documents_example_of_the_base_offset_114514() -> None:
+    """Entries are relative to the number in the file's name."""
+    system = FakeFileSystem()
+    path = "/00000000000000114514.index"
+    index = OffsetIndex(system, path, 114514, 1024)
+    index.append(114514 + 23, 656)
+    assert index.lookup(114514 + 24) == OffsetPosition(114537, 656)
+    index.close()
+    assert system.read_bytes(path) == bytes.fromhex("00000017 00000290")

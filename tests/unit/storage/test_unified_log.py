@@ -2,25 +2,31 @@ from __future__ import annotations
 
 import errno
 import itertools
+import random
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.fake_filesystem import FakeFileSystem, Operation
 from support.logs import ROOT, World, append, batch, read_records, values_of
 from support.mock_time import START_MS
+from tidelog.config.log_config import LogConfig
+from tidelog.protocol.records import memory_records
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.exceptions import (
     CorruptRecordError,
+    FormatLacksFeatureError,
     InvalidRecordError,
     InvalidTimestampError,
     RecordTooLargeError,
 )
-from tidelog.protocol.records.record_batch import iterate_batches
+from tidelog.protocol.records.legacy_record import build_legacy_set
+from tidelog.protocol.records.record_batch import Record, iterate_batches
 from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceError
 from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.log_values import AppendOrigin
+from tidelog.storage.log_values import AppendOrigin, LogAppendInfo
 from tidelog.storage.unified_log import UnifiedLog
 
 NEVER = 2**63 - 1
@@ -699,3 +705,167 @@ def test_closed_segments_hold_no_file_until_they_are_read() -> None:
     world.stop()
     assert not world.fake.open_files
     assert not world.fake.maps
+
+
+# --- message formats ---
+
+
+def message_set(
+    *values: bytes, magic: int = 1, codec: Compression = Compression.NONE, timestamp: int = START_MS
+) -> bytes:
+    records = [Record(0, timestamp + index, b"k", value) for index, value in enumerate(values)]
+    return build_legacy_set(records, magic=magic, compression=codec)
+
+
+def whole(log: UnifiedLog) -> bytes:
+    """The bytes of all segments."""
+    data = b""
+    for segment in log.segments:
+        file = segment.lease_file()
+        data += file.pread(segment.size, 0)
+        file.release()
+    return data
+
+
+def append_set(log: UnifiedLog, data: bytes) -> LogAppendInfo:
+    return log.append_message_set(data, 0, len(data))
+
+
+@pytest.mark.parametrize(("version", "magic"), [("0.8.2", 0), ("0.10.1-IV2", 1), ("0.11.0", 2), ("2", 2)])
+def test_a_topic_is_kept_in_the_format_that_it_names(world: World, version: str, magic: int) -> None:
+    world.start(message_format_version=version)
+    log = world.log("t2")
+    assert append(log, "a", "b") == 0
+    info = append_set(log, message_set(b"c", b"d", b"e"))
+    assert (info.first_offset, info.last_offset, info.record_count, info.log_append_time) == (2, 4, 3, -1)
+    data = whole(log)
+    assert {header.magic for header in memory_records.iterate_batches(data)} == {magic}
+    assert len(list(memory_records.iterate_batches(data))) == (5 if magic < 2 else 2)
+    assert log.end_offset_for_epoch(log.leader_epoch) == ((0, 5) if magic == 2 else (-1, -1))
+
+
+def test_the_format_of_a_running_log_changes_from_the_next_append_on(world: World) -> None:
+    log = world.log()
+    for version in ("0.9.0", "0.10.2", "3.0-IV1", "0"):
+        log.update_config(LogConfig(message_format_version=version, segment_index_bytes=4096))
+        append(log, "v")
+    assert [h.magic for h in memory_records.iterate_batches(whole(log))] == [0, 1, 2, 0]
+    world.kill()
+    world.start()
+    assert world.log().log_end_offset == 4
+    assert world.log().leader_epoch == 1
+
+
+def test_old_formats_take_no_producer_ids_and_no_transactions(world: World) -> None:
+    world.start(message_format_version="0.10.2")
+    log = world.log("t2")
+    for fields in (
+        {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0},
+        {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True},
+    ):
+        data = batch("a", **fields)
+        with pytest.raises(FormatLacksFeatureError):
+            log.append_as_leader(data, 0, len(data))
+    assert log.size == 0
+    assert log.producers.is_empty
+    # What the broker writes itself stays as it is: its own readers expect it.
+    data = batch("mine")
+    log.append_as_leader(data, 0, len(data), origin=AppendOrigin.COORDINATOR)
+    assert [h.magic for h in memory_records.iterate_batches(whole(log))] == [2]
+
+
+def test_a_message_set_that_must_not_be_appended_leaves_no_trace(world: World) -> None:
+    config: dict[str, Any] = {
+        "max_message_bytes": 300,
+        "message_timestamp_before_max_ms": 1000,
+        "message_timestamp_after_max_ms": 1000,
+    }
+    log = world.log()
+    good = message_set(b"v")
+    for error, data in [
+        (RecordTooLargeError, message_set(b"x" * 400)),
+        (RecordTooLargeError, message_set(*[b"x" * 200] * 3, codec=Compression.GZIP)),
+        (CorruptRecordError, good[:-1] + b"x"),
+        (InvalidRecordError, good[:-3]),
+        (InvalidRecordError, good + good[:3]),
+        (InvalidRecordError, b""),
+        (InvalidRecordError, good + message_set(b"v", magic=0)),
+        (InvalidRecordError, good + message_set(b"v", codec=Compression.GZIP)),
+        (InvalidTimestampError, message_set(b"v", timestamp=START_MS - 1001)),
+        (InvalidTimestampError, message_set(b"v", timestamp=START_MS + 1001, codec=Compression.LZ4)),
+    ]:
+        # A wrapper that is small enough may be too large once its records stand alone.
+        config["compression_type"] = "uncompressed" if error is RecordTooLargeError else "producer"
+        log.update_config(LogConfig(**config))
+        with pytest.raises(error):
+            append_set(log, data)
+    assert (log.log_end_offset, log.size) == (0, 0)
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "3.0-IV1"])
+def test_append_times_never_go_back_though_the_clock_does(world: World, version: str) -> None:
+    configured = {"message_timestamp_type": "LogAppendTime", "message_format_version": version, "segment_bytes": 200}
+    world.start(**configured)
+    chance = random.Random(version)
+
+    def write(log: UnifiedLog) -> None:
+        for _ in range(6):
+            world.time.set_wall_clock(START_MS + chance.randint(-5000, 5000))
+            before = log.log_end_offset
+            if chance.random() < 0.5:
+                data = batch("a", "b")
+                told = log.append_as_leader(data, 0, len(data)).log_append_time
+            else:
+                told = append_set(log, message_set(b"v", codec=chance.choice(list(Compression)[:4]))).log_append_time
+            found = log.lookup_by_timestamp(told)
+            assert found is not None
+            assert found.offset <= before
+
+    write(world.log())
+    world.stop()
+    world.time.set_wall_clock(START_MS - 60_000)
+    world.start(**configured)
+    write(world.log())
+    world.kill()
+    world.time.set_wall_clock(START_MS - 60_000)
+    world.start(**configured)
+    log = world.log()
+    log.roll()  # an empty active segment: what is before it says the time
+    write(log)
+    times = []
+    data = whole(log)
+    for header in memory_records.iterate_batches(data):
+        assert header.is_append_time
+        times += [record.timestamp for record in memory_records.iterate_records(data, header.position)]
+    assert len(times) == log.log_end_offset
+    assert times == sorted(times)
+    assert times[-1] > START_MS
+
+
+def test_times_of_producers_do_not_hold_up_append_times(world: World) -> None:
+    """A producer's clock that runs ahead says nothing about this machine's."""
+    log = world.log()
+    append(log, "a", timestamp=START_MS + 3_000_000)
+    log.update_config(LogConfig(message_timestamp_type="LogAppendTime", segment_index_bytes=4096))
+    data = batch("b")
+    assert log.append_as_leader(data, 0, len(data)).log_append_time == START_MS
+
+
+def test_file_time_stays_when_recovery_cuts_a_log_without_timestamps(world: World) -> None:
+    """Formats 0's segments are aged by their file's time: a restart must not make them young."""
+    world.start(message_format_version="0.9.0")
+    log = world.log("t2")
+    append_set(log, message_set(b"a", b"b", magic=0))
+    log.flush()
+    path = f"{log.directory}/00000000000000000000.log"
+    file = world.fake.open(path)
+    file.append(b"torn")
+    file.close()
+    written = world.fake.stat(path).modified_ms
+    world.kill()
+    world.time.advance(days=3)
+    world.start(message_format_version="0.9.0")
+    log = world.log("t2")
+    assert log.log_end_offset == 2
+    assert world.fake.stat(path).size == log.size
+    assert log.segments[0].largest_timestamp() == world.fake.stat(path).modified_ms == written

@@ -35,6 +35,42 @@ def test_known_values(value: int, text: str) -> None:
         assert read_varint(out, 0, len(out)) == (value, len(out))
 
 
+# Where the size changes: one byte up to 63, two up to 8191, three up to 1048575, and so on in steps of seven bits.
+EDGES = [63, 8191, 1_048_575, *((1 << bits) - 1 for bits in (27, 34, 41, 48, 55, 62))]
+assert EDGES[:3] == [(1 << bits) - 1 for bits in (6, 13, 20)]
+
+
+@pytest.mark.parametrize(("size", "edge"), list(enumerate(EDGES, 1)))
+def test_sizes_on_both_sides_of_each_edge(size: int, edge: int) -> None:
+    """Zig-zag: −n − 1 takes as much as n. A value within 32 bits is the same bytes in either width."""
+    for value, expected in [(edge, size), (-edge - 1, size), (edge + 1, size + 1), (-edge - 2, size + 1)]:
+        out = bytearray()
+        append_varint(out, value)
+        assert len(out) == varint_size(value) == expected
+        assert read_varlong(out, 0, len(out)) == (value, expected)
+        if -(1 << 31) <= value < 1 << 31:
+            assert read_varint(out, 0, len(out)) == (value, expected)
+        else:
+            with pytest.raises(InvalidRecordError):
+                read_varint(out, 0, len(out))
+        for cut in range(expected):
+            with pytest.raises(InvalidRecordError):
+                read_varlong(out, 0, cut)
+
+
+def test_widest_of_both_widths() -> None:
+    """More than the fixed four and eight bytes would take."""
+    for value, size in [((1 << 31) - 1, 5), (-(1 << 31), 5), ((1 << 63) - 1, 10), (-(1 << 63), 10)]:
+        assert varint_size(value) == size
+
+
+def test_zig_zag_of_minus_one_is_one() -> None:
+    """The document's example: (n << 1) ^ (n >> 31) of 32 ones is 1."""
+    out = bytearray()
+    append_varint(out, -1)
+    assert out == b"\x01"
+
+
 @given(st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=3), st.binary(max_size=3))
 def test_round_trip_between_other_bytes(value: int, before: bytes, behind: bytes) -> None:
     out = bytearray(before)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pytest
+from support.old_formats import old_logs
+from tidelog.protocol.records.attributes import Compression, TimestampType
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.conversion import convert_batch, down_convert
+from tidelog.protocol.records.exceptions import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionError
+from tidelog.protocol.records.legacy_record import build_legacy_set
+from tidelog.protocol.records.memory_records import is_intact, iterate_batches, iterate_records, read_header
+from tidelog.protocol.records.record_batch import Record
+
+RECORDS = [Record(offset, 1000 + offset, b"k", b"v" * 30, ((b"h", b"x"),)) for offset in range(4)]
+
+
+def records_in(data: bytes) -> list[Record]:
+    return [record for header in iterate_batches(data) for record in iterate_records(data, header.position)]
+
+
+def offsets_in(data: bytes) -> list[int]:
+    return [record.offset for record in records_in(data)]
+
+
+def test_headers_producers_and_transactions_are_lost_on_the_way_down() -> None:
+    batch = build_batch(
+        RECORDS, producer_id=7, producer_epoch=1, base_sequence=3, is_transactional=True, partition_leader_epoch=9
+    )
+    for magic in (0, 1):
+        down = convert_batch(batch, read_header(batch), magic)
+        headers = list(iterate_batches(down))
+        assert [h.last_offset for h in headers] == [0, 1, 2, 3]
+        assert all(is_intact(down, h) and h.attributes == 0 for h in headers)
+        assert records_in(down) == [r._replace(headers=(), timestamp=r.timestamp if magic else -1) for r in RECORDS]
+
+
+def test_control_and_empty_batches_have_no_older_form() -> None:
+    control = build_batch(RECORDS[:1], is_control=True, is_transactional=True, producer_id=1, producer_epoch=0)
+    empty = build_batch([], base_offset=1, last_offset=5)
+    data = build_batch(RECORDS[:1], base_offset=10)
+    for magic in (0, 1):
+        for batch in (control, empty):
+            assert convert_batch(batch, read_header(batch), magic) == b""
+        down = down_convert(control + empty + data, magic)
+        assert (offsets_in(down.data), down.record_count, down.next_offset) == ([10], 1, 11)
+        assert down_convert(control + empty, magic) == (b"", 0, 6)
+    assert down_convert(control + data, 2) == (control + data, 0, 11)
+
+
+def test_older_batches_go_as_they_are() -> None:
+    old = build_legacy_set(RECORDS[:2], magic=0) + build_legacy_set(RECORDS[2:], magic=1, base_offset=2)
+    assert down_convert(old, 1) == (old, 0, 4)
+    down = down_convert(old, 0)
+    assert (down.record_count, down.next_offset, offsets_in(down.data)) == (2, 4, [0, 1, 2, 3])
+    assert {h.magic for h in iterate_batches(down.data)} == {0}
+
+
+def test_a_slice_ends_in_mid_batch() -> None:
+    one, two = build_batch(RECORDS), build_batch(RECORDS, base_offset=4)
+    for length in range(len(one), len(one + two)):
+        assert down_convert((one + two)[:length], 1).next_offset == 4
+    assert down_convert(one[:-1], 1) == (b"", 0, -1)
+    assert down_convert(b"", 1) == (b"", 0, -1)
+
+
+def test_from_the_middle_of_a_batch() -> None:
+    """As single messages, what precedes the offset asked for would be taken for new; in a wrapper it is passed over."""
+    plain, packed = build_batch(RECORDS), build_batch(RECORDS, compression=Compression.GZIP)
+    assert offsets_in(down_convert(plain, 1, 2).data) == [2, 3]
+    assert offsets_in(down_convert(packed, 1, 2).data) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_zstd_is_not_for_old_clients(magic: int) -> None:
+    batch = build_batch(RECORDS, compression=Compression.ZSTD)
+    with pytest.raises(UnsupportedCompressionError):
+        down_convert(build_batch(RECORDS) + batch, magic)
+    # An append may be stored in another codec.
+    down = convert_batch(batch, read_header(batch), magic, compression=Compression.LZ4)
+    assert [(h.magic, h.compression) for h in iterate_batches(down)] == [(magic, 3)]
+    assert offsets_in(down) == [0, 1, 2, 3]
+    with pytest.raises(UnsupportedCompressionError):
+        convert_batch(build_batch(RECORDS), read_header(build_batch(RECORDS)), magic, compression=Compression.ZSTD)
+
+
+def test_unknown_codec() -> None:
+    data = bytearray(build_batch(RECORDS))
+    data[22] |= 5
+    with pytest.raises(UnsupportedCompressionError):
+        down_convert(data, 1)
+
+
+def test_append_time_stays_append_time() -> None:
+    batch = build_batch(
+        RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME, append_time=77, compression=Compression.GZIP
+    )
+    down = convert_batch(batch, read_header(batch), 1)
+    up = convert_batch(down, read_header(down), 2, partition_leader_epoch=4)
+    header = read_header(up)
+    assert (header.is_append_time, header.max_timestamp, header.partition_leader_epoch) == (True, 77, 4)
+    assert {record.timestamp for data in (down, up) for record in records_in(data)} == {77}
+
+
+def test_a_delete_horizon_is_no_timestamp() -> None:
+    batch = build_batch(RECORDS, delete_horizon=5_000_000)
+    assert [r.timestamp for r in records_in(down_convert(batch, 1).data)] == [1000, 1001, 1002, 1003]
+
+
+def test_damage_and_bombs() -> None:
+    batch = build_batch([Record(0, 1, b"k", bytes(1 << 20))], compression=Compression.GZIP)
+    with pytest.raises(RecordTooLargeError):
+        down_convert(batch, 1, max_decompressed=1 << 16)
+    with pytest.raises(CorruptRecordError):
+        down_convert(batch[:70] + b"xxxx" + batch[74:], 1)
+
+
+@pytest.mark.parametrize("name", old_logs())
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_logs_by_kafka_in_every_format(name: str, magic: int) -> None:
+    log = old_logs()[name]
+    if "zstd" in name and magic < 2:
+        with pytest.raises(UnsupportedCompressionError):
+            down_convert(log.data, magic)
+        return
+    out = b"".join(convert_batch(log.data, header, magic) for header in iterate_batches(log.data))
+    lowest = {record.offset: min(batch.magic, magic) for batch in log.batches for record in batch.records}
+    assert [record[:4] for record in records_in(out)] == [
+        (r.offset, r.timestamp if lowest[r.offset] else -1, r.key, r.value) for r in log.records
+    ]
+    if name.startswith(f"v{magic}"):
+        assert out == log.data
