@@ -14,9 +14,10 @@ TOPIC = "first"
 PARTITIONS = 3
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+@pytest.fixture(scope="module", params=["uvloop", "asyncio"])
+def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     settings = {
+        "event.loop": request.param,
         "group.initial.rebalance.delay.ms": 0,
         "num.partitions": PARTITIONS,
         "log.retention.ms": -1,  # some of the records are years old

@@ -1,0 +1,116 @@
+"""What a fetch of 64 KiB costs: system calls and bytes copied, counted exactly.
+
+The daemon runs in this process on the standard library's loop, whose calls can be watched; a client in a thread talks
+to it. Everything that touches the accepted socket goes through `recv_into`, `send` and `os.sendfile`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.wire_client import WireClient, request_frame
+from tidelog.broker.server import Broker
+from tidelog.config.loader import load_config
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.protocol.schema import decode
+
+FETCH_VERSION = 11
+RECORDS_BYTES = 64 * 1024
+
+
+class Calls:
+    """Calls on sockets whose own port is `port`, as (name, bytes)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.port = 0
+        self.seen: list[tuple[str, int]] = []
+        for name in ("send", "recv", "recv_into", "sendmsg", "sendall"):
+            monkeypatch.setattr(socket.socket, name, self._watched(name), raising=False)
+        real_sendfile = os.sendfile
+
+        def sendfile(*arguments: Any) -> int:
+            sent = real_sendfile(*arguments)
+            self.seen.append(("sendfile", sent))
+            return sent
+
+        monkeypatch.setattr(os, "sendfile", sendfile)
+
+    def _watched(self, name: str) -> Callable[..., Any]:
+        real = getattr(socket.socket, name)
+
+        def call(sock: socket.socket, *arguments: Any) -> Any:
+            result = real(sock, *arguments)
+            if sock.family == socket.AF_INET and sock.getsockname()[1] == self.port:
+                self.seen.append((name, result if isinstance(result, int) else len(result or b"")))
+            return result
+
+        return call
+
+
+def batch_of(size: int) -> bytes:
+    """One record, as it stands in the log. 80 bytes are about what a batch needs besides the value."""
+
+    def build(value_bytes: int) -> bytes:
+        return build_batch([Record(0, 1_700_000_000_000, None, bytes(value_bytes), ())], partition_leader_epoch=0)
+
+    batch = build(size - 80)
+    batch = build(size - 80 + size - len(batch))
+    assert len(batch) == size
+    return batch
+
+
+async def test_a_fetch_of_64_kib_is_one_read_one_small_write_and_one_sendfile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={tmp_path}"]
+    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+    await broker.start()
+    endpoint = broker.socket_server.endpoints[0]
+    calls.port = endpoint.port
+    batch = batch_of(RECORDS_BYTES)
+
+    def talk() -> tuple[bytes, int, int]:
+        client = WireClient((endpoint.host, endpoint.port))
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 4, CreateTopicsResponse)
+        data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])]
+        client.ask(ProduceRequest(acks=1, timeout_ms=5000, topic_data=data), 8, ProduceResponse)
+        wanted = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
+        fetch = FetchRequest(
+            max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="t", partitions=wanted)]
+        )
+        client.ask(fetch, FETCH_VERSION, FetchResponse)  # what is done once, is done
+        copied = broker.socket_server.send_counters.copy_fetch_bytes
+        frame = request_frame(fetch, FETCH_VERSION)
+        client.send(frame)
+        answer = client.receive()
+        client.socket.close()
+        return answer, len(frame), copied
+
+    try:
+        answer, request_bytes, copied = await asyncio.to_thread(talk)
+    finally:
+        await broker.stop()
+
+    response, _ = decode(FetchResponse, FETCH_VERSION, answer, 4)
+    assert response.responses[0].partitions[0].records == batch
+    seen = [call for call in calls.seen if call != ("recv_into", 0)]  # the end of the stream
+    one_fetch = ["recv_into", "send", "sendfile"]
+    assert [name for name, _ in seen[-6:]] == one_fetch * 2
+    received, copied_out, sent = (count for _, count in seen[-3:])
+    assert received == request_bytes
+    assert sent == RECORDS_BYTES
+    assert copied_out == 4 + len(answer) - RECORDS_BYTES, "only the header is copied"
+    assert copied_out < 100
+    assert copied == broker.socket_server.send_counters.copy_fetch_bytes == 0

@@ -1,0 +1,165 @@
+"""What a connection is told and what ends it, by wire: addresses, versions, order, limits. One daemon for most of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+from support.clients.base import eventually
+from support.daemon import Daemon
+from support.wire_client import WireClient, request_frame
+from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.schema import decode
+
+CHECKPOINTS = {
+    "cleaner-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+}
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    directory = tmp_path_factory.mktemp("wire") / "a"
+    settings = {
+        "listeners": "PLAINTEXT://0.0.0.0:0",
+        "log.dirs": f"{directory},{directory.with_name('b')}",
+        "max.connections": 3,
+        "socket.request.max.bytes": 10_000,
+    }
+    with Daemon(directory, settings) as running:
+        yield running
+
+
+def dial(daemon: Daemon, host: str = "127.0.0.1") -> WireClient:
+    return WireClient((host, daemon.address[1]))
+
+
+def test_the_first_start_makes_every_file_in_each_directory(daemon: Daemon) -> None:
+    for name in ("a", "b"):
+        directory = daemon.directory.with_name(name)
+        files = {path.name for path in directory.iterdir() if path.is_file()}
+        assert files >= {*CHECKPOINTS, "meta.properties", ".lock"}
+        for checkpoint in CHECKPOINTS:
+            assert (directory / checkpoint).read_bytes() == b"0\n0\n"
+    properties = [
+        dict(line.split("=", 1) for line in (daemon.directory.with_name(name) / "meta.properties").read_text().split())
+        for name in ("a", "b")
+    ]
+    assert properties[0]["cluster.id"] == properties[1]["cluster.id"]
+    assert properties[0]["directory.id"] != properties[1]["directory.id"]
+
+
+def told(client: WireClient) -> set[tuple[str, int]]:
+    """The addresses of this node in every answer that has one."""
+    brokers = client.ask(MetadataRequest(topics=[]), 12, MetadataResponse).brokers
+    nodes = client.ask(DescribeClusterRequest(), 1, DescribeClusterResponse).brokers
+    found = client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4, FindCoordinatorResponse)
+    old = client.ask(FindCoordinatorRequest(key="g", key_type=0), 2, FindCoordinatorResponse)
+    assert found.coordinators[0].error_code == old.error_code == ErrorCode.NONE
+    return {(node.host, node.port) for node in (*brokers, *nodes, *found.coordinators, old)}
+
+
+def test_a_client_is_told_the_address_that_it_dialled(daemon: Daemon) -> None:
+    for host in ("127.0.0.1", "127.0.0.2"):
+        with dial(daemon, host) as client:
+            assert told(client) == {(host, daemon.address[1])}
+
+
+def test_advertised_listeners_say_otherwise(daemon: Daemon) -> None:
+    settings = {"advertised.listeners": "PLAINTEXT://broker.example:19092"}
+    with Daemon(daemon.directory.with_name("advertised"), settings) as other, dial(other) as client:
+        assert told(client) == {("broker.example", 19092)}
+
+
+def test_api_versions(daemon: Daemon) -> None:
+    with dial(daemon) as client:
+        # A client of Kafka 4.4 opens with version 5: error 35 in a v0 body, and our range.
+        client.send(struct.pack(">ihhihB", 11, ApiKey.API_VERSIONS, 5, 7, -1, 0))
+        answer = client.receive()
+        refused, end = decode(ApiVersionsResponse, 0, answer, 4)
+        assert end == len(answer)
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+        ranges = {api.api_key: (api.min_version, api.max_version) for api in refused.api_keys}
+        assert ranges == {ApiKey.API_VERSIONS: (0, 4)}
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        listed = client.ask(request, 4, ApiVersionsResponse)
+        assert listed.error_code == ErrorCode.NONE
+        produce = next(api for api in listed.api_keys if api.api_key == ApiKey.PRODUCE)
+        assert (produce.min_version, produce.max_version >= 12) == (0, True)
+        assert {"metadata.version", "group.version", "transaction.version"} <= {
+            f.name for f in listed.supported_features
+        }
+
+
+def test_answers_come_in_the_order_of_requests(daemon: Daemon) -> None:
+    """Also when one of them has to wait and those behind it need not."""
+    with dial(daemon) as client:
+        join = request_frame(FindCoordinatorRequest(key="g", key_type=0), 2, 0)
+        client.send(join + b"".join(request_frame(ApiVersionsRequest(), 0, number) for number in range(1, 300)))
+        assert [struct.unpack_from(">i", client.receive())[0] for _ in range(300)] == list(range(300))
+
+
+def test_acks_0_has_no_answer_and_an_error_ends_the_connection(daemon: Daemon) -> None:
+    data = [TopicProduceData(name="no-such-topic", partition_data=[PartitionProduceData(index=0, records=bytes(70))])]
+    with dial(daemon) as client:
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=data)
+        answer = client.ask(request, 8, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        client.send(request_frame(ProduceRequest(acks=0, timeout_ms=1000, topic_data=data), 8))
+        assert client.is_closed_by_peer()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (struct.pack(">i", 10_001), "a request of 10001 bytes is announced; socket.request.max.bytes allows 10000"),
+        (struct.pack(">ihhih", 10, 99, 0, 7, -1), "unknown API key 99"),
+        (struct.pack(">ihhih", 10, ApiKey.METADATA, 99, 7, -1), "METADATA version 99 is not answered"),
+    ],
+)
+def test_what_ends_a_connection_says_so_once_and_others_go_on(daemon: Daemon, data: bytes, said: str) -> None:
+    position = len(daemon.stderr())
+    with dial(daemon) as other, dial(daemon) as bad:
+        other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        bad.send(data)
+        assert bad.is_closed_by_peer()
+        other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        lines = [line for line in daemon.stderr_lines_since(position) if str(bad.socket.getsockname()[1]) in line]
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+def test_max_connections(daemon: Daemon) -> None:
+    clients = [dial(daemon) for _ in range(3)]
+    for client in clients:
+        client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    with dial(daemon) as one_too_many:
+        assert one_too_many.is_closed_by_peer()
+    assert "refused: 3 connections are open (max.connections)" in daemon.stderr()
+    for client in clients:
+        client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        client.socket.close()
+
+    def answered() -> bool:
+        with dial(daemon) as again:
+            again.send(request_frame(ApiVersionsRequest(), 0))
+            try:
+                return bool(again.receive())
+            except (EOFError, ConnectionError):
+                return False
+
+    eventually(answered, 5, "there is room again")
