@@ -27,6 +27,7 @@ from ..protocol.metadata_records.records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
@@ -145,6 +146,8 @@ class MetadataImage:
                     self.features.pop(message.name, None)
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, message.next_producer_id)
+            case RegisterBrokerRecord():
+                pass
             case _:
                 self._carry(message)
 

@@ -18,7 +18,7 @@ declaring a class costs next to nothing, so a daemon pays only for the versions 
 
 What decoding gives for each field:
 
-    INT8 INT16 INT32 INT64 → int      BOOLEAN → bool      FLOAT64 → float      UUID → bytes, 16 of them
+    INT8 INT16 UINT16 INT32 INT64 → int      BOOLEAN → bool      FLOAT64 → float      UUID → bytes, 16 of them
     STRING → str      ARRAY → list      struct → that class
     BYTES → bytes (a copy: these outlive their request)
     RECORDS → memoryview of the buffer that was decoded (no copy: may be gigabytes in all; keeps the buffer alive)
@@ -61,6 +61,7 @@ class Kind(Generic[T]):
 
 INT8: Kind[int] = Kind("INT8", "b", 0)
 INT16: Kind[int] = Kind("INT16", "h", 0)
+UINT16: Kind[int] = Kind("UINT16", "H", 0)
 INT32: Kind[int] = Kind("INT32", "i", 0)
 INT64: Kind[int] = Kind("INT64", "q", 0)
 FLOAT64: Kind[float] = Kind("FLOAT64", "d", 0.0)
@@ -127,6 +128,10 @@ def int8(versions: str = "0+", *, default: int = 0, tag: int | None = None, igno
 
 def int16(versions: str = "0+", *, default: int = 0, tag: int | None = None, ignorable: bool = False) -> int:
     return cast(int, _field(INT16, versions, default, tag, ignorable))
+
+
+def uint16(versions: str = "0+", *, default: int = 0, tag: int | None = None, ignorable: bool = False) -> int:
+    return cast(int, _field(UINT16, versions, default, tag, ignorable))
 
 
 def int32(versions: str = "0+", *, default: int = 0, tag: int | None = None, ignorable: bool = False) -> int:

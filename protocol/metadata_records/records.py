@@ -1,8 +1,8 @@
 """The fields of the metadata records that say something about topics, settings, producer ids and who may do what.
 
 Names, versions, defaults and tags are those of Kafka 4.3's definitions; each may be read in all of its versions. A
-change record says only what changes: what it leaves out is None, -1 or -2 as its docstring says. Records about brokers
-and controllers (registrations, fencing) have no declaration: one node needs none of them.
+change record says only what changes: what it leaves out is None, -1 or -2 as its docstring says. Other records about
+brokers and controllers than a broker's registration have no declaration: one node needs none of them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..schema import (
     int32,
     int64,
     string,
+    uint16,
     uuid,
 )
 
@@ -76,6 +77,42 @@ class MetadataRecord(Message):
 
     RECORD_TYPE: ClassVar[MetadataRecordType]
     FLEXIBLE_FROM = 0
+
+
+class BrokerEndpoint(Struct):
+    """Where a broker listens."""
+
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+    security_protocol: int = int16()
+
+
+class BrokerFeature(Struct):
+    """Which levels of a feature a broker has."""
+
+    name: str = string()
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+class RegisterBrokerRecord(MetadataRecord):
+    """A broker has come. log_dirs are the ids of its data directories (version 3, KIP-858)."""
+
+    RECORD_TYPE = MetadataRecordType.REGISTER_BROKER
+    VERSIONS = (0, 4)
+
+    broker_id: int = int32()
+    is_migrating_zk_broker: bool = boolean("2+")
+    incarnation_id: bytes = uuid()
+    broker_epoch: int = int64()
+    end_points: Sequence[BrokerEndpoint] = array(BrokerEndpoint)
+    features: Sequence[BrokerFeature] = array(BrokerFeature)
+    rack: str | None = string(nullable="0+")
+    fenced: bool = boolean(default=True)
+    in_controlled_shutdown: bool = boolean("1+")
+    log_dirs: Sequence[bytes] = array(UUIDS, "3+", tag=0)
+    cordoned_log_dirs: Sequence[bytes] | None = array(UUIDS, "4+", nullable="4+", default=None, tag=1)
 
 
 class TopicRecord(MetadataRecord):

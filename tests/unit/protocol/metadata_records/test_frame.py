@@ -40,7 +40,7 @@ def test_what_kafka_wrote_is_written_the_same() -> None:
             seen.add(type(message).__name__)
     assert seen == {
         "BeginTransactionRecord", "ConfigRecord", "EndTransactionRecord", "FeatureLevelRecord", "PartitionChangeRecord",
-        "PartitionRecord", "ProducerIdsRecord", "TopicRecord",
+        "PartitionRecord", "ProducerIdsRecord", "RegisterBrokerRecord", "TopicRecord",
     }  # fmt: skip
 
 

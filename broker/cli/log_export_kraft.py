@@ -1,0 +1,56 @@
+"""`tidelog log export-kraft DIR...`: writes the metadata that Apache Kafka 4.3 or newer needs to start on our directories.
+
+DIR are all of log.dirs, the first one first; nothing in them but `__cluster_metadata-0` is written. Do it last, after the
+daemon was stopped: topics and settings are told as they are now. Kafka is then started on the same directories with
+`process.roles=broker,controller`, the node.id that is printed, and `controller.quorum.voters` naming that node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(tools: Subparsers) -> None:
+    parser = tools.add_parser(
+        "export-kraft", help="write the metadata that Apache Kafka needs to start here", description=__doc__
+    )
+    parser.add_argument("directories", metavar="DIR", nargs="+", help="a data directory; all of log.dirs, in order")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(options: Any) -> int:
+    """Writes and prints what was written; returns 0."""
+    import time
+    from uuid import uuid4
+
+    from ...storage.filesystem import RealFileSystem
+    from ..kraft_export import export_kraft
+
+    report = export_kraft(
+        [path.rstrip("/") or "/" for path in options.directories],
+        RealFileSystem(),
+        time.time_ns() // 1_000_000,
+        uuid4,
+    )
+    if options.json:
+        facts = report._asdict()
+        facts["left_out"] = [{"topic": topic, "setting": setting} for topic, setting in report.left_out]
+        print(json.dumps(facts))
+        return 0
+    print(f"wrote {report.snapshot}")
+    print(
+        f"{report.topics} topics with {report.partitions} partitions, {report.settings} settings, "
+        f"next producer id {report.next_producer_id}, metadata.version {report.metadata_version}"
+    )
+    if report.carried:
+        print(f"{report.carried} records of users, rules, quotas and tokens are those that Apache Kafka had here")
+    for topic, setting in report.left_out:
+        print(f"left out, as Apache Kafka has no such setting: {setting} of topic {topic}")
+    print(f"start Apache Kafka with node.id={report.node_id}; it is cluster {report.cluster_id}")
+    return 0

@@ -1,0 +1,268 @@
+"""Ours → Apache Kafka → ours → Apache Kafka, on one directory: the same records, ids, settings and committed offsets.
+
+`tidelog log export-kraft` stands between us and Kafka; from Kafka to us nothing does. Kafka deletes a topic, makes one and
+changes a setting meanwhile, which we must take over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from support.clients.base import CODECS, eventually
+from support.daemon import Daemon
+from support.dump_log_segments import PEER, complaints, dump, files_of, first_offsets
+
+TEST_TIMEOUT_S = 150
+TIDELOG = [sys.executable, "-m", "tidelog.broker"]
+START_MS = 1_700_000_000_000
+QUIET = {"log_level": 0}  # brokers come and go
+GROUP = "readers"
+# What we write is years old by its timestamps, and no retention shall meet it on either side.
+KEEP = {"log.retention.ms": -1}
+TOPICS: dict[str, dict[str, str]] = {
+    **{f"codec-{codec}": {"retention.ms": "-1", "segment.bytes": "30000"} for codec in CODECS},
+    "append-time": {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime", "index.interval.bytes": "512"},
+    "compacted": {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"},
+    "with.defaults": {},
+    "to-be-deleted": {"retention.ms": "-1"},
+}
+
+
+class Message(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp: tuple[int, int]
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Seen(NamedTuple):
+    """What clients see of a broker; the broker's own topics apart."""
+
+    messages: list[Message]
+    ids: dict[str, str]
+    partitions: dict[str, int]
+    settings: dict[str, dict[str, str]]
+    committed: dict[tuple[str, int], int]
+
+
+@contextmanager
+def kafka(directory: Path) -> Iterator[str]:
+    """Apache Kafka on `directory`/data; yields its address once every partition has a leader."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(PEER), "start", str(directory), str(port)]
+    command += [f"{name}={value}" for name, value in KEEP.items()]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    try:
+        first = process.stdout.readline()
+        assert first.startswith("ready "), first + process.stdout.read()
+        bootstrap = f"127.0.0.1:{port}"
+        admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        eventually(lambda: all_led(admin), 20, "every partition has a leader")
+        yield bootstrap
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        process.stdout.close()
+    assert process.returncode == 0
+
+
+def all_led(admin: AdminClient) -> bool:
+    topics = admin.list_topics(timeout=10).topics.values()
+    return bool(topics) and all(part.leader >= 0 for topic in topics for part in topic.partitions.values())
+
+
+def see(bootstrap: str) -> Seen:
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    names = sorted(name for name in admin.list_topics(timeout=10).topics if not name.startswith("__"))
+    described = [one.result(10) for one in admin.describe_topics(TopicCollection(names)).values()]
+    configs = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
+    settings = {
+        resource.name: {
+            entry.name: entry.value
+            for entry in future.result(10).values()
+            if entry.source == 1  # the topic's own
+        }
+        for resource, future in configs.items()
+    }
+    partitions = {one.name: len(one.partitions) for one in described}
+    ids = {one.name: str(one.topic_id) for one in described}
+    return Seen(read_all(bootstrap, partitions), ids, partitions, settings, committed(admin))
+
+
+def committed(admin: AdminClient) -> dict[tuple[str, int], int]:
+    """The group's offsets, as soon as its coordinator has loaded them."""
+    found: dict[tuple[str, int], int] = {}
+
+    def ask() -> bool:
+        [offsets] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
+        try:
+            partitions = offsets.result(10).topic_partitions
+        except KafkaException as error:
+            assert error.args[0].name() == "COORDINATOR_LOAD_IN_PROGRESS", error
+            return False
+        found.update(((one.topic, one.partition), one.offset) for one in partitions)
+        return True
+
+    eventually(ask, 20, "the group's coordinator has loaded")
+    return found
+
+
+def read_all(bootstrap: str, partitions: dict[str, int]) -> list[Message]:
+    settings = {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, **QUIET}
+    consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
+    wanted = [TopicPartition(name, number, 0) for name, count in partitions.items() for number in range(count)]
+    consumer.assign(wanted)
+    messages, ended = [], 0
+    while ended < len(wanted):
+        message = consumer.poll(20)
+        assert message is not None, f"{ended} of {len(wanted)} partitions ended"
+        if message.error():
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            ended += 1
+            continue
+        name, number, offset = message.topic(), message.partition(), message.offset()
+        headers = tuple(message.headers() or ())
+        messages.append(Message(name, number, offset, message.timestamp(), message.key(), message.value(), headers))
+    consumer.close()
+    return sorted(messages, key=lambda one: one[:3])
+
+
+def write(
+    bootstrap: str, topic: str, what: str, *, codec: str = "none", idempotent: bool = True, count: int = 300
+) -> None:
+    settings = {"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": idempotent, **QUIET}
+    producer = Producer({**settings, "batch.num.messages": 20, "linger.ms": 5})
+    for n in range(count):
+        headers = [("n", b"%d" % n), ("n", None)] if n % 7 == 0 else []
+        key, value = b"key %d" % (n % 40), f"{what} {n} ".encode() * (n % 9 + 1)
+        producer.produce(topic, value, key, headers=headers, timestamp=START_MS + n)
+    assert producer.flush(20) == 0
+
+
+def commit(bootstrap: str, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False, **QUIET})
+    offsets = [TopicPartition(f"codec-{codec}", 0, offset + n, metadata="m") for n, codec in enumerate(CODECS)]
+    eventually(lambda: consumer.commit(offsets=offsets, asynchronous=False), 20, "offsets are committed")
+    consumer.close()
+
+
+def export(directory: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [*TIDELOG, "log", "export-kraft", str(directory), *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def by_topic(messages: list[Message], keep: Callable[[Message], bool] = lambda _: True) -> dict[str, list[Message]]:
+    found: dict[str, list[Message]] = {}
+    for message in filter(keep, messages):
+        found.setdefault(message.topic, []).append(message)
+    return found
+
+
+def own_settings(name: str) -> dict[str, str]:
+    """As Kafka says them: it takes small segments by another name."""
+    settings = dict(TOPICS[name])
+    if size := settings.pop("segment.bytes", None):
+        settings["internal.segment.bytes"] = size
+    return settings
+
+
+def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    daemon = Daemon(data, {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3, **KEEP})
+    with daemon:
+        admin = AdminClient({"bootstrap.servers": daemon.bootstrap, **QUIET})
+        for future in admin.create_topics([NewTopic(n, 2, 1, config=config) for n, config in TOPICS.items()]).values():
+            future.result(15)
+        for codec in CODECS:
+            write(daemon.bootstrap, f"codec-{codec}", "first", codec=codec, idempotent=False)
+        daemon.restart()  # another leader epoch
+        for codec in CODECS:
+            write(daemon.bootstrap, f"codec-{codec}", "second", codec=codec)
+        for topic in ("append-time", "compacted", "with.defaults", "to-be-deleted"):
+            write(daemon.bootstrap, topic, "only", codec="lz4")
+        commit(daemon.bootstrap, 10)
+        refused = export(data)
+        assert refused.returncode == 1
+        assert re.fullmatch(r"tidelog: .* open .*\n", refused.stderr), refused.stderr
+        ours = see(daemon.bootstrap)
+    assert len(ours.messages) == 300 * (2 * len(CODECS) + 4)
+    assert ours.settings == TOPICS
+
+    report = export(data, "--json")
+    assert report.returncode == 0, report.stderr
+    facts = json.loads(report.stdout)
+    assert (facts["topics"], facts["partitions"]) == (len(TOPICS) + 1, 2 * len(TOPICS) + 3)
+    epochs = {path: newest_epoch(path) for path in data.glob("*-*/leader-epoch-checkpoint")}
+
+    with kafka(tmp_path) as bootstrap:
+        theirs = see(bootstrap)
+        assert theirs.messages == ours.messages
+        assert set(theirs.committed.values()) == {10, 11, 12, 13, 14}
+        assert (theirs.ids, theirs.partitions, theirs.committed) == (ours.ids, ours.partitions, ours.committed)
+        for name in TOPICS:
+            assert own_settings(name).items() <= theirs.settings[name].items()
+        admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        admin.create_topics([NewTopic("kafkas-own", 2, 1, config={"retention.ms": "-1"})])["kafkas-own"].result(15)
+        admin.delete_topics(["to-be-deleted"])["to-be-deleted"].result(15)
+        change = ConfigEntry("retention.ms", "1234567890123", incremental_operation=AlterConfigOpType.SET)
+        [changed] = admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.TOPIC, "with.defaults", incremental_configs=[change])]
+        ).values()
+        changed.result(15)
+        for codec in CODECS:
+            write(bootstrap, f"codec-{codec}", "third", codec=codec)
+        eventually(lambda: all_led(admin), 20, "the new topic has leaders")
+        write(bootstrap, "kafkas-own", "Kafka's", codec="zstd")
+        commit(bootstrap, 20)
+        theirs = see(bootstrap)
+    assert [path.name for path in data.iterdir() if "stray" in path.name] == []
+    for path, epoch in epochs.items():
+        assert not path.exists() or newest_epoch(path) >= epoch
+
+    with daemon:
+        again = see(daemon.bootstrap)
+        assert again.messages == theirs.messages
+        assert (again.ids, again.partitions, again.committed) == (theirs.ids, theirs.partitions, theirs.committed)
+        expected = {name: settings for name, settings in TOPICS.items() if name != "to-be-deleted"}
+        expected |= {"with.defaults": {"retention.ms": "1234567890123"}, "kafkas-own": {"retention.ms": "-1"}}
+        assert again.settings == expected
+        write(daemon.bootstrap, "kafkas-own", "ours", codec="zstd")
+        commit(daemon.bootstrap, 30)
+        again = see(daemon.bootstrap)
+    text = dump(files_of(data, ".log", ".index", ".timeindex", ".snapshot"), "--deep-iteration")
+    assert complaints(text, first_offsets(data)) == []
+
+    assert export(data).returncode == 0
+    with kafka(tmp_path) as bootstrap:
+        last = see(bootstrap)
+        assert last.messages == again.messages
+        assert (last.ids, last.committed) == (again.ids, again.committed)
+
+
+def newest_epoch(path: Path) -> int:
+    lines = path.read_text().splitlines()[2:]
+    return int(lines[-1].split()[0]) if lines else -1
