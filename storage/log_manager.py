@@ -15,6 +15,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -23,7 +24,6 @@ from .checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
     TopicPartition,
 )
 from .data_directory import DataDirectory, PartitionDirectory
@@ -32,6 +32,7 @@ from .file_cache import FileCache
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from .log_loader import LogLoader, Progress
 from .log_names import DirectoryState, deleted_directory_name, is_valid_topic, partition_directory_name
+from .log_upkeep import LogUpkeep
 from .log_values import RecoveryStats
 from .partition_metadata import encode_uuid, read_partition_metadata, write_partition_metadata
 from .producer_state import ProducerStateManager
@@ -42,15 +43,12 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from .clock import Time
     from .filesystem import FileSystem
-    from .scheduler import ScheduledTask, Scheduler
+    from .scheduler import LaneScheduler
 
 logger = logging.getLogger(__name__)
 
-HIGH_WATERMARK_CHECKPOINT_MS = 5000
 _DEFAULT_NODE_ID = 1
 _ALL = 1 << 63
-_SHORTEST_FLUSH_CHECK_MS = 10
-_LONGEST_FLUSH_CHECK_MS = 1000
 
 ProgressCallback = Callable[[int, int], None]
 """(bytes done, bytes total) of recovery so far; from any loading thread, one call at a time."""
@@ -70,22 +68,22 @@ class LogManager:
         config: BrokerConfig,
         file_system: FileSystem,
         time: Time,
-        scheduler: Scheduler,
+        scheduler: LaneScheduler,
         *,
         randomness: random.Random | None = None,
     ) -> None:
-        """Touches nothing yet. `randomness` makes ids and roll jitter."""
+        """Touches nothing yet. `randomness` makes ids and roll jitter; each data directory gets a lane of `scheduler`."""
         self._config = config
         self._fs = file_system
         self._time = time
-        self._scheduler = scheduler
         self._random = randomness or random.SystemRandom()
         self._cache: FileCache[SegmentFiles] = FileCache()
         self._directories = [DataDirectory(path, file_system) for path in config.log_dirs]
-        self._homes: dict[TopicPartition, DataDirectory] = {}
+        self._upkeeps = [LogUpkeep(directory, scheduler.lane(directory.path), time) for directory in self._directories]
+        self._homes: dict[TopicPartition, LogUpkeep] = {}
         self._logs: dict[TopicPartition, UnifiedLog] = {}
-        self._lock = threading.Lock()  # over changes of the two above
-        self._tasks: list[ScheduledTask] = []
+        self._lock = threading.Lock()  # over changes of the two above, and of the upkeeps' logs
+        self._making = {directory.path: threading.Lock() for directory in self._directories}
         self._deleted: list[str] = []
         self._default_config = log_config(config, {})
         self._progress_lock = threading.Lock()
@@ -143,9 +141,9 @@ class LogManager:
             self.open()
         started_ms = self._time.monotonic_ms()
         try:
-            for directory in self._directories:
-                self._load_directory(directory, config_of or (lambda _topic: self._default_config), progress)
-                directory.make_missing_checkpoints()
+            for upkeep in self._upkeeps:
+                self._load_directory(upkeep, config_of or (lambda _topic: self._default_config), progress)
+                upkeep.directory.make_missing_checkpoints()
         except OSError as error:
             self._release()
             raise DataDirectoryError(
@@ -171,8 +169,9 @@ class LogManager:
             logger.info("rebuilt the indexes of %d segments", stats.indexes_rebuilt)
 
     def _load_directory(
-        self, directory: DataDirectory, config_of: Callable[[str], LogConfig], progress: ProgressCallback | None
+        self, upkeep: LogUpkeep, config_of: Callable[[str], LogConfig], progress: ProgressCallback | None
     ) -> None:
+        directory = upkeep.directory
         directory.begin_load()
         self.had_clean_shutdown &= directory.had_clean_shutdown
         recovery_points = directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
@@ -189,6 +188,7 @@ class LogManager:
         def load(entry: PartitionDirectory) -> None:
             key = (entry.name.topic, entry.name.partition)
             log, stats = self._load_log(
+                upkeep,
                 entry.path,
                 key,
                 config_of(key[0]),
@@ -205,10 +205,11 @@ class LogManager:
                 other = self._homes.get(key)
                 if other is not None:
                     raise DataDirectoryError(
-                        entry.path, f"{other.path} has this partition too", "move one of the two directories away"
+                        entry.path,
+                        f"{other.directory.path} has this partition too",
+                        "move one of the two directories away",
                     )
-                self._logs[key] = log
-                self._homes[key] = directory
+                self._put(key, log, upkeep)
                 self.recovery_stats = self.recovery_stats.plus(stats)
 
         threads = min(self._config.num_recovery_threads_per_data_dir, len(live))
@@ -225,8 +226,14 @@ class LogManager:
                 pool.shutdown(cancel_futures=True)
                 raise
 
+    def _put(self, key: TopicPartition, log: UnifiedLog, upkeep: LogUpkeep) -> None:
+        """Under the lock."""
+        self._logs[key] = upkeep.logs[key] = log
+        self._homes[key] = upkeep
+
     def _load_log(
         self,
+        upkeep: LogUpkeep,
         path: str,
         key: TopicPartition,
         config: LogConfig,
@@ -279,7 +286,7 @@ class LogManager:
             log_start_offset=loaded.log_start_offset,
             log_end_offset=loaded.log_end_offset,
             recovery_point=loaded.recovery_point,
-            scheduler=self._scheduler,
+            scheduler=upkeep.scheduler,
             time=self._time,
             jitter=self._jitter,
         )
@@ -317,13 +324,21 @@ class LogManager:
             log = self._logs.get(key)
             if log is not None:
                 return log
-            homes = list(self._homes.values())
-            home = min(self._directories, key=lambda directory: sum(one is directory for one in homes))
-            path = f"{home.path}/{partition_directory_name(topic, partition)}"
+            home = self._homes.get(key)  # somebody else is just making it
+            if home is None:
+                # Counted by logs, and those in the making do not count: requests for them come one after the other.
+                home = self._homes[key] = min(self._upkeeps, key=lambda upkeep: len(upkeep.logs))
+        # A directory whose disk hangs holds up only who makes logs there.
+        with self._making[home.directory.path]:
+            log = self._logs.get(key)
+            if log is not None:
+                return log
+            path = f"{home.directory.path}/{partition_directory_name(topic, partition)}"
             try:
                 self._fs.make_directory(path)
                 write_partition_metadata(self._fs, path, topic_id)
                 log, _ = self._load_log(
+                    home,
                     path,
                     key,
                     config or self._default_config,
@@ -333,11 +348,15 @@ class LogManager:
                     gaps_below=0,
                     progress=self._progress(None),
                 )
-            except OSError as error:
-                raise KafkaStorageError(f"{path} could not be made: {error}") from error
+            except BaseException as error:
+                with self._lock:
+                    self._homes.pop(key, None)
+                if isinstance(error, OSError):
+                    raise KafkaStorageError(f"{path} could not be made: {error}") from error
+                raise
             log.mark_changed(is_new=True)
-            self._logs[key] = log
-            self._homes[key] = home
+            with self._lock:
+                self._put(key, log, home)
             return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -345,130 +364,72 @@ class LogManager:
         key = (topic, partition)
         with self._lock:
             log = self._logs.pop(key, None)
-            home = self._homes.pop(key, None)
+            home = self._homes.pop(key, None) if log is not None else None
+            if home is not None:
+                home.logs.pop(key, None)
         if log is None or home is None:
             return
-        target = f"{home.path}/{deleted_directory_name(topic, partition, self._new_uuid().hex)}"
+        target = f"{home.directory.path}/{deleted_directory_name(topic, partition, self._new_uuid().hex)}"
         try:
             log.abandon()
             self._fs.rename(log.directory, target)
             log.renamed(target)
-            self._fs.sync_directory(home.path)
+            self._fs.sync_directory(home.directory.path)
         except OSError as error:
             raise KafkaStorageError(f"{log.directory} could not be deleted: {error}") from error
-        logger.info("%s: deleted; its files go in %d ms", log.name, log.config.file_delete_delay_ms)
-        self._scheduler.schedule("delete-log", lambda: self._fs.remove_tree(target), log.config.file_delete_delay_ms)
+        delay_ms = log.config.file_delete_delay_ms
+        logger.debug("%s: deleted; its files go in %d ms", log.name, delay_ms)
+        home.scheduler.schedule("delete-log", lambda: self._fs.remove_tree(target), delay_ms)
 
     # --- background ---
 
     def start(self) -> None:
-        """Begin the periodic work."""
-        config = self._config
-        initial = config.log_initial_task_delay_ms
+        """Begin the periodic work of each directory."""
         deleted, self._deleted = self._deleted, []
+        for upkeep in self._upkeeps:
+            paths = [path for path in deleted if path.startswith(f"{upkeep.directory.path}/")]
+            if paths:
+                upkeep.scheduler.schedule("delete-log", partial(self._remove, paths), 0)
+            upkeep.start(self._config)
 
-        def sweep() -> None:
-            for path in deleted:
-                self._fs.remove_tree(path)
-
-        if deleted:
-            self._scheduler.schedule("delete-log", sweep, 0)
-        for name, task, period_ms in (
-            ("log-retention", self.delete_old_segments, config.log_retention_check_interval_ms),
-            (
-                "recovery-point-checkpoint",
-                self.checkpoint_recovery_points,
-                config.log_flush_offset_checkpoint_interval_ms,
-            ),
-            (
-                "log-start-offset-checkpoint",
-                self.checkpoint_log_start_offsets,
-                config.log_flush_start_offset_checkpoint_interval_ms,
-            ),
-            ("high-watermark-checkpoint", self.checkpoint_high_watermarks, HIGH_WATERMARK_CHECKPOINT_MS),
-            (
-                "producer-expiration",
-                self.remove_expired_producers,
-                config.producer_id_expiration_check_interval_ms,
-            ),
-        ):
-            self._tasks.append(self._scheduler.schedule(name, task, initial, max(1, period_ms)))
-        self._schedule_flush()
-
-    def _schedule_flush(self) -> None:
-        shortest = min((log.config.flush_ms for log in self._logs.values()), default=self._default_config.flush_ms)
-        period = min(self._config.log_flush_scheduler_interval_ms, shortest)
-        delay = min(max(period, _SHORTEST_FLUSH_CHECK_MS), _LONGEST_FLUSH_CHECK_MS)
-        self._flush_task = self._scheduler.schedule("log-flusher", self._flush_tick, delay)
-
-    def _flush_tick(self) -> None:
-        try:
-            self.flush_due_logs()
-        finally:
-            if self._tasks:
-                self._schedule_flush()
+    def _remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._fs.remove_tree(path)
 
     def flush_due_logs(self) -> None:
         """Flush each log whose flush.ms has passed since its last flush."""
-        now = self._time.milliseconds()
-        for log in self._logs.values():
-            if log.recovery_point < log.log_end_offset and now - log.last_flush_ms >= log.config.flush_ms:
-                try:
-                    log.flush()
-                except StorageError as error:
-                    logger.error("%s", error)
+        for upkeep in self._upkeeps:
+            upkeep.flush_due_logs()
 
     def delete_old_segments(self) -> int:
         """Apply retention to every log; returns how many segments went."""
-        count = 0
-        for log in self.logs():
-            try:
-                count += len(log.delete_old_segments())
-            except StorageError as error:
-                logger.error("%s", error)
-        return count
+        return sum([upkeep.delete_old_segments() for upkeep in self._upkeeps])
 
     def remove_expired_producers(self) -> None:
-        for log in self.logs():
-            log.remove_expired_producers()
+        for upkeep in self._upkeeps:
+            upkeep.remove_expired_producers()
 
-    def checkpoint_recovery_points(self) -> None:
-        """What recovery may skip. Only ever lower than the truth, so the order with flushes does not matter."""
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+    def checkpoint_recovery_points(self) -> bool:
+        """What recovery may skip. False: it could not be written everywhere."""
+        written = [upkeep.checkpoint_recovery_points() for upkeep in self._upkeeps]
+        return all(written)
 
-    def checkpoint_high_watermarks(self) -> None:
-        self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, lambda log: log.high_watermark)
+    def checkpoint_high_watermarks(self) -> bool:
+        """Likewise."""
+        written = [upkeep.checkpoint_high_watermarks() for upkeep in self._upkeeps]
+        return all(written)
 
-    def checkpoint_log_start_offsets(self) -> None:
-        """Where logs start that don't start at their first segment."""
-
-        def start_offset(log: UnifiedLog) -> int | None:
-            start = log.log_start_offset
-            return start if start > log.segments[0].base_offset else None
-
-        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offset)
-
-    def _checkpoint(self, name: str, value: Callable[[UnifiedLog], int | None]) -> None:
-        with self._lock:
-            homes = list(self._homes.items())
-        for directory in self._directories:
-            offsets = {
-                key: offset
-                for key, home in homes
-                if home is directory and (log := self._logs.get(key)) is not None and (offset := value(log)) is not None
-            }
-            try:
-                directory.checkpoint(name, offsets)
-            except OSError as error:
-                logger.error("%s/%s could not be written: %s", directory.path, name, error)
+    def checkpoint_log_start_offsets(self) -> bool:
+        """Where logs start that don't start at their first segment. False: it could not be written everywhere."""
+        written = [upkeep.checkpoint_log_start_offsets() for upkeep in self._upkeeps]
+        return all(written)
 
     # --- stop ---
 
     def shutdown(self) -> None:
         """Close every log durably, then mark the stop as clean. A directory where that fails gets no mark. Blocks."""
-        for task in [*self._tasks, *([self._flush_task] if self._tasks else [])]:
-            task.cancel()
-        self._tasks.clear()
+        for upkeep in self._upkeeps:
+            upkeep.cancel()
         failed: set[int] = set()
 
         def close(item: tuple[TopicPartition, UnifiedLog]) -> None:
@@ -477,7 +438,7 @@ class LogManager:
                 log.close()
             except StorageError as error:
                 logger.error("%s", error)
-                failed.add(id(self._homes[key]))
+                failed.add(id(self._homes[key].directory))
 
         threads = self._config.num_recovery_threads_per_data_dir * len(self._directories)
         if threads == 1:
@@ -504,6 +465,8 @@ class LogManager:
             log.abandon()
         self._logs.clear()
         self._homes.clear()
+        for upkeep in self._upkeeps:
+            upkeep.logs.clear()
         self._cache.close()
         for directory in self._directories:
             directory.close()

@@ -273,10 +273,11 @@ class ThreadPoolScheduler:
         return share - lane.running
 
     def _ensure_thread(self) -> None:
-        # One thread must be there for the delays, and one for each ready task that may run and no idle thread will take.
+        # An idle thread must be there for the delays, and one for each ready task that may run.
         if len(self._threads) >= self.limit:
             return
-        if not self._threads or sum(min(len(lane.ready), self._room(lane)) for lane in self._turns) > self._idle:
+        ready = sum(min(len(lane.ready), max(self._room(lane), 0)) for lane in self._turns)
+        if ready > self._idle or (self._timed and not self._idle):
             thread = threading.Thread(target=self._work, name=f"{self._thread_name}-{next(self._numbers)}", daemon=True)
             self._threads.add(thread)
             thread.start()

@@ -152,3 +152,48 @@ def test_resize(scheduler: ThreadPoolScheduler) -> None:
     assert scheduler.threads == 0
     with pytest.raises(ValueError, match="at least 1"):
         scheduler.resize(0)
+
+
+def test_a_lane_takes_no_more_than_its_share(scheduler: ThreadPoolScheduler) -> None:
+    slow, fast = scheduler.lane("slow"), scheduler.lane("fast")
+    go = threading.Event()
+    started: queue.Queue[int] = queue.Queue()
+
+    def block() -> None:
+        started.put(1)
+        go.wait(WAIT)
+
+    blocked = [slow.submit("block", block) for _ in range(5)]
+    slow.schedule("block later", block, 0)
+    started.get(timeout=WAIT)
+    for _ in range(20):
+        fast.submit("quick", lambda: None).result(WAIT)
+    assert started.empty()  # the second thread is not for the slow lane
+    counts = scheduler.statistics()["block"]
+    assert (counts.running, counts.waiting, counts.runs) == (1, 4, 0)
+    assert scheduler.statistics()["quick"].runs >= 19
+    go.set()
+    for future in blocked:
+        future.result(WAIT)
+    scheduler.shutdown()
+    assert scheduler.statistics()["block"] == (0, 0, 0, 5, 0)
+
+
+def test_there_is_a_thread_for_each_lane_whatever_the_setting_says() -> None:
+    scheduler = ThreadPoolScheduler(1)
+    go = threading.Event()
+    scheduler.lane("a").submit("block", lambda: go.wait(WAIT))
+    assert scheduler.lane("b").submit("free", lambda: 7).result(WAIT) == 7
+    assert scheduler.limit == 2
+    go.set()
+    scheduler.shutdown()
+
+
+def test_what_waits_runs_and_fails_is_counted_by_name(scheduler: ThreadPoolScheduler) -> None:
+    handle = scheduler.schedule("delete-file", lambda: None, 3_600_000)
+    assert scheduler.statistics()["delete-file"].scheduled == 1
+    failed = scheduler.submit("flush-log", lambda: 1 // 0)
+    assert isinstance(failed.exception(WAIT), ZeroDivisionError)
+    handle.cancel()
+    scheduler.shutdown()
+    assert scheduler.statistics() == {"delete-file": (0, 0, 0, 0, 0), "flush-log": (0, 0, 0, 1, 1)}
