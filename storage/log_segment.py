@@ -121,9 +121,18 @@ class LogSegment:
         self._is_active = True
 
     def append(
-        self, data: Buffer, base_offset: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int = -1
+        self,
+        data: Buffer,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int = -1,
+        *,
+        stand_alone: bool = False,
     ) -> None:
-        """Append one or more whole batches. Writer. `offset_of_max_timestamp` is said where that is not the last offset.
+        """Append one batch, or messages of format 0 or 1 that `stand_alone`. Writer.
+
+        `offset_of_max_timestamp` is said where that is not the last offset.
 
         OSError: the log file could not take them; nothing has changed. An index that cannot take its entry is not an error:
         indexes are sparse, the entry is left out and the next interval tries again. The batch is in the log by then, and
@@ -141,7 +150,8 @@ class LogSegment:
                 max_timestamp, last_offset if offset_of_max_timestamp < 0 else offset_of_max_timestamp
             )
         if self._bytes_since_index_entry > self._directory.config.index_interval_bytes:
-            self._append_index_entries(files, last_offset, position)
+            # An entry names the last offset of the batch that begins there: of messages, the first is one of its own.
+            self._append_index_entries(files, base_offset if stand_alone else last_offset, position)
         size = len(data)
         self._bytes_since_index_entry += size
         hints = self.hints
@@ -388,6 +398,12 @@ class LogSegment:
             finally:
                 files.release()
         return largest
+
+    @property
+    def known_largest_timestamp(self) -> int:
+        """Likewise, as far as it is in memory; -1 where it would have to be read from the file. Never blocks."""
+        largest = self._largest
+        return NO_TIMESTAMP if largest is None else largest.timestamp
 
     def largest_timestamp(self) -> int:
         """Of its records; the file's modification time where no record has a timestamp. ms."""

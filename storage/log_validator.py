@@ -88,8 +88,8 @@ class TargetCompression(NamedTuple):
 class ValidatedRecords(NamedTuple):
     """Records ready to be appended: offsets, times and checksums are as they will stand in the log.
 
-    One batch, one wrapper, or a row of plain messages. `offset_of_max_timestamp` is what a time index entry says: the last
-    offset of the batch, the message's own where messages stand alone; −1 where nothing has a timestamp.
+    One batch, one wrapper, or a row of messages that `stand_alone`. `offset_of_max_timestamp` is what a time index entry
+    says: the last offset of the batch, the message's own where messages stand alone; −1 where nothing has a timestamp.
     """
 
     data: Buffer
@@ -99,6 +99,7 @@ class ValidatedRecords(NamedTuple):
     max_timestamp: int
     offset_of_max_timestamp: int
     record_count: int
+    stand_alone: bool
     producer_id: int = NO_PRODUCER_ID
 
 
@@ -315,7 +316,9 @@ def _describe(data: Buffer, magic: int, batch: BatchInfo, max_message_bytes: int
     """What was made of a batch of format 2: its messages' headers say the rest."""
     _check_sizes(data, max_message_bytes)
     max_timestamp = offset_of_max = -1
+    stand_alone = True
     for header in iterate_batches(data):
+        stand_alone = header.compression == Compression.NONE
         if header.max_timestamp > max_timestamp:
             max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
     return ValidatedRecords(
@@ -326,7 +329,7 @@ def _describe(data: Buffer, magic: int, batch: BatchInfo, max_message_bytes: int
         max_timestamp,
         offset_of_max,
         batch.record_count,
-        batch.producer_id,
+        stand_alone,
     )
 
 
@@ -352,4 +355,5 @@ def _describe_set(
         max_timestamp,
         offset_of_max if max_timestamp >= 0 else -1,
         len(records),
+        stand_alone,
     )

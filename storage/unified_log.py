@@ -280,7 +280,7 @@ class UnifiedLog(LocalLog):
 
     def _write_records(self, records: ValidatedRecords, now: int, append_time: int, size: int) -> LogAppendInfo:
         """Append what was converted; it has no producer. Under the lock. `size` is that of what came."""
-        self._write(records.data, records, now, records.offset_of_max_timestamp)
+        self._write(records.data, records, now, records.offset_of_max_timestamp, records.stand_alone)
         return LogAppendInfo(
             records.base_offset,
             records.last_offset,
@@ -325,7 +325,12 @@ class UnifiedLog(LocalLog):
         return info._replace(first_offset=first.first_offset, record_count=count, size=size)
 
     def _write(
-        self, data: Buffer, batch: BatchInfo | ValidatedRecords, now: int, offset_of_max_timestamp: int = -1
+        self,
+        data: Buffer,
+        batch: BatchInfo | ValidatedRecords,
+        now: int,
+        offset_of_max_timestamp: int = -1,
+        stand_alone: bool = False,
     ) -> None:
         """Append to the active segment, rolled if need be, and move the ends. Under the lock.
 
@@ -348,7 +353,12 @@ class UnifiedLog(LocalLog):
                 reason = self._roll_reason(segment, len(data), max_timestamp, last_offset, now)
                 if reason is not None:
                     segment = self._roll(reason.value)
-            segment.append(data, batch.base_offset, last_offset, max_timestamp, offset_of_max_timestamp)
+            if stand_alone:
+                segment.append(
+                    data, batch.base_offset, last_offset, max_timestamp, offset_of_max_timestamp, stand_alone=True
+                )
+            else:
+                segment.append(data, batch.base_offset, last_offset, max_timestamp)
         except OSError as error:
             raise KafkaStorageError(f"{self.name}: appending failed: {error}") from error
         end_offset = last_offset + 1
