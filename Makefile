@@ -53,6 +53,7 @@ $(VENV)/.demo: $(VENV)/.installed
 
 docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python -m tidelog.config.render
+	$(BIN)/python -m tidelog.broker.formats_page
 
 include tests/compat/compat.mk benchmarks/bench.mk
 

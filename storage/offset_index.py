@@ -1,10 +1,9 @@
 """Offset → position in the segment's `.log` file (`.index` files).
 
-    offset index entry            0         4         8
-                                  +---------+---------+   relative offset = offset - baseOffset; strictly rising
-                                  | rel.off | position|   position of the batch whose lastOffset this is; strictly
-                                  rising
-                                  +---------+---------+   big-endian int32 each, below 2^31
+    offset index entry    0         4         8
+                          +---------+---------+   relative offset = offset - baseOffset; strictly rising
+                          | rel.off | position|   position of the batch whose lastOffset this is; strictly rising
+                          +---------+---------+   big-endian int32 each, below 2^31
 
 The entry's offset is the batch's *last*: reading from offset n starts at the position of the greatest entry ≤ n and
 walks on.

@@ -1,10 +1,9 @@
 """Timestamp → offset (`.timeindex` files).
 
-    time index entry              0                   8         12
-                                  +-------------------+---------+   timestamp: largest one in the segment up to that
-                                  offset,
-                                  |     timestamp     | rel.off |   ms since 1970, big-endian int64; strictly rising
-                                  +-------------------+---------+   relative offset = offset - baseOffset, int32; rising
+    time index entry    0                   8         12
+                        +-------------------+---------+   timestamp: largest one in the segment up to that offset,
+                        |     timestamp     | rel.off |   ms since 1970, big-endian int64; strictly rising
+                        +-------------------+---------+   relative offset = offset - baseOffset, int32; rising
 
 An entry (t, o) says: every record after offset o in this segment that is older than t came late; every record with a
 timestamp above t lies behind o. So the first record with a timestamp ≥ x lies behind the greatest entry with a

@@ -4,8 +4,7 @@ out.
     entry     0     2             10            18            26            34
               +-----+-------------+-------------+-------------+-------------+
               | ver | producer id | first offset| last offset | last stable |    version 0 int16, the rest int64,
-              big-endian
-              +-----+-------------+-------------+-------------+-------------+
+              +-----+-------------+-------------+-------------+-------------+    big-endian
 
 An entry stands in the segment that holds the abort marker, whose offset is its last offset; those rise strictly. The
 last stable offset is the log's when the marker was written: once an entry's is at or above a fetch's end, no later

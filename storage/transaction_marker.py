@@ -1,9 +1,11 @@
 """The record in a transaction's control batch: it commits or aborts.
 
-key    0      2      4            value   0      2          6
-       +------+------+                    +------+----------+    version 0 each; type 0 abort, 1 commit;
-       | ver  | type |                    | ver  | coord.ep |    the coordinator's epoch fences an older coordinator
-       +------+------+                    +------+----------+    big-endian; later versions may add fields behind
+    key    0      2      4            value   0      2          6
+           +------+------+                    +------+----------+    version 0 each; type 0 abort, 1 commit;
+           | ver  | type |                    | ver  | coord.ep |    the coordinator's epoch fences an older coordinator
+           +------+------+                    +------+----------+    big-endian
+
+Later versions may add fields behind these.
 """
 
 from __future__ import annotations

@@ -14,8 +14,13 @@ _LIMIT = 10  # of one kind in one file; the rest is counted
 
 _CUT = "start the daemon: recovery keeps what lies before, cuts here, and says how much went"
 _REBUILD = "stop the daemon, delete the file and start: it is rebuilt from the log"
+_RECOVER = (
+    "stop the daemon; delete the file, and in the data directory .kafka_cleanshutdown and "
+    "recovery-point-offset-checkpoint; start: it is rebuilt from the logs"
+)
 _RESTORE = "restore the partition from a copy, or delete the damaged segment and lose its records"
 _LOST = "the records are gone; restore the partition from a copy if they matter"
+_SEEK = "nothing is lost; look-ups by time may miss its records"
 _LOOK = "nothing has to be done"
 
 
@@ -58,7 +63,7 @@ RULES: dict[str, Rule] = {
     "batch-producer": Rule(True, "id, epoch and sequence of the producer contradict one another", _RESTORE),
     "records-unreadable": Rule(True, "the records of a batch can't be read", _RESTORE),
     "records-offsets": Rule(True, "offsets within a batch don't rise, or leave it", _RESTORE),
-    "max-timestamp": Rule(True, "the header's largest timestamp is not that of the records", _REBUILD),
+    "max-timestamp": Rule(True, "the header's largest timestamp is not that of the records", _SEEK),
     "control-record": Rule(True, "a control batch without a control record", _RESTORE),
     "wrapper": Rule(True, "a compressed message breaks the rules of formats 0 and 1", _RESTORE),
     "leader-epoch-order": Rule(True, "a batch has an older leader epoch than one before it", _RESTORE),
@@ -73,22 +78,22 @@ RULES: dict[str, Rule] = {
     "timeindex-entry": Rule(True, "an entry's timestamp is not the largest up to its offset", _REBUILD),
     "timeindex-last": Rule(True, "a closed segment's last entry is not its largest timestamp", _REBUILD),
     # transaction index
-    "txnindex-torn": Rule(True, "the size is no whole number of entries", _REBUILD),
-    "txnindex-order": Rule(True, "an entry of an unknown version, or entries that don't rise", _REBUILD),
-    "txnindex-missing": Rule(True, "an aborted transaction is not in the index: its records would be read", _REBUILD),
-    "txnindex-extra": Rule(True, "an entry of a transaction that was not aborted here", _REBUILD),
-    "txnindex-entry": Rule(True, "an entry disagrees with the log", _REBUILD),
+    "txnindex-torn": Rule(True, "the size is no whole number of entries", _RECOVER),
+    "txnindex-order": Rule(True, "an entry of an unknown version, or entries that don't rise", _RECOVER),
+    "txnindex-missing": Rule(True, "an aborted transaction is not in the index: its records would be read", _RECOVER),
+    "txnindex-extra": Rule(True, "an entry of a transaction that was not aborted here", _RECOVER),
+    "txnindex-entry": Rule(True, "an entry disagrees with the log", _RECOVER),
     # producers
-    "snapshot-corrupt": Rule(True, "not a snapshot", "delete the file: producers are found in the log"),
+    "snapshot-corrupt": Rule(True, "not a snapshot", _RECOVER),
     "snapshot-beyond": Rule(True, "a snapshot of an offset behind the log's end", "delete the file"),
     "snapshot-stray": Rule(False, "a snapshot of no segment", "the next start removes it"),
-    "snapshot-differs": Rule(True, "a producer is not as the log says", "delete the file and start the daemon"),
+    "snapshot-differs": Rule(True, "a producer is not as the log says", _RECOVER),
     "snapshot-lacks": Rule(False, "a producer of the log is not in a snapshot: expired, normally", _LOOK),
     "producer-epoch": Rule(True, "a producer's epoch goes back", _RESTORE),
     # leader epochs, identity
-    "epochs-corrupt": Rule(True, "not a leader epoch checkpoint", _REBUILD),
-    "epochs-beyond": Rule(True, "an epoch starts behind the log's end", _REBUILD),
-    "epochs-differ": Rule(True, "batches are of other epochs than the checkpoint says", _REBUILD),
+    "epochs-corrupt": Rule(True, "not a leader epoch checkpoint", _RECOVER),
+    "epochs-beyond": Rule(True, "an epoch starts behind the log's end", _RECOVER),
+    "epochs-differ": Rule(True, "batches are of other epochs than the checkpoint says", _RECOVER),
     "metadata-corrupt": Rule(True, "partition.metadata can't be read", "start the daemon: it is written anew"),
     "metadata-missing": Rule(False, "no partition.metadata", "the next start writes it"),
     "topic-id": Rule(
