@@ -9,7 +9,9 @@ A snapshot is enough: Kafka's controller loads it, elects itself and goes on beh
   lies, and no leader yet: Kafka elects one when the broker has registered. Its leader epoch is above all that our log
   has or told clients, and the election raises it once more;
 - topics' settings, as far as Kafka knows them; settings of brokers; the next producer id;
-- users, rules, quotas, tokens, settings of groups, and the voters, where Kafka had written such before.
+- users, rules, quotas, tokens, settings of groups, and the voters, where Kafka had written such before. Where it had not,
+  the voters are those in Kafka's `controller.quorum.voters`, or, when the controller's address is given, this node as in a
+  directory that `kafka-storage format --standalone` made, for `controller.quorum.bootstrap.servers`.
 
 Where Kafka has been, its own files stay: the snapshot lies behind the end of its log, in a newer epoch, and so counts.
 """
@@ -21,6 +23,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ..protocol.metadata_records.frame import encode_record
+from ..protocol.metadata_records.quorum import (
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    Voter,
+    VoterEndpoint,
+    VotersRecord,
+)
 from ..protocol.metadata_records.records import (
     ConfigRecord,
     ConfigResourceType,
@@ -31,6 +40,7 @@ from ..protocol.metadata_records.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from ..protocol.schema import encode
 from ..storage.checkpoint import CleanShutdownFile
 from ..storage.data_directory import DataDirectory
 from ..storage.exceptions import CorruptCheckpointError, DataDirectoryError
@@ -68,6 +78,8 @@ KAFKA_FEATURES = {
 
 ELR_FEATURE = "eligible.leader.replicas.version"
 _REGISTER_VERSION = 3
+CONTROLLER_LISTENER = "CONTROLLER"
+"""The name that Kafka's own server.properties has in controller.listener.names."""
 
 
 class ExportReport(NamedTuple):
@@ -94,10 +106,15 @@ class FoundPartition(NamedTuple):
 
 
 def export_kraft(
-    paths: Sequence[str], file_system: FileSystem, now_ms: int, new_id: Callable[[], UUID]
+    paths: Sequence[str],
+    file_system: FileSystem,
+    now_ms: int,
+    new_id: Callable[[], UUID],
+    controller: tuple[str, int] | None = None,
 ) -> ExportReport:
     """Writes the snapshot into the first of a node's data directories, all of which must be named.
 
+    `controller` is (host, port) of Kafka's controller listener, for a quorum that is kept in the log.
     Raises `DirectoryLockedError` while a daemon has one of them, `DataDirectoryError` when something in them does not
     fit, `KafkaStorageError` or OSError when it can't be written. Blocks.
     """
@@ -132,7 +149,7 @@ def export_kraft(
             )
         _check_agreement(paths, stored, found)
         report, broker_epoch = _export(
-            _World(paths, file_system, tuple(directory_ids), found, first.cluster_id, first.node_id),
+            _World(paths, file_system, tuple(directory_ids), found, first.cluster_id, first.node_id, controller),
             store,
             stored,
             now_ms,
@@ -152,6 +169,7 @@ class _World(NamedTuple):
     found: Mapping[tuple[str, int], FoundPartition]
     cluster_id: str
     node_id: int
+    controller: tuple[str, int] | None
 
 
 def _export(
@@ -160,7 +178,8 @@ def _export(
     """All is locked, read and in agreement. Returns the broker's epoch too."""
     paths, file_system, node_id = world.paths, world.file_system, world.node_id
     before = MetadataImage()
-    end_offset, epoch, control_values = 0, 0, {}
+    control_values: dict[int, bytes] = {}
+    end_offset = epoch = 0
     files = find_metadata_log(file_system, paths)
     if files is not None:
         if files.position != stored.kraft_position:
@@ -171,6 +190,9 @@ def _export(
             )
         before, reader = read_with_controls(file_system, files)
         end_offset, epoch, control_values = reader.end_offset, reader.epoch, reader.control_values
+    quorum = {kind: value for kind, value in control_values.items() if kind in (KRAFT_VERSION, KRAFT_VOTERS)}
+    if world.controller is not None:
+        quorum = _quorum_of_one(node_id, world.directory_ids[0], *world.controller)
     left_out: list[tuple[str, str]] = []
     features = dict(stored.features) or KAFKA_FEATURES
     broker = RegisterBrokerRecord(
@@ -190,7 +212,7 @@ def _export(
         snapshot,
         [encode_record(record, _version(record, features)) for record in records],
         timestamp=now_ms,
-        control_values=[(k, v) for k, v in control_values.items() if k in (KRAFT_VERSION, KRAFT_VOTERS)],
+        control_values=sorted(quorum.items()),
     )
     written = find_metadata_log(file_system, paths)
     assert written is not None
@@ -308,6 +330,20 @@ def _records(
     if stored.next_producer_id:
         yield ProducerIdsRecord(broker_id=broker.broker_id, broker_epoch=-1, next_producer_id=stored.next_producer_id)
     yield from before.carried.values()
+
+
+def _quorum_of_one(node_id: int, directory_id: UUID, host: str, port: int) -> dict[int, bytes]:
+    """Type → value of the control records that make this node the only voter."""
+    voter = Voter(
+        voter_id=node_id,
+        voter_directory_id=directory_id.bytes,
+        endpoints=[VoterEndpoint(name=CONTROLLER_LISTENER, host=host, port=port)],
+        kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+    )
+    return {
+        KRAFT_VERSION: encode(KRaftVersionRecord(kraft_version=1), 0),
+        KRAFT_VOTERS: encode(VotersRecord(voters=[voter]), 0),
+    }
 
 
 def _configs(kind: ConfigResourceType, resource: str, settings: Mapping[str, str]) -> Iterator[ConfigRecord]:

@@ -2,7 +2,8 @@
 
 DIR are all of log.dirs, the first one first; nothing in them but `__cluster_metadata-0` is written. Do it last, after the
 daemon was stopped: topics and settings are told as they are now. Kafka is then started on the same directories with
-`process.roles=broker,controller`, the node.id that is printed, and `controller.quorum.voters` naming that node.
+`process.roles=broker,controller`, the node.id that is printed, and `controller.quorum.voters` naming that node. For a
+server.properties that has `controller.quorum.bootstrap.servers` instead, give that address as `--controller`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,18 @@ def add_parser(tools: Subparsers) -> None:
         "export-kraft", help="write the metadata that Apache Kafka needs to start here", description=__doc__
     )
     parser.add_argument("directories", metavar="DIR", nargs="+", help="a data directory; all of log.dirs, in order")
+    parser.add_argument(
+        "--controller", metavar="HOST:PORT", type=_address, help="address of Kafka's listener named CONTROLLER"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.set_defaults(run=run)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
 
 
 def run(options: Any) -> int:
@@ -37,6 +48,7 @@ def run(options: Any) -> int:
         RealFileSystem(),
         time.time_ns() // 1_000_000,
         uuid4,
+        options.controller,
     )
     if options.json:
         facts = report._asdict()

@@ -66,14 +66,22 @@ class Seen(NamedTuple):
     committed: dict[tuple[str, int], int]
 
 
-@contextmanager
-def kafka(directory: Path) -> Iterator[str]:
-    """Apache Kafka on `directory`/data; yields its address once every partition has a leader."""
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def kafka(directory: Path, **settings: str) -> Iterator[str]:
+    """Apache Kafka on `directory`/data; yields its address once every partition has a leader.
+
+    `settings` have underscores for dots.
+    """
+    port = int(settings.pop("port", 0)) or free_port()
     command = [sys.executable, str(PEER), "start", str(directory), str(port)]
     command += [f"{name}={value}" for name, value in KEEP.items()]
+    command += [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:
@@ -261,6 +269,42 @@ def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path) -> None:
         last = see(bootstrap)
         assert last.messages == again.messages
         assert (last.ids, last.committed) == (again.ids, again.committed)
+
+
+def test_two_directories_and_a_quorum_in_the_log(tmp_path: Path) -> None:
+    """As `kafka-storage format --standalone` and Kafka's own server.properties have it."""
+    log_dirs = f"{tmp_path}/data,{tmp_path}/more"
+    daemon = Daemon(tmp_path / "data", {"log.dirs": log_dirs, "offsets.topic.num.partitions": 3, **KEEP})
+    with daemon:
+        admin = AdminClient({"bootstrap.servers": daemon.bootstrap, **QUIET})
+        for future in admin.create_topics([NewTopic(f"codec-{codec}", 3, 1) for codec in CODECS]).values():
+            future.result(15)
+        write(daemon.bootstrap, "codec-lz4", "ours", codec="lz4")
+        commit(daemon.bootstrap, 1)
+        ours = see(daemon.bootstrap)
+    homes = {path.name: path.parent.name for path in tmp_path.glob("*/codec-*")}
+    assert set(homes.values()) == {"data", "more"}
+    port, controller = free_port(), f"127.0.0.1:{free_port()}"
+    done = export(tmp_path / "data", str(tmp_path / "more"), "--controller", controller)
+    assert done.returncode == 0, done.stderr
+    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{controller}"
+    with kafka(
+        tmp_path,
+        port=str(port),
+        log_dirs=log_dirs,
+        listeners=listeners,
+        advertised_listeners=listeners,
+        controller_quorum_voters="",
+        controller_quorum_bootstrap_servers=controller,
+    ) as bootstrap:
+        theirs = see(bootstrap)
+        assert (theirs.messages, theirs.ids, theirs.committed) == (ours.messages, ours.ids, ours.committed)
+        write(bootstrap, "codec-none", "Kafka's")
+        theirs = see(bootstrap)
+    assert {path.name: path.parent.name for path in tmp_path.glob("*/codec-*")} == homes
+    with daemon:
+        again = see(daemon.bootstrap)
+    assert (again.messages, again.ids, again.committed) == (theirs.messages, theirs.ids, theirs.committed)
 
 
 def newest_epoch(path: Path) -> int:

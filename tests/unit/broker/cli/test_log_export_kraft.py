@@ -7,9 +7,12 @@ from uuid import UUID
 import pytest
 from tidelog.broker.cli.main import main
 from tidelog.broker.metadata_store import MetadataStore, StoredMetadata, TopicRecord
+from tidelog.protocol.metadata_records.quorum import KRaftVersionRecord, VotersRecord
+from tidelog.protocol.schema import decode
 from tidelog.storage.checkpoint import CleanShutdownFile
 from tidelog.storage.filesystem import RealFileSystem
 from tidelog.storage.meta_properties import MetaProperties, write_meta_properties
+from tidelog.storage.metadata_log import KRAFT_VERSION, KRAFT_VOTERS, MetadataLogReader, find_metadata_log
 from tidelog.storage.partition_metadata import write_partition_metadata
 
 FILES = RealFileSystem()
@@ -51,3 +54,23 @@ def test_what_cannot_be_exported_is_one_line(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().err == (
         f"tidelog: {tmp_path}: has no meta.properties; name a data directory of tidelog's\n"
     )
+
+
+def test_a_controller(data: Path) -> None:
+    assert main(["log", "export-kraft", "--controller", "[::1]:9093", str(data)]) == 0
+    files = find_metadata_log(FILES, [str(data)])
+    assert files is not None
+    reader = MetadataLogReader(FILES, files)
+    list(reader)
+    [voter] = decode(VotersRecord, 0, reader.control_values[KRAFT_VOTERS])[0].voters
+    assert (voter.voter_id, voter.voter_directory_id) == (7, UUID(int=2).bytes)
+    assert [(one.name, one.host, one.port) for one in voter.endpoints] == [("CONTROLLER", "::1", 9093)]
+    assert decode(KRaftVersionRecord, 0, reader.control_values[KRAFT_VERSION])[0].kraft_version == 1
+
+
+@pytest.mark.parametrize("text", ["localhost", ":9093", "localhost:0", "localhost:65536", "localhost:x"])
+def test_no_address(text: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["log", "export-kraft", "--controller", text, str(data)])
+    assert caught.value.code == 2
+    assert "is not HOST:PORT" in capsys.readouterr().err
