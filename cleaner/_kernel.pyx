@@ -317,7 +317,8 @@ cdef class Transactions:
 
     A batch belongs to an aborted transaction when it is transactional and one of the `aborted` ranges of its producer
     holds its base offset: that needs no state, so the build pass may begin anywhere. The filter pass starts at the log's
-    beginning and keeps the producers whose present transaction still has a record: its marker gets no horizon yet.
+    beginning and keeps the producers whose present transaction still has a record, or a batch that stays without any: its
+    marker gets no horizon yet.
     """
 
     cdef tl_range *ranges
@@ -1076,15 +1077,18 @@ cdef class RecordFilter:
             else:
                 outcome = DONE
             if outcome == DONE:
-                if transactional and count > 0 and not aborted and self.transactions.add_live(producer) < 0:
-                    return NO_MEMORY
+                # A batch that stays without records counts too: whoever rebuilds its producer's state must find its marker.
+                if transactional and not control and written[0] and (count == 0 or not aborted):
+                    if self.transactions.add_live(producer) < 0:
+                        return NO_MEMORY
                 self.commit(p, size, out, written[0], &tally, removable, 0)
             return outcome
 
         if aborted and base_offset >= self.log_start:
             tally.aborted = count
             return self.finish_empty(p, size, last_offset, out, room, written, &tally)
-        if last_offset < self.log_start:
+        # The marker of a batch that stays, though empty, stays with it: the log's start may step back after a crash.
+        if last_offset < self.log_start and not (control and self.transactions.has_live(producer)):
             tally.below_start = count
             outcome = self.finish_empty(p, size, last_offset, out, room, written, &tally)
             if outcome == DONE and control:
@@ -1265,6 +1269,7 @@ cdef class RecordFilter:
         const Tally *tally,
     ) noexcept nogil:
         """A batch of which no record survives: nothing, or a header without records where it must stay."""
+        cdef int32_t attributes
         if self.must_stay(p, last_offset):
             if room < RECORD_BATCH_OVERHEAD:
                 self.needed = RECORD_BATCH_OVERHEAD
@@ -1275,6 +1280,10 @@ cdef class RecordFilter:
             tl_put32(out + RECORD_COUNT_AT, 0)
             seal(out, RECORD_BATCH_OVERHEAD)
             written[0] = RECORD_BATCH_OVERHEAD
+            attributes = tl_i16(p + ATTRIBUTES_AT)
+            if attributes & TRANSACTIONAL_MASK and not attributes & CONTROL_MASK:
+                if self.transactions.add_live(tl_i64(p + PRODUCER_ID_AT)) < 0:
+                    return NO_MEMORY
         self.commit(p, size, out, written[0], tally, False, 0)
         return DONE
 

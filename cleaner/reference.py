@@ -269,14 +269,19 @@ class RecordFilter:
             and self._transactions.is_aborted(header.producer_id, header.base_offset)
         )
         if count == 0:
-            return (batch if beyond or self._must_stay(header) else b""), {}
+            if not beyond and not self._must_stay(header):
+                return b"", {}
+            self._stays_empty(header)
+            return batch, {}
         if beyond and not header.is_control:
             if header.is_transactional and not aborted:
                 self._transactions.live.add(header.producer_id)
             return batch, {"horizon": 1}
         if aborted and header.base_offset >= self._log_start:
             return self._emptied(header), {"aborted": count}
-        if header.last_offset < self._log_start:
+        # The marker of a batch that stays, though empty, stays with it: the log's start may step back after a crash.
+        is_needed = header.is_control and header.producer_id in self._transactions.live
+        if header.last_offset < self._log_start and not is_needed:
             if header.is_control:
                 self._transactions.live.discard(header.producer_id)
             return self._emptied(header), {"below_start": count}
@@ -351,6 +356,7 @@ class RecordFilter:
         """A batch of which no record survives: nothing, or a header without records where it must stay."""
         if not self._must_stay(header):
             return b""
+        self._stays_empty(header)
         return _batch(
             header._replace(
                 attributes=header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_MASK),
@@ -359,6 +365,11 @@ class RecordFilter:
             ),
             b"",
         )
+
+    def _stays_empty(self, header: BatchHeader) -> None:
+        """Whoever rebuilds its producer's state must find the marker of its transaction."""
+        if header.is_transactional and not header.is_control:
+            self._transactions.live.add(header.producer_id)
 
     def _rebuilt(self, header: BatchHeader, survivors: list[RawRecord], max_timestamp: int, *, stamp: bool) -> bytes:
         """The batch with these records only, with a horizon where `stamp` says."""

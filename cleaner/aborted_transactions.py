@@ -1,0 +1,58 @@
+"""The aborted transactions of a log, from the `.txnindex` files of its segments, and those of a cleaned segment back into one.
+
+A pass knows all of them before it reads the first record. So no record of an aborted transaction ever gets into the offset map,
+wherever the pass begins, ends or changes from one segment to the next; the segments that lie above what it may clean are
+asked as well, since the marker of a transaction may lie there (KAFKA-13727, KAFKA-8351).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..storage.log_names import CLEANED_STAGE, TRANSACTION_INDEX_SUFFIX
+from ..storage.transaction_index import AbortedTxn, TransactionIndex
+
+if TYPE_CHECKING:
+    from ..storage.log_segment import LogSegment
+    from ..storage.segment_files import LogDirectory
+
+Transaction = tuple[int, int, int]
+"""(producer id, first offset, offset of the abort marker)."""
+
+
+class AbortedTransactions:
+    """Those that begin below the end of a pass. The cleaner's thread."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self, transactions: Iterable[AbortedTxn] = ()) -> None:
+        self._by_key = {(txn.producer_id, txn.first_offset, txn.last_offset): txn for txn in transactions}
+
+    @classmethod
+    def of(cls, directory: LogDirectory, segments: Sequence[LogSegment], end_offset: int) -> AbortedTransactions:
+        """All that begin below `end_offset`, from all segments, the active one too. Blocks; OSError, CorruptIndexError."""
+        found: list[AbortedTxn] = []
+        for segment in segments:
+            path = directory.file(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+            index = TransactionIndex(directory.file_system, path, segment.base_offset)
+            found += (txn for txn in index.all() if txn.first_offset < end_offset)
+        return cls(found)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def keys(self) -> list[Transaction]:
+        """As the kernel takes them."""
+        return list(self._by_key)
+
+    def write(self, directory: LogDirectory, base_offset: int, kept: Iterable[Transaction]) -> None:
+        """The cleaned segment's index: one entry for each abort marker in it; no file when there is none. Blocks; OSError."""
+        path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX, CLEANED_STAGE)
+        directory.file_system.unlink(path, missing_ok=True)
+        index = TransactionIndex(directory.file_system, path, base_offset)
+        try:
+            for key in sorted(kept, key=lambda transaction: transaction[2]):
+                index.append(self._by_key[key])
+        finally:
+            index.close()

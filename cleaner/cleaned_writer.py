@@ -1,0 +1,167 @@
+"""CleanedWriter: the segments that come out of one group, as `.cleaned` files with their indexes.
+
+Normally that is one. More come out when the bytes pass what a segment file can hold or an offset passes what its indexes can
+express: recompressed survivors can be larger than what they were (KAFKA-20036). Batches come whole and in order, so a new
+file may begin at any of them.
+
+What is written is walked once more by the scanner that recovery uses, checksums included: it makes the index entries, and
+whatever a kernel might get wrong fails the pass before the original is touched.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from ..protocol.records._kernel import BatchScanner
+from ..protocol.records.record_batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2
+from ..storage import segment_scan
+from ..storage.exceptions import StorageError
+from ..storage.log_names import CLEANED_STAGE, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
+from ..storage.log_values import NO_TIMESTAMP
+from ..storage.segment_swap import CleanedSegment
+from ..storage.time_index import TimeIndex
+from .segment_groups import MAX_OFFSET_DISTANCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..storage.filesystem import File
+    from ..storage.segment_files import LogDirectory
+    from .aborted_transactions import AbortedTransactions, Transaction
+
+_HEAD = Struct(">qi")
+_LAST_OFFSET_DELTA = Struct(">i")
+
+MAX_SEGMENT_BYTES = 2**31 - 1
+"""What positions in an offset index can express."""
+_WRITEBACK_BYTES = 8 << 20
+"""Written bytes that the disk is told to begin with, so that the sync at the end finds little left to do."""
+
+
+class CleanedWriter:
+    """Writes one group. The cleaner's thread; blocks; OSError leaves files that `discard` removes."""
+
+    def __init__(
+        self, directory: LogDirectory, base_offset: int, end_offset: int, *, max_bytes: int = MAX_SEGMENT_BYTES
+    ) -> None:
+        """The first segment gets `base_offset`, whatever the first batch's is; all batches end before `end_offset`."""
+        self._directory = directory
+        self._fs = directory.file_system
+        self._max_bytes = max_bytes
+        self._end_offset = end_offset
+        self._done: list[CleanedSegment] = []
+        self._bases: list[int] = []
+        self._file: File | None = None
+        self.written_bytes = 0
+        self._begin(base_offset)
+
+    def _begin(self, base_offset: int) -> None:
+        self._base_offset = base_offset
+        self._bases.append(base_offset)
+        self._scanner = BatchScanner(self._directory.config.index_interval_bytes, base_offset, True)
+        file = self._fs.open(self._path(LOG_SUFFIX), create=True)
+        self._file = file
+        file.truncate(0)  # one that a failed pass left behind
+        self._written_back = 0
+
+    def _path(self, suffix: str) -> str:
+        return self._directory.file(self._base_offset, suffix, CLEANED_STAGE)
+
+    def append(self, batches: memoryview) -> None:
+        """Whole batches."""
+        assert self._file is not None
+        position = self._file.size()
+        if position + len(batches) > self._max_bytes or self._end_offset - 1 - self._base_offset > MAX_OFFSET_DISTANCE:
+            self._append_one_by_one(batches)
+            return
+        self._file.append(batches)
+        self.written_bytes += len(batches)
+        taken = self._scanner.feed(batches, 0, len(batches), position)
+        self._scanner.stateful_batches.clear()
+        if self._scanner.stopped is not None or taken != len(batches):
+            raise StorageError(f"{self._file.path}: cleaning made no sound batches: {self._scanner.stopped or taken}")
+        end = position + len(batches)
+        if end - self._written_back >= _WRITEBACK_BYTES:
+            self._file.start_writeback(self._written_back, end - self._written_back)
+            self._written_back = end
+
+    def _append_one_by_one(self, batches: memoryview) -> None:
+        """Write batch by batch, beginning a new segment where one has to."""
+        position, end = 0, len(batches)
+        assert self._file is not None
+        while position < end:
+            batch_size, base_offset, last_offset = _span(batches, position)
+            size = self._file.size()
+            too_long = size + batch_size > self._max_bytes
+            if size and (too_long or last_offset - self._base_offset > MAX_OFFSET_DISTANCE):
+                self._close()
+                self._begin(base_offset)
+                size = 0
+            batch = batches[position : position + batch_size]
+            self._file.append(batch)
+            self.written_bytes += len(batch)
+            if self._scanner.feed(batch, 0, len(batch), size) != len(batch):
+                raise StorageError(f"{self._file.path}: cleaning made no sound batches: {self._scanner.stopped}")
+            self._scanner.stateful_batches.clear()
+            position += batch_size
+
+    def finish(
+        self, modified_ms: int, aborted: AbortedTransactions, kept_aborts: Iterable[Transaction]
+    ) -> list[CleanedSegment]:
+        """Indexes, file times and syncs: ready to be swapped in. `kept_aborts` are those whose marker was written."""
+        self._close()
+        kept = list(kept_aborts)
+        for number, cleaned in enumerate(self._done):
+            base_offset = cleaned.base_offset
+            end = self._done[number + 1].base_offset if number + 1 < len(self._done) else None
+            here = [txn for txn in kept if txn[2] >= base_offset and (end is None or txn[2] < end)]
+            aborted.write(self._directory, base_offset, here)
+            self._fs.set_modified_ms(self._directory.file(base_offset, LOG_SUFFIX, CLEANED_STAGE), modified_ms)
+        return self._done
+
+    def _close(self) -> None:
+        """The segment in work is complete: sync it, write its indexes."""
+        file, scanner = self._file, self._scanner
+        assert file is not None
+        size = file.size()
+        try:
+            file.sync()
+        finally:
+            self._file = None
+            file.close()
+        largest = segment_scan.largest_timestamp(scanner, self._base_offset)
+        time_entries = bytes(scanner.time_index_entries)
+        last = TimeIndex.ENTRY.unpack(time_entries[-TimeIndex.ENTRY_SIZE :])[0] if time_entries else NO_TIMESTAMP
+        if largest.timestamp > last:
+            time_entries += TimeIndex.ENTRY.pack(largest.timestamp, largest.offset - self._base_offset)
+        for suffix, entries in ((OFFSET_INDEX_SUFFIX, scanner.offset_index_entries), (TIME_INDEX_SUFFIX, time_entries)):
+            index = self._fs.open(self._path(suffix), create=True)
+            try:
+                index.truncate(0)
+                index.append(entries)
+                index.sync()
+            finally:
+                index.close()
+        first = scanner.first_timestamp if size else NO_TIMESTAMP
+        self._done.append(CleanedSegment(self._base_offset, size, first, largest))
+
+    def discard(self) -> None:
+        """Remove what was written, as far as it goes: the next load removes the rest."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        for base_offset in self._bases:
+            for suffix in SEGMENT_SUFFIXES:
+                with suppress(OSError):
+                    self._fs.unlink(self._directory.file(base_offset, suffix, CLEANED_STAGE), missing_ok=True)
+
+
+def _span(batches: memoryview, position: int) -> tuple[int, int, int]:
+    """(size, base offset, last offset) of a batch, or of a message of an older format: a wrapper has its last one's offset."""
+    base_offset, length = _HEAD.unpack_from(batches, position)
+    last_offset = base_offset
+    if batches[position + MAGIC_AT] >= MAGIC_V2:
+        last_offset += _LAST_OFFSET_DELTA.unpack_from(batches, position + LAST_OFFSET_DELTA_AT)[0]
+    return LOG_OVERHEAD + length, base_offset, last_offset

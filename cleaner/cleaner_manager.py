@@ -1,0 +1,536 @@
+"""CleanerManager: what is known of each partition's cleaning, which log is next, and what a pass leaves behind.
+
+State of a partition: idle, or in work by one thread; beside that its checkpoint, its delete horizons, and why it could not be
+cleaned. All of it belongs to this class and changes under one lock, which is never held while a disk is waited for but for
+the two small files that are the state's other half:
+
+    cleaner-offset-checkpoint    Kafka's, one for each data directory: topic, partition, first dirty offset
+    tidelog-cleaner.json         ours, in the partition's directory: see `cleaner_state.py`
+
+A failure concerns its partition alone: the cause is kept, the log is tried again after a back-off that doubles up to an hour,
+or as soon as its settings change.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ..protocol.records.exceptions import RecordError
+from ..storage import file_records
+from ..storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile, TopicPartition
+from ..storage.exceptions import CorruptCheckpointError, StorageError
+from .cleaner_state import CleanerState, read_state, write_state
+from .cleaning import Cleaner, CleaningTask, PassControl, PassResult
+from .eligibility import CleaningFacts, Eligibility, Reason, SegmentFacts, evaluate
+from .exceptions import CleaningAborted
+
+if TYPE_CHECKING:
+    from ..config.log_config import LogConfig
+    from ..storage.clock import Time
+    from ..storage.filesystem import FileSystem
+    from ..storage.log_segment import LogSegment
+    from ..storage.unified_log import UnifiedLog
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY_MS = 15_000
+LONGEST_RETRY_MS = 3_600_000
+BLOCKED_HORIZON_MS = 3_600_000
+"""A horizon that is due and whose record stays all the same (it is the last of its producer) is asked about this much later."""
+COMPACT_POLICY = "compact"
+
+
+class Logs(Protocol):
+    """What is asked of the LogManager."""
+
+    def logs(self) -> Sequence[UnifiedLog]: ...
+
+
+class Failure(NamedTuple):
+    """Why the last pass over a partition died."""
+
+    cause: str
+    attempts: int
+    """In a row."""
+    since_ms: int
+    retry_ms: int
+
+
+class PartitionCleaning(NamedTuple):
+    """One partition as metrics and `why` see it. Times in ms."""
+
+    topic: str
+    partition: int
+    eligibility: Eligibility
+    as_of_ms: int
+    """When eligibility was found."""
+    in_work: bool
+    checkpoint: int | None
+    failure: Failure | None
+    failures: int
+    """Since the start."""
+    passes: int
+    last_pass: PassResult | None
+    last_pass_ms: int
+    next_horizon_ms: int | None
+
+
+class _State:
+    """One partition's. Under the manager's lock."""
+
+    __slots__ = (
+        "abort",
+        "as_of_ms",
+        "checkpoint",
+        "eligibility",
+        "failed_config",
+        "failure",
+        "failures",
+        "horizons",
+        "in_work",
+        "interrupted",
+        "last_pass",
+        "last_pass_ms",
+        "log",
+        "passes",
+        "warned_reset",
+    )
+
+    def __init__(self, log: UnifiedLog, checkpoint: int | None) -> None:
+        self.log = log
+        self.checkpoint = checkpoint
+        self.horizons: dict[int, int] | None = None
+        self.interrupted = False
+        self.in_work = False
+        self.abort: str | None = None
+        self.failure: Failure | None = None
+        self.failed_config: LogConfig | None = None
+        self.failures = 0
+        self.passes = 0
+        self.last_pass: PassResult | None = None
+        self.last_pass_ms = -1
+        self.eligibility: Eligibility | None = None
+        self.as_of_ms = -1
+        self.warned_reset = False
+
+
+class Work(NamedTuple):
+    """A log that a thread has taken: `clean` or `give_back` must follow."""
+
+    log: UnifiedLog
+    eligibility: Eligibility
+
+
+class CleanerManager:
+    """Any thread; what reads logs or writes files blocks and is for cleaner threads."""
+
+    def __init__(self, logs: Logs, file_system: FileSystem, time: Time) -> None:
+        self._logs = logs
+        self._fs = file_system
+        self._time = time
+        self._lock = threading.Lock()
+        self._states: dict[TopicPartition, _State] = {}
+        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        self._checkpoint_lock = threading.Lock()  # over the files
+        self._known_since_start: set[TopicPartition] = set()
+        self.last_run_ms = time.milliseconds()
+        self.max_overdue_ms = 0
+        self.max_dirty_ratio = 0.0
+
+    # --- state ---
+
+    def load(self) -> None:
+        """Read the checkpoints of all data directories that have a log. Blocks; OSError."""
+        present = {(log.topic, log.partition): log for log in self._logs.logs()}
+        for directory in {_data_directory(log) for log in present.values()}:
+            checkpoint = OffsetCheckpointFile(self._fs, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}")
+            try:
+                offsets = checkpoint.read()
+            except CorruptCheckpointError as error:
+                logger.warning("%s; everything counts as dirty", error)
+                offsets = {}
+            # A partition that is made later under a name that was deleted is another one.
+            self._checkpoints[directory] = {
+                key: offset
+                for key, offset in offsets.items()
+                if key in present and _data_directory(present[key]) == directory
+            }
+        for log in present.values():
+            self._state(log)
+
+    def _state(self, log: UnifiedLog) -> _State:
+        """Its state, made if need be; one that belongs to an earlier log of that name is dropped."""
+        key = (log.topic, log.partition)
+        with self._lock:
+            state = self._states.get(key)
+            if state is None or state.log is not log:
+                directory = _data_directory(log)
+                offsets = self._checkpoints.setdefault(directory, {})
+                if state is not None or key in self._known_since_start:
+                    offsets.pop(key, None)
+                self._known_since_start.add(key)
+                state = self._states[key] = _State(log, offsets.get(key))
+            return state
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The partition is deleted. A pass over it ends by itself."""
+        key = (topic, partition)
+        with self._lock:
+            state = self._states.pop(key, None)
+            if state is not None:
+                state.abort = "the partition is deleted"
+            for offsets in self._checkpoints.values():
+                offsets.pop(key, None)
+
+    def truncated(self, log: UnifiedLog, offset: int) -> None:
+        """The log was cut at `offset`: what comes there from now on is dirty. Blocks; OSError."""
+        state = self._state(log)
+        with self._lock:
+            if state.in_work:
+                state.abort = "the log was truncated"
+            if state.checkpoint is None or state.checkpoint <= offset:
+                return
+            state.checkpoint = offset
+        self._write_checkpoint(log, offset)
+
+    def abort(self, topic: str, partition: int, cause: str) -> bool:
+        """End a pass over it if there is one; False when there is none. Does not wait: the next chunk is not begun."""
+        with self._lock:
+            state = self._states.get((topic, partition))
+            if state is None or not state.in_work:
+                return False
+            state.abort = cause
+            return True
+
+    # --- which log is next ---
+
+    def examine(self, log: UnifiedLog) -> Eligibility:
+        """What to do with it now. Reads the ages of segments that are not known yet. Blocks; OSError, StorageError."""
+        state = self._state(log)
+        if state.horizons is None:
+            self._find_horizons(state)
+        now = self._time.milliseconds()
+        config = log.config
+        segments = log.segments
+        with self._lock:
+            failure = state.failure
+            if failure is not None and (failure.retry_ms <= now or state.failed_config is not config):
+                failure = None
+            checkpoint, horizons, interrupted = state.checkpoint, dict(state.horizons or {}), state.interrupted
+        facts = CleaningFacts(
+            _segment_facts(segments, config, checkpoint),
+            log.log_start_offset,
+            log.log_end_offset,
+            log.last_stable_offset,
+            log.high_watermark,
+            checkpoint,
+            now,
+            horizons,
+            interrupted,
+            COMPACT_POLICY in config.cleanup_policy,
+            config.min_cleanable_dirty_ratio,
+            config.min_compaction_lag_ms,
+            config.max_compaction_lag_ms,
+            None if failure is None else failure.cause,
+            None if failure is None else failure.retry_ms,
+        )
+        found = evaluate(facts)
+        with self._lock:
+            state.eligibility, state.as_of_ms = found, now
+        if found.reset is not None:
+            self._reset(state, found)
+        return found
+
+    def _reset(self, state: _State, found: Eligibility) -> None:
+        log = state.log
+        # Retention moves the start of such a log past the checkpoint as a matter of course.
+        usual = "delete" in log.config.cleanup_policy and found.first_dirty == log.log_start_offset
+        if not usual:
+            logger.warning("%s: cleaning starts over: %s", log.name, found.reset)
+        with self._lock:
+            if state.in_work:
+                return
+            state.checkpoint = found.first_dirty
+        self._write_checkpoint(log, found.first_dirty)
+
+    def _find_horizons(self, state: _State) -> None:
+        """From our file if it belongs to the checkpoint, else from the batch headers of the clean part."""
+        log = state.log
+        saved = read_state(self._fs, log.directory)
+        checkpoint = state.checkpoint
+        horizons: dict[int, int] = {}
+        if saved is not None and saved.checkpoint == checkpoint:
+            horizons = dict(saved.horizons)
+        elif checkpoint is not None and COMPACT_POLICY in log.config.cleanup_policy:
+            for segment in log.segments[:-1]:
+                if segment.base_offset < checkpoint:
+                    horizon = _earliest_horizon(segment)
+                    if horizon is not None:
+                        horizons[segment.base_offset] = horizon
+        with self._lock:
+            if state.horizons is None:
+                state.horizons = horizons
+                state.interrupted = saved is not None and saved.is_interrupted
+
+    def take_next(self) -> Work | None:
+        """The log that most needs a pass, taken for the caller: max.compaction.lag.ms first, then the dirtiest.
+
+        Rolls active segments whose max.compaction.lag.ms is due. A log that can't be looked at is marked as uncleanable.
+        """
+        self.last_run_ms = self._time.milliseconds()
+        best: Work | None = None
+        overdue_ms, ratio = 0, 0.0
+        for log in self._logs.logs():
+            if COMPACT_POLICY not in log.config.cleanup_policy or log.failure is not None:
+                continue
+            state = self._state(log)
+            if state.in_work:
+                continue
+            try:
+                found = self.examine(log)
+                if found.roll_is_due:
+                    log.roll()
+                    found = self.examine(log)
+            except (StorageError, RecordError, OSError) as error:
+                self._failed(state, error)
+                continue
+            overdue_ms = max(overdue_ms, found.overdue_ms)
+            ratio = max(ratio, found.dirty_ratio)
+            if found.reason is not None and (best is None or _urgency(found) > _urgency(best.eligibility)):
+                best = Work(log, found)
+        self.max_overdue_ms, self.max_dirty_ratio = overdue_ms, ratio
+        if best is None or not self._claim(best.log):
+            return None
+        return best
+
+    def take(self, log: UnifiedLog, *, roll: bool = True) -> Work | None:
+        """This log, now, whatever its dirty share and back-off; None when another thread has it. Blocks; StorageError.
+
+        Lags, open transactions and delete horizons count as ever. `roll`: what is in the active segment too.
+        """
+        state = self._state(log)
+        with self._lock:
+            state.failure = None
+        if roll:
+            log.roll()
+        found = self.examine(log)
+        return Work(log, found) if self._claim(log) else None
+
+    def _claim(self, log: UnifiedLog) -> bool:
+        state = self._state(log)
+        with self._lock:
+            if state.in_work:
+                return False
+            state.in_work = True
+            state.abort = None
+            return True
+
+    # --- a pass ---
+
+    def clean(self, work: Work, cleaner: Cleaner, control: PassControl) -> PassResult | None:
+        """Run the pass and keep what it says; None when it was aborted or has failed. Never raises but for `control`'s stop.
+
+        The thread that has taken `work`. Blocks.
+        """
+        log, found = work
+        state = self._state(log)
+        task = CleaningTask(log, found.first_dirty, found.first_uncleanable, lambda: self._begin_swaps(state, found))
+        try:
+            result = cleaner.clean(task, _Watch(state, control))
+            self._done(state, result)
+        except CleaningAborted as aborted:
+            logger.info("%s", aborted)
+            return None
+        except Exception as error:
+            if log.failure is None or state.abort is None:
+                self._failed(state, error)
+            return None
+        else:
+            _report(log, found, result)
+            return result
+        finally:
+            with self._lock:
+                state.in_work = False
+
+    def give_back(self, work: Work) -> None:
+        """Taken, but not cleaned after all."""
+        state = self._state(work.log)
+        with self._lock:
+            state.in_work = False
+
+    def _begin_swaps(self, state: _State, found: Eligibility) -> None:
+        """From here on the log differs from what our file says: whatever happens, this pass is to be done again."""
+        with self._lock:
+            state.interrupted = True
+            horizons = dict(state.horizons or {})
+        checkpoint = state.checkpoint if state.checkpoint is not None else found.first_dirty
+        write_state(self._fs, state.log.directory, CleanerState(checkpoint, True, horizons))
+
+    def _done(self, state: _State, result: PassResult) -> None:
+        log = state.log
+        now = self._time.milliseconds()
+        bases = {segment.base_offset for segment in log.segments}
+        with self._lock:
+            cleaned_below = result.end_offset
+            kept = {b: t for b, t in (state.horizons or {}).items() if b in bases and b >= cleaned_below}
+            fresh = {
+                base: time if time > result.started_ms else now + BLOCKED_HORIZON_MS
+                for base, time in result.horizons.items()
+                if base in bases
+            }
+            state.horizons = kept | fresh
+            state.interrupted = False
+            state.checkpoint = result.end_offset
+            state.failure = None
+            state.passes += 1
+            state.last_pass, state.last_pass_ms = result, now
+            horizons = dict(state.horizons)
+        self._write_checkpoint(log, result.end_offset)
+        write_state(self._fs, log.directory, CleanerState(result.end_offset, False, horizons))
+
+    def _failed(self, state: _State, error: Exception) -> None:
+        cause = f"{type(error).__name__}: {error}"
+        now = self._time.milliseconds()
+        with self._lock:
+            attempts = 1 if state.failure is None else state.failure.attempts + 1
+            delay = min(FIRST_RETRY_MS << min(attempts - 1, 20), LONGEST_RETRY_MS)
+            since = now if state.failure is None else state.failure.since_ms
+            state.failure = Failure(cause, attempts, since, now + delay)
+            state.failed_config = state.log.config
+            state.failures += 1
+        logger.warning(
+            "%s can't be cleaned (attempt %d, next in %d s): %s",
+            state.log.name,
+            attempts,
+            delay // 1000,
+            cause,
+            exc_info=not isinstance(error, StorageError | RecordError | OSError),
+        )
+
+    def _write_checkpoint(self, log: UnifiedLog, offset: int) -> None:
+        directory = _data_directory(log)
+        key = (log.topic, log.partition)
+        with self._checkpoint_lock:
+            present = {(one.topic, one.partition) for one in self._logs.logs() if _data_directory(one) == directory}
+            with self._lock:
+                state = self._states.get(key)
+                if state is None or state.log is not log:
+                    return  # deleted meanwhile
+                offsets = self._checkpoints.setdefault(directory, {})
+                offsets[key] = offset
+                for gone in offsets.keys() - present:
+                    del offsets[gone]
+                snapshot = dict(offsets)
+            OffsetCheckpointFile(self._fs, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").write(snapshot)
+
+    # --- what others see: any thread, no I/O ---
+
+    def partitions(self) -> list[PartitionCleaning]:
+        """Every partition that was looked at, as of its last look."""
+        live = {id(log) for log in self._logs.logs()}
+        with self._lock:
+            return [
+                PartitionCleaning(
+                    state.log.topic,
+                    state.log.partition,
+                    state.eligibility,
+                    state.as_of_ms,
+                    state.in_work,
+                    state.checkpoint,
+                    state.failure,
+                    state.failures,
+                    state.passes,
+                    state.last_pass,
+                    state.last_pass_ms,
+                    min((state.horizons or {}).values(), default=None),
+                )
+                for state in self._states.values()
+                if state.eligibility is not None and id(state.log) in live
+            ]
+
+    def uncleanable(self) -> list[tuple[str, Failure]]:
+        """(name, failure) of each partition whose last pass failed."""
+        live = {id(log) for log in self._logs.logs()}
+        with self._lock:
+            return [
+                (state.log.name, state.failure)
+                for state in self._states.values()
+                if state.failure is not None and id(state.log) in live
+            ]
+
+
+class _Watch:
+    """The thread's own control, and the partition's: an abort, a policy that no longer compacts, a log that is gone."""
+
+    def __init__(self, state: _State, control: PassControl) -> None:
+        self._state = state
+        self._control = control
+
+    def check(self) -> None:
+        self._control.check()
+        state = self._state
+        if state.abort is not None:
+            raise CleaningAborted(f"{state.log.name}: cleaning was aborted: {state.abort}")
+        if state.log.failure is not None:
+            raise CleaningAborted(f"{state.log.name}: cleaning was aborted: {state.log.failure}")
+        if COMPACT_POLICY not in state.log.config.cleanup_policy:
+            raise CleaningAborted(f"{state.log.name}: cleaning was aborted: it is no longer compacted")
+
+    def wait(self, milliseconds: float) -> None:
+        self.check()
+        self._control.wait(milliseconds)
+
+
+def _urgency(found: Eligibility) -> tuple[bool, float]:
+    return found.reason is Reason.MAX_LAG, found.dirty_ratio
+
+
+def _data_directory(log: UnifiedLog) -> str:
+    return log.directory.rpartition("/")[0] or "/"
+
+
+def _segment_facts(segments: Sequence[LogSegment], config: LogConfig, checkpoint: int | None) -> list[SegmentFacts]:
+    """Ages only where they matter: knowing them may cost opening a file."""
+    facts = []
+    needs_first = config.max_compaction_lag_ms < 2**63 - 1
+    needs_largest = config.min_compaction_lag_ms > 0
+    for number, segment in enumerate(segments):
+        is_active = number == len(segments) - 1
+        is_dirty = is_active or checkpoint is None or segments[number + 1].base_offset > checkpoint
+        first = segment.first_timestamp() if is_dirty and needs_first and segment.size else -1
+        largest = segment.largest_timestamp() if is_dirty and needs_largest and not is_active else -1
+        facts.append(SegmentFacts(segment.base_offset, segment.size, first, largest))
+    return facts
+
+
+def _earliest_horizon(segment: LogSegment) -> int | None:
+    file = segment.lease_file()
+    try:
+        headers: Iterable[int] = (
+            header.base_timestamp
+            for header in file_records.read_headers(file, 0, segment.size)
+            if header.has_delete_horizon
+        )
+        return min(headers, default=None)
+    finally:
+        file.release()
+
+
+def _report(log: UnifiedLog, found: Eligibility, result: PassResult) -> None:
+    counts = result.counts
+    logger.info(
+        "%s: cleaned offsets %d to %d in %.1f s (%s): %d of %d records and %d of %d bytes are left; map %.0f %% full",
+        log.name,
+        result.first_dirty,
+        result.end_offset,
+        result.elapsed_ms / 1000,
+        found.reason.value if found.reason is not None else "asked for",
+        counts.records_kept,
+        counts.records_read,
+        counts.bytes_kept,
+        counts.bytes_read,
+        result.map_utilization * 100,
+    )

@@ -1,0 +1,202 @@
+"""CleanerPool: log.cleaner.threads threads, each of which cleans the log that most needs it, and waits when none does.
+
+The dedupe buffer is for all threads together: each gets its share, so a change of either number makes new maps. A resize lets
+passes under way end where they are; they are taken up again at once, since a pass that began to swap is remembered. A stop
+does the same and takes less than a second: passes ask between chunks, and who waits for the throttle wakes up.
+
+No exception ends a thread: what a log does wrong marks that log (`CleanerManager`), anything else is logged and waited out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .cleaning import Cleaner, PassResult
+from .exceptions import CleaningAborted
+from .offset_map import make_map, memory_per_thread
+from .throttler import Throttler
+
+if TYPE_CHECKING:
+    from ..storage.clock import Time
+    from .cleaner_manager import CleanerManager, Work
+
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """The log.cleaner.* settings that concern threads and memory. Sizes in bytes."""
+
+    threads: int = 1
+    dedupe_buffer_bytes: int = 128 << 20
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 512 << 10
+    io_bytes_per_second: float = float("inf")
+    backoff_ms: int = 15_000
+
+
+class CleanerPool:
+    """Started, resized and stopped by one thread at a time; its numbers are read by any.
+
+    Attributes:
+        idle_ms, busy_ms: of all threads together, since the start.
+    """
+
+    def __init__(
+        self,
+        manager: CleanerManager,
+        settings: PoolSettings,
+        *,
+        time: Time,
+        secret: Callable[[], bytes],
+        lower_priority: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`lower_priority` is called in each thread as it begins; `secret` as `Cleaner` has it."""
+        self.manager = manager
+        self.settings = settings
+        self._time = time
+        self._secret = secret
+        self._lower_priority = lower_priority
+        self.throttler = Throttler(settings.io_bytes_per_second, time)
+        self._workers: list[_Worker] = []
+        self._lock = threading.Lock()
+        self.is_running = False
+        self.idle_ms = 0.0
+        self.busy_ms = 0.0
+        self.last_results: dict[int, PassResult] = {}
+
+    def start(self) -> None:
+        """Begin; nothing when it runs."""
+        with self._lock:
+            if not self.is_running:
+                self.is_running = True
+                self._start_workers()
+
+    def _start_workers(self) -> None:
+        settings = self.settings
+        self._workers = [_Worker(self, number) for number in range(settings.threads)]
+        self.last_results = {n: r for n, r in self.last_results.items() if n < settings.threads}
+        for worker in self._workers:
+            worker.thread.start()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End passes under way and wait for the threads. Blocks, for less than a second unless a disk hangs."""
+        with self._lock:
+            self.is_running = False
+            self._stop_workers(timeout_s)
+
+    def _stop_workers(self, timeout_s: float) -> None:
+        for worker in self._workers:
+            worker.stopping.set()
+            worker.wake.set()
+        for worker in self._workers:
+            if worker.thread.ident is not None:
+                worker.thread.join(timeout_s)
+        self._workers = []
+
+    def configure(self, settings: PoolSettings) -> None:
+        """New settings now. The throttle changes under way; the rest makes new threads. Blocks as `stop` does."""
+        with self._lock:
+            old, self.settings = self.settings, settings
+            if settings.io_bytes_per_second != old.io_bytes_per_second:
+                self.throttler.set_rate(settings.io_bytes_per_second)
+            same = (old.threads, old.dedupe_buffer_bytes, old.load_factor, old.io_buffer_bytes)
+            if self.is_running and same != (
+                settings.threads,
+                settings.dedupe_buffer_bytes,
+                settings.load_factor,
+                settings.io_buffer_bytes,
+            ):
+                self._stop_workers(STOP_TIMEOUT_S)
+                self._start_workers()
+            for worker in self._workers:
+                worker.wake.set()
+
+    def wake(self) -> None:
+        """Look for work now rather than after the back-off."""
+        for worker in list(self._workers):
+            worker.wake.set()
+
+    def make_cleaner(self) -> Cleaner:
+        """With one thread's share of the memory."""
+        settings = self.settings
+        return Cleaner(
+            make_map(memory_per_thread(settings.dedupe_buffer_bytes, settings.threads), settings.load_factor),
+            buffer_bytes=settings.io_buffer_bytes // settings.threads // 2,
+            throttler=self.throttler,
+            time=self._time,
+            secret=self._secret,
+        )
+
+    # --- numbers: any thread ---
+
+    @property
+    def thread_count(self) -> int:
+        return len(self._workers)
+
+    @property
+    def dead_threads(self) -> int:
+        """Threads that are not there any more and should be."""
+        return sum(
+            1 for worker in list(self._workers) if worker.thread.ident is not None and not worker.thread.is_alive()
+        )
+
+    def results(self) -> list[PassResult]:
+        """The last pass of each thread that had one."""
+        return list(self.last_results.values())
+
+
+class _Worker:
+    """One thread. It is its passes' control too."""
+
+    def __init__(self, pool: CleanerPool, number: int) -> None:
+        self._pool = pool
+        self._number = number
+        self.stopping = threading.Event()
+        self.wake = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=f"cleaner-{number}", daemon=True)
+
+    def check(self) -> None:
+        if self.stopping.is_set():
+            raise CleaningAborted("the cleaner stops")
+
+    def wait(self, milliseconds: float) -> None:
+        if self.stopping.wait(milliseconds / 1000):
+            raise CleaningAborted("the cleaner stops")
+
+    def _run(self) -> None:
+        pool = self._pool
+        pool._lower_priority()
+        cleaner: Cleaner | None = None
+        while not self.stopping.is_set():
+            try:
+                work = pool.manager.take_next()
+                if work is not None:
+                    # Memory is for who has work: most daemons never clean.
+                    cleaner = cleaner or pool.make_cleaner()
+                    self._clean(work, cleaner)
+                    continue
+            except Exception:  # a log's own errors are its manager's; nothing may end the thread
+                logger.exception("the cleaner met an error and goes on")
+            self._pause()
+
+    def _clean(self, work: Work, cleaner: Cleaner) -> None:
+        pool = self._pool
+        begun = pool._time.monotonic_ms()
+        result = pool.manager.clean(work, cleaner, self)
+        if result is not None:
+            pool.last_results[self._number] = result
+        pool.busy_ms += pool._time.monotonic_ms() - begun
+
+    def _pause(self) -> None:
+        pool = self._pool
+        begun = pool._time.monotonic_ms()
+        self.wake.wait(pool.settings.backoff_ms / 1000)
+        self.wake.clear()
+        pool.idle_ms += pool._time.monotonic_ms() - begun

@@ -1,0 +1,475 @@
+"""Cleaner: one pass over one log.
+
+    build    walk the dirty part; key → its last offset goes into the offset map, until the part ends or the map is full
+    filter   walk the log from its start to where the map ends, group by group; what survives goes to `.cleaned` files
+    swap     each group takes the place of what it was made from as soon as it is complete
+
+A pass that is stopped, or fails, leaves whole groups behind, cleaned or not, and nothing in between: the next one begins
+again at the same first dirty offset. Nothing is decided here but what the records say; which log, when and what range is
+`eligibility.py`'s, states and threads are `cleaner_manager.py`'s, records are `_kernel.pyx`'s.
+
+Memory: the offset map, one buffer to read into and one to write from. The two grow for a batch that is larger than they are,
+whatever max.message.bytes says by now, and shrink again with the segment's end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ..protocol.records.exceptions import CorruptRecordError
+from . import legacy
+from ._kernel import OffsetMap, RecordFilter, Transactions
+from .aborted_transactions import AbortedTransactions
+from .cleaned_writer import MAX_SEGMENT_BYTES, CleanedWriter
+from .exceptions import CleaningAborted, CleaningError
+from .kernel_results import FilterCounts, Stop
+from .legacy import MixedFilter
+from .segment_groups import SegmentSizes, group_segments
+
+if TYPE_CHECKING:
+    from ..storage.clock import Time
+    from ..storage.filesystem import File
+    from ..storage.log_segment import LogSegment
+    from ..storage.unified_log import UnifiedLog
+    from .throttler import Throttler
+
+logger = logging.getLogger(__name__)
+
+MIN_BUFFER_BYTES = 64 << 10
+
+
+class PassControl(Protocol):
+    """What a pass asks between chunks. Both raise CleaningAborted when it must end."""
+
+    def check(self) -> None: ...
+    def wait(self, milliseconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningTask:
+    """What to clean: `eligibility.evaluate` has said so."""
+
+    log: UnifiedLog
+    first_dirty: int
+    first_uncleanable: int
+    before_first_swap: Callable[[], None] = lambda: None
+    """Called once, before the first segment is replaced. OSError ends the pass."""
+
+
+@dataclass(slots=True)
+class PassResult:
+    """What a pass did. Times in ms."""
+
+    first_dirty: int
+    first_uncleanable: int
+    started_ms: int
+    end_offset: int = -1
+    """The new checkpoint: every record below has been cleaned with all dirty ones below known."""
+    map_was_full: bool = False
+    map_entries: int = 0
+    map_capacity: int = 0
+    map_records: int = 0
+    map_bytes: int = 0
+    map_utilization: float = 0.0
+    bytes_read: int = 0
+    """In the second walk."""
+    bytes_written: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    segments_unchanged: int = 0
+    counts: FilterCounts = field(default_factory=FilterCounts)
+    horizons: dict[int, int] = field(default_factory=dict)
+    """Base offset of each segment that the pass went over → the earliest horizon in it, where there is one."""
+    build_ms: float = 0.0
+    elapsed_ms: float = 0.0
+    throttled_ms: float = 0.0
+
+
+class Cleaner:
+    """Everything a pass needs that outlives it: map and buffers. One thread."""
+
+    def __init__(
+        self,
+        offset_map: OffsetMap,
+        *,
+        buffer_bytes: int,
+        throttler: Throttler,
+        time: Time,
+        secret: Callable[[], bytes],
+        max_segment_bytes: int = MAX_SEGMENT_BYTES,
+    ) -> None:
+        """`secret()` gives 16 random bytes; `buffer_bytes` of each of the two buffers."""
+        self._map = offset_map
+        self._buffer_bytes = max(buffer_bytes, MIN_BUFFER_BYTES)
+        self._throttler = throttler
+        self._time = time
+        self._secret = secret
+        self._max_segment_bytes = max_segment_bytes
+        self._input = bytearray(self._buffer_bytes)
+        self._output = bytearray(self._buffer_bytes)
+
+    def clean(self, task: CleaningTask, control: PassControl) -> PassResult:
+        """Clean now. Blocks for as long as it takes.
+
+        CleaningAborted: asked to end, or the log has changed under it. CleaningError, RecordError, StorageError, OSError:
+        it can't be cleaned; the log is as good as it was.
+        """
+        one = _Pass(self, task, control)
+        try:
+            return one.run()
+        finally:
+            self._map.release()
+            self._restore_buffers()
+
+    def _grow_input(self, needed: int) -> bytearray:
+        self._input = bytearray(max(needed, len(self._input)))
+        return self._input
+
+    def _grow_output(self, needed: int) -> bytearray:
+        self._output = bytearray(max(needed, len(self._output)))
+        return self._output
+
+    def _restore_buffers(self) -> None:
+        if len(self._input) != self._buffer_bytes:
+            self._input = bytearray(self._buffer_bytes)
+        if len(self._output) != self._buffer_bytes:
+            self._output = bytearray(self._buffer_bytes)
+
+
+class _Pass:
+    """The state of one pass."""
+
+    def __init__(self, cleaner: Cleaner, task: CleaningTask, control: PassControl) -> None:
+        self._cleaner = cleaner
+        self._task = task
+        self._control = control
+        self._log = task.log
+        self._directory = task.log.log_directory
+        self._view = task.log.segments
+        self._map = cleaner._map
+        self._swapped = False
+        self._result = PassResult(task.first_dirty, task.first_uncleanable, cleaner._time.milliseconds())
+
+    def run(self) -> PassResult:
+        result, time, throttler = self._result, self._cleaner._time, self._cleaner._throttler
+        begun, waited = time.monotonic_ms(), throttler.waited_ms
+        closed = [s for s in self._view[:-1] if s.base_offset < self._task.first_uncleanable]
+        aborted = AbortedTransactions.of(self._directory, self._view, self._task.first_uncleanable)
+        transactions = Transactions(aborted.keys())
+        result.end_offset = self._build(closed, transactions)
+        result.build_ms = time.monotonic_ms() - begun
+        self._filter(closed, transactions, aborted)
+        result.elapsed_ms = time.monotonic_ms() - begun
+        result.throttled_ms = throttler.waited_ms - waited
+        return result
+
+    def _ends(self, segments: list[LogSegment]) -> list[int]:
+        """Base offset of the segment behind each; `segments` is a prefix of the closed ones."""
+        return [self._view[number + 1].base_offset for number in range(len(segments))]
+
+    # --- first walk ---
+
+    def _build(self, closed: list[LogSegment], transactions: Transactions) -> int:
+        """Fill the map; returns the offset below which every record is in it."""
+        first, end, result = self._task.first_dirty, self._task.first_uncleanable, self._result
+        self._map.reset(self._cleaner._secret(), max(0, end - first))
+        full_at = -1
+        is_first = True
+        for segment, segment_end in zip(closed, self._ends(closed), strict=True):
+            if segment_end <= first or segment.size == 0:
+                continue
+            full_at = self._build_segment(segment, transactions)
+            if full_at >= 0:
+                result.map_was_full = True
+                if not is_first:
+                    # Whole segments fit: this one is for the next pass.
+                    full_at = max(first, segment.base_offset)
+                break
+            is_first = False
+        result.map_entries = self._map.entries
+        result.map_capacity = self._map.capacity
+        result.map_utilization = self._map.utilization
+        if full_at < 0:
+            return max(first, end)
+        if is_first:
+            logger.warning(
+                "%s: the keys of offsets %d to %d fill the map of %d entries, less than one segment: the rest is cleaned in "
+                "further passes; a larger log.cleaner.dedupe.buffer.size takes fewer",
+                self._log.name,
+                first,
+                full_at,
+                self._map.capacity,
+            )
+        if full_at <= first:
+            raise CleaningError(
+                f"{self._log.name}: the offset map has no room for one key at offset {first}; "
+                "log.cleaner.dedupe.buffer.size is too small"
+            )
+        return full_at
+
+    def _build_segment(self, segment: LogSegment, transactions: Transactions) -> int:
+        """Offset of the first record that found no room; -1: all did."""
+        first, end, result = self._task.first_dirty, self._task.first_uncleanable, self._result
+        size = segment.size
+        position = 0
+        if first > segment.base_offset:
+            found = segment.find(first, size)
+            if found is None:
+                return -1
+            position = found.position
+        file = segment.lease_file()
+        try:
+            buffer = self._cleaner._input
+            while position < size:
+                self._control.check()
+                length = self._read(file, buffer, position, size)
+                step = legacy.build(self._map, buffer, 0, length, first, end, transactions)
+                position += step.consumed
+                result.map_bytes += step.consumed
+                result.map_records += step.records
+                self._pay(step.consumed)
+                if step.stopped is Stop.MAP_FULL:
+                    return step.full_at
+                if step.stopped is Stop.END:
+                    break
+                if step.consumed == 0:
+                    buffer = self._cleaner._grow_input(
+                        self._needed(step.needed, length, size - position, file, position)
+                    )
+        finally:
+            file.release()
+            self._cleaner._restore_buffers()
+        return -1
+
+    # --- second walk ---
+
+    def _filter(self, closed: list[LogSegment], transactions: Transactions, aborted: AbortedTransactions) -> None:
+        result, log, config = self._result, self._log, self._log.config
+        map_end = result.end_offset
+        segments = [segment for segment in closed if segment.base_offset < map_end]
+        if not segments:
+            return
+        ends = self._ends(segments)
+        last_offset = next((s.read_next_offset() - 1 for s in reversed(segments) if s.size), -1)
+        log_start_offset = log.log_start_offset
+        record_filter = MixedFilter(
+            RecordFilter(
+                self._map,
+                map_end,
+                transactions,
+                result.started_ms,
+                config.delete_retention_ms,
+                keep_last_offset=last_offset,
+                producers=log.last_records_of_producers(),
+                log_start_offset=log_start_offset,
+            ),
+            self._map,
+            map_end,
+            keep_last_offset=last_offset,
+            log_start_offset=log_start_offset,
+        )
+        # Formats without room for a horizon go by file times: the youngest clean segment is as old as cleaning is.
+        clean = [s for s, end in zip(segments, ends, strict=True) if end <= self._task.first_dirty]
+        horizon_ms = clean[-1].modified_ms() - config.delete_retention_ms if clean else 0
+        sizes = [SegmentSizes(s.base_offset, s.size, *self._index_sizes(s)) for s in segments]
+        groups = group_segments(
+            sizes, ends[-1], max_bytes=config.segment_bytes, max_index_bytes=config.segment_index_bytes
+        )
+        for group in groups:
+            members = segments[group.start : group.stop]
+            self._filter_group(members, ends[group.stop - 1], record_filter, horizon_ms, transactions, aborted)
+
+    def _index_sizes(self, segment: LogSegment) -> tuple[int, int]:
+        sizes = []
+        for suffix in (".index", ".timeindex"):
+            try:
+                sizes.append(self._directory.file_system.stat(self._directory.file(segment.base_offset, suffix)).size)
+            except FileNotFoundError:
+                sizes.append(0)
+        return sizes[0], sizes[1]
+
+    def _filter_group(
+        self,
+        members: list[LogSegment],
+        end_offset: int,
+        record_filter: MixedFilter,
+        horizon_ms: int,
+        transactions: Transactions,
+        aborted: AbortedTransactions,
+    ) -> None:
+        result, base_offset = self._result, members[0].base_offset
+        modified_ms = members[-1].modified_ms()
+        output = _GroupOutput(self, members, end_offset)
+        try:
+            for segment in members:
+                record_filter.retain_deletes = segment.modified_ms() > horizon_ms
+                self._filter_segment(segment, record_filter, output)
+            counts = record_filter.take_counts()
+            kept_aborts = transactions.take_kept_aborts()
+            result.segments_before += len(members)
+            result.bytes_read += counts.bytes_read
+            result.counts = result.counts.plus(counts)
+            if counts.earliest_horizon >= 0:
+                result.horizons[base_offset] = counts.earliest_horizon
+            if output.is_unchanged:
+                result.segments_unchanged += 1
+                result.segments_after += 1
+                return
+            new = output.writer().finish(modified_ms, aborted, kept_aborts)
+            result.bytes_written += output.writer().written_bytes
+            self._control.check()
+            if not self._swapped:
+                self._swapped = True
+                self._task.before_first_swap()
+            if not self._log.replace_segments(new, members):
+                self._lost(members, end_offset)
+            result.segments_after += len(new)
+        except BaseException:
+            output.discard()
+            raise
+
+    def _lost(self, members: list[LogSegment], end_offset: int) -> None:
+        """`members` are not all in the log any more: fine when retention took all of them, else this pass is void."""
+        live = {id(segment) for segment in self._log.segments}
+        if self._log.failure is not None or any(id(segment) in live for segment in members):
+            raise CleaningAborted(f"{self._log.name}: segments went while they were being cleaned")
+        if end_offset > self._log.log_start_offset:
+            raise CleaningAborted(f"{self._log.name}: the log was truncated while it was being cleaned")
+        self._result.horizons.pop(members[0].base_offset, None)
+
+    def _filter_segment(self, segment: LogSegment, record_filter: MixedFilter, output: _GroupOutput) -> None:
+        size, position = segment.size, 0
+        file = segment.lease_file()
+        try:
+            buffer = self._cleaner._input
+            while position < size:
+                self._control.check()
+                length = self._read(file, buffer, position, size)
+                start = 0
+                while True:
+                    step = record_filter.filter(buffer, start, length, self._cleaner._output)
+                    if step.produced or step.consumed:
+                        output.take(step.consumed, step.produced, self._cleaner._output, record_filter)
+                    start += step.consumed
+                    self._pay(step.consumed)
+                    if step.stopped is Stop.INPUT:
+                        break
+                    if not step.produced and not step.consumed:
+                        self._cleaner._grow_output(max(step.needed, 2 * len(self._cleaner._output)))
+                    self._control.check()
+                position += start
+                if start == 0:
+                    buffer = self._cleaner._grow_input(
+                        self._needed(step.needed, length, size - position, file, position)
+                    )
+        finally:
+            file.release()
+            self._cleaner._restore_buffers()
+
+    # --- both ---
+
+    def _read(self, file: File, buffer: bytearray, position: int, size: int) -> int:
+        length = min(len(buffer), size - position)
+        got = file.pread_into(memoryview(buffer)[:length], position)
+        if got != length:
+            raise CleaningAborted(f"{file.path}: {got} bytes at {position} where {length} were: the log was truncated")
+        return got
+
+    @staticmethod
+    def _needed(needed: int, length: int, left: int, file: File, position: int) -> int:
+        """The buffer that the batch at `position` takes, of which `length` bytes were too few."""
+        if length >= left or needed > left:
+            raise CorruptRecordError(f"{file.path}: the batch at {position} is cut off")
+        return max(needed, 2 * length)
+
+    def _pay(self, count: int) -> None:
+        if count:
+            self._cleaner._throttler.pay(count, self._control.wait)
+
+
+class _GroupOutput:
+    """Where the survivors of a group go. A group of one segment is written only once something in it changes.
+
+    So a segment in which nothing is to be removed costs a read and no write, and stays the file that it is.
+    """
+
+    def __init__(self, owner: _Pass, members: list[LogSegment], end_offset: int) -> None:
+        self._owner = owner
+        self._members = members
+        self._end_offset = end_offset
+        self._writer: CleanedWriter | None = None
+        self._unchanged_bytes = 0
+        if len(members) > 1:
+            self._open()
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self._writer is None
+
+    def writer(self) -> CleanedWriter:
+        assert self._writer is not None
+        return self._writer
+
+    def _open(self) -> CleanedWriter:
+        owner = self._owner
+        self._writer = CleanedWriter(
+            owner._directory,
+            self._members[0].base_offset,
+            self._end_offset,
+            max_bytes=owner._cleaner._max_segment_bytes,
+        )
+        return self._writer
+
+    def take(self, consumed: int, produced: int, output: bytearray, record_filter: MixedFilter) -> None:
+        """`consumed` bytes of the input have become the first `produced` of `output`."""
+        if self._writer is None:
+            counts = record_filter.counts()
+            if produced == consumed and counts.batches_copied == counts.batches_read:
+                self._unchanged_bytes += consumed
+                return
+            self._copy_unchanged(self._open())
+        if produced:
+            with memoryview(output)[:produced] as batches:
+                self.writer().append(batches)
+            self._owner._pay(produced)
+
+    def _copy_unchanged(self, writer: CleanedWriter) -> None:
+        """What came before the first change. Cut anywhere but at batches it would not be taken: so whole chunks of them."""
+        owner, left, position = self._owner, self._unchanged_bytes, 0
+        if not left:
+            return
+        file = self._members[0].lease_file()
+        try:
+            # The two buffers are in use.
+            buffer = bytearray(min(left, owner._cleaner._buffer_bytes))
+            while position < left:
+                owner._control.check()
+                length = owner._read(file, buffer, position, left)
+                whole = whole_batches(buffer, length)
+                if whole == 0:
+                    buffer = bytearray(min(left - position, 2 * len(buffer)))
+                    continue
+                with memoryview(buffer)[:whole] as batches:
+                    writer.append(batches)
+                position += whole
+                owner._pay(whole)
+        finally:
+            file.release()
+
+    def discard(self) -> None:
+        if self._writer is not None:
+            self._writer.discard()
+
+
+def whole_batches(buffer: bytearray, length: int) -> int:
+    """Bytes of the whole batches at the front of buffer[:length]."""
+    position = 0
+    while length - position >= 12:
+        size = 12 + int.from_bytes(buffer[position + 8 : position + 12], "big", signed=True)
+        if size <= 12 or position + size > length:
+            break
+        position += size
+    return position

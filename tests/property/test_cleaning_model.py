@@ -1,0 +1,353 @@
+"""What compaction promises, on random logs: any interleaving of appends, transactions, passes, aborted passes, retention,
+clock moves, restarts and kills, held against a plain list of everything that was ever appended.
+
+The oracle knows nothing of maps, segments or batches: it has the records, which of them are committed, aborted or open, and when
+a pass went over each offset.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.cleaning import (
+    DAY_MS,
+    CleaningWorld,
+    Producer,
+    committed_records,
+    data_records,
+    headers,
+    keyed,
+    markers,
+    put,
+    state_of,
+)
+from support.logs import read_records
+from tidelog.protocol.records.attributes import Compression
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+
+RETENTION_MS = DAY_MS
+CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.SNAPPY, Compression.ZSTD)
+
+
+@dataclass
+class Written:
+    """One appended record as the oracle keeps it."""
+
+    record: Record
+    transaction: int | None
+    horizon_ms: int | None = None
+    """When a tombstone may go: set by the first pass that covers it."""
+
+
+@dataclass
+class Oracle:
+    """Everything that was appended."""
+
+    written: dict[int, Written] = field(default_factory=dict)
+    outcome: dict[int, bool] = field(default_factory=dict)
+    """Transaction → committed. Open ones are missing."""
+    start: int = 0
+
+    def is_committed(self, item: Written) -> bool:
+        return item.transaction is None or self.outcome.get(item.transaction, False)
+
+    def is_aborted(self, item: Written) -> bool:
+        return item.transaction is not None and self.outcome.get(item.transaction) is False
+
+    def latest(self, end: int) -> dict[bytes, int]:
+        """Key → offset of its last committed record below `end`."""
+        found: dict[bytes, int] = {}
+        for offset, item in self.written.items():
+            if offset < end and self.is_committed(item) and item.record.key is not None:
+                found[item.record.key] = offset
+        return found
+
+
+class Run:
+    """One random history."""
+
+    def __init__(self, seed: int, **log_settings: Any) -> None:
+        self.random = random.Random(seed)
+        map_entries = self.random.choice([3, 10, 40, 10_000])
+        self.world = CleaningWorld(map_entries=map_entries, producer_id_expiration_ms=str(2**31 - 1))
+        if self.random.random() < 0.2:
+            self.world.max_segment_bytes = 700
+        self.settings = {
+            "segment_bytes": self.random.choice([300, 1000, 4000]),
+            "index_interval_bytes": self.random.choice([0, 100, 4096]),
+            "delete_retention_ms": RETENTION_MS,
+        } | log_settings
+        self.world.start(**self.settings)
+        self.log = self.world.log()
+        self.oracle = Oracle()
+        self.producers = {n: Producer(n, is_transactional=n < 3) for n in range(5)}
+        self.open: dict[int, int] = {}
+        self.transactions = 0
+        self.cleaned_to = 0
+        self.touched_to = 0
+
+    # --- what happens ---
+
+    def step(self) -> None:
+        kind = self.random.choices(
+            ["append", "send", "end", "roll", "clean", "aborted clean", "clock", "restart", "crash", "delete records"],
+            [30, 25, 12, 10, 10, 3, 4, 2, 2, 1],
+        )[0]
+        getattr(self, kind.replace(" ", "_"))()
+
+    def _pairs(self) -> list[tuple[bytes, bytes | None]]:
+        count = self.random.choice([1, 1, 2, 5])
+        pairs = []
+        for _ in range(count):
+            key = b"key-%d" % self.random.randrange(self.random.choice([3, 12]))
+            value = None if self.random.random() < 0.15 else b"v%d" % self.random.randrange(10**9)
+            pairs.append((key, value))
+        return pairs
+
+    def _note(self, offset: int, pairs: list[tuple[bytes, bytes | None]], transaction: int | None) -> None:
+        for index, (key, value) in enumerate(pairs):
+            record = Record(offset + index, self.world.time.milliseconds(), key, value)
+            self.oracle.written[offset + index] = Written(record, transaction)
+
+    def append(self) -> None:
+        pairs = self._pairs()
+        now = self.world.time.milliseconds()
+        self._note(keyed(self.log, *pairs, timestamp=now, compression=self.random.choice(CODECS)), pairs, None)
+
+    def send(self) -> None:
+        number = self.random.randrange(5)
+        producer, pairs = self.producers[number], self._pairs()
+        if 0 <= producer.last_offset < self.oracle.start and number not in self.open:
+            producer.epoch, producer.sequence = (
+                producer.epoch + 1,
+                0,
+            )  # what became of it with DeleteRecords is another test's
+        transaction = None
+        if producer.is_transactional:
+            if number not in self.open:
+                self.transactions += 1
+                self.open[number] = self.transactions
+            transaction = self.open[number]
+        now = self.world.time.milliseconds()
+        offset = producer.send(self.log, *pairs, timestamp=now, compression=self.random.choice(CODECS))
+        self._note(offset, pairs, transaction)
+
+    def end(self) -> None:
+        if self.open:
+            number = self.random.choice(sorted(self.open))
+            commit = self.random.random() < 0.6
+            self.producers[number].end(self.log, commit=commit, timestamp=self.world.time.milliseconds())
+            self.oracle.outcome[self.open.pop(number)] = commit
+
+    def roll(self) -> None:
+        self.log.roll()
+
+    def clock(self) -> None:
+        self.world.time.advance(self.random.choice([1000, RETENTION_MS // 3, RETENTION_MS + 1]))
+
+    def clean(self) -> None:
+        """One pass, if one is due."""
+        stable = self.log.last_stable_offset
+        active = self.log.segments[-1].base_offset
+        before = {r.offset for r in data_records(self.log)}
+        result = self.world.clean_once()
+        assert self.world.cleaners.uncleanable() == []
+        if result is None:
+            return
+        assert result.end_offset <= min(stable, active)
+        assert result.end_offset >= self.cleaned_to or self.cleaned_to > self.log.log_end_offset
+        self.cleaned_to = result.end_offset
+        now = result.started_ms
+        gone = before - {r.offset for r in data_records(self.log)}
+        self._check_removed(gone, now, stable)
+        self._stamp(self.cleaned_to, now)
+        self._check_cleaned()
+
+    def aborted_clean(self) -> None:
+        """Groups that were complete are swapped in: some of what a whole pass would have done."""
+        stable, active = self.log.last_stable_offset, self.log.segments[-1].base_offset
+        end = min(stable, active)
+        now = self.world.time.milliseconds()
+        if self.world.clean_once(abort_at=self.random.choice([1, 2, 3, 5, 9, 20])) is None:
+            self.touched_to = max(self.touched_to, end)
+            self._stamp(end, now)
+        else:
+            self.cleaned_to = self.world.cleaners.partitions()[0].checkpoint or 0
+            self._stamp(self.cleaned_to, now)
+
+    def _stamp(self, end: int, now: int) -> None:
+        for offset, item in self.oracle.written.items():
+            if offset < end and item.record.value is None and item.horizon_ms is None:
+                item.horizon_ms = now + RETENTION_MS
+
+    def restart(self) -> None:
+        end = self.log.log_end_offset
+        self.log = self.world.restart()
+        assert self.log.log_end_offset == end
+
+    def crash(self) -> None:
+        end = self.log.log_end_offset
+        self.log = self.world.crash()
+        assert self.log.log_end_offset == end
+
+    def delete_records(self) -> None:
+        offset = self.random.randrange(self.log.log_start_offset, self.log.last_stable_offset + 1)
+        self.log.increment_log_start_offset(offset)
+        self.oracle.start = self.log.log_start_offset
+        self.log.delete_old_segments()
+
+    # --- what must hold ---
+
+    def _check_removed(self, gone: set[int], now: int, stable: int) -> None:
+        """A pass removes a record for one of the causes, never for none."""
+        latest = self.oracle.latest(stable)
+        for offset in gone:
+            item = self.oracle.written[offset]
+            if offset < self.oracle.start or self.oracle.is_aborted(item):
+                continue
+            assert self.oracle.is_committed(item), f"{item} was open"
+            if latest[item.record.key or b""] > offset:
+                continue
+            assert item.record.value is None, f"{item} was the last of its key"
+            assert item.horizon_ms is not None, f"{item} went in the first pass over it"
+            assert item.horizon_ms <= now, f"{item} went before its time"
+
+    def _check_cleaned(self) -> None:
+        """Below the checkpoint every key is there once, and no aborted record is."""
+        seen: set[bytes] = set()
+        for record in data_records(self.log):
+            if record.offset >= self.cleaned_to or record.offset < self.oracle.start:
+                continue
+            item = self.oracle.written[record.offset]
+            assert not self.oracle.is_aborted(item), f"{item} is still there"
+            assert record.key is not None
+            assert record.key not in seen, f"{record} is a second one of its key"
+            seen.add(record.key)
+
+    def check(self) -> None:
+        log, oracle = self.log, self.oracle
+        records = data_records(log)
+        offsets = [record.offset for record in records]
+        assert offsets == sorted(set(offsets)), "order has changed"
+        for record in records:
+            assert record == oracle.written[record.offset].record, "a record has changed"
+        # The head: everything from where the cleaner has not been.
+        head = max(self.cleaned_to, self.touched_to, oracle.start)
+        kept = set(offsets)
+        assert {o for o, i in oracle.written.items() if o >= head and not oracle.is_aborted(i)} <= kept
+        # From the start one sees the final state of every key.
+        committed = committed_records(log)
+        stable = log.last_stable_offset
+        latest = oracle.latest(stable)
+        expected = {
+            key: value
+            for key, offset in latest.items()
+            if offset >= oracle.start and (value := oracle.written[offset].record.value) is not None
+        }
+        readable = [record for record in committed if record.offset >= oracle.start]
+        assert state_of(readable) == expected
+        # No aborted record, and none of an open transaction, is taken for a committed one.
+        assert all(oracle.is_committed(oracle.written[record.offset]) for record in readable)
+        # Tombstones stay for their time.
+        now = self.world.time.milliseconds()
+        for offset in latest.values():
+            item = oracle.written[offset]
+            if (
+                item.record.value is None
+                and offset >= oracle.start
+                and (item.horizon_ms is None or now < item.horizon_ms)
+            ):
+                assert offset in kept, f"{item} went before its time"
+        # An offset that is gone stands for the next one there is.
+        if log.log_start_offset < log.high_watermark:
+            asked = self.random.randrange(log.log_start_offset, log.high_watermark)
+            got = read_records(log, asked)
+            data = [r for r in got if r.offset in oracle.written]
+            assert [r.offset for r in data] == [o for o in offsets if o >= asked]
+
+    def settle(self) -> None:
+        """Decide everything, clean, wait, clean: nothing is left but the last value of every key, and no I/O any more."""
+        while self.open:
+            self.end()
+        self.log.roll()
+        put(self.log, "~active", "x")
+        self.oracle.written[self.log.log_end_offset - 1] = Written(
+            Record(self.log.log_end_offset - 1, 1_700_000_000_000, b"~active", b"x"), None
+        )
+        for _ in range(200):
+            if self.world.cleaners.take_next() is None:
+                break
+            for state in self.world.cleaners._states.values():
+                state.in_work = False
+            self.clean()
+        self.check()
+        self.world.time.advance(RETENTION_MS + 1)
+        self.world.clean_all()
+        self.world.time.advance(RETENTION_MS + 1)
+        self.world.clean_all()
+        limit = self.log.segments[-1].base_offset
+        values = {k: o for k, o in self.oracle.latest(limit).items() if self.oracle.written[o].record.value is not None}
+        left = [r.offset for r in data_records(self.log) if self.oracle.start <= r.offset < limit]
+        assert left == sorted(o for o in values.values() if o >= self.oracle.start)
+        self._check_rebuilt_producers()
+        calls = len(self.world.fake.trace)
+        assert self.world.clean_once() is None
+        assert len(self.world.fake.trace) == calls, "a pass over a clean log"
+
+    def _check_rebuilt_producers(self) -> None:
+        """Without snapshots the state of producers comes from the batches: no transaction may seem open, no retry new."""
+        end = self.log.log_end_offset
+        self.world.kill()
+        for path in self.world.fake.paths():
+            if path.endswith(".snapshot"):
+                self.world.fake.unlink(path)
+        self.log = self.world._again()
+        assert self.log.log_end_offset == self.log.last_stable_offset == end
+        for producer in self.producers.values():
+            if producer.last_offset >= self.oracle.start:  # else retention took what would tell
+                data = bytearray(
+                    build_batch(
+                        [Record(0, 1, b"again", b"")] * producer.last_count,
+                        **{k: v for k, v in producer.last_arguments.items() if k != "timestamp"},
+                    )
+                )
+                assert self.log.append_as_leader(data, 0, len(data)).duplicate
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_promises_hold_for_any_history(seed: int) -> None:
+    run = Run(seed)
+    for _ in range(120):
+        run.step()
+        run.check()
+    run.settle()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32))
+def test_promises_hold_for_any_history_that_hypothesis_finds(seed: int) -> None:
+    run = Run(seed)
+    for _ in range(60):
+        run.step()
+    run.check()
+    run.settle()
+
+
+def test_markers_go_with_their_transactions() -> None:
+    """Aborted data leaves at once, its marker a day later; the producer's last batch stays, empty."""
+    run = Run(1, segment_bytes=1000)
+    for _ in range(100):
+        run.step()
+    run.settle()
+    limit = run.log.segments[-1].base_offset
+    # What is left of markers below belongs to transactions with records that are left, or is a producer's or the range's last.
+    transactional = {h.producer_id for h in headers(run.log) if h.is_transactional and not h.is_control}
+    kept = [offset for offset in markers(run.log) if offset < limit]
+    assert len(kept) <= len(run.oracle.outcome)
+    assert transactional <= {0, 1, 2}

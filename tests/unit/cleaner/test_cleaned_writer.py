@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from support.cleaning import CleaningWorld
+from support.mock_time import START_MS
+from tidelog.cleaner.aborted_transactions import AbortedTransactions
+from tidelog.cleaner.cleaned_writer import CleanedWriter
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.exceptions import StorageError
+from tidelog.storage.segment_files import LogDirectory
+
+
+@pytest.fixture
+def directory() -> LogDirectory:
+    made = CleaningWorld()
+    made.start(index_interval_bytes=0)
+    return made.log().log_directory
+
+
+def batches(*offsets: int) -> memoryview:
+    return memoryview(
+        b"".join(
+            build_batch([Record(0, START_MS + o % 1000, b"k", b"v")], base_offset=o, partition_leader_epoch=0)
+            for o in offsets
+        )
+    )
+
+
+def test_one_segment_with_its_indexes_and_its_file_time(directory: LogDirectory) -> None:
+    data = batches(3, 5, 9)
+    writer = CleanedWriter(directory, 0, 10)
+    writer.append(data)
+    (cleaned,) = writer.finish(123_000, AbortedTransactions(), [])
+    assert (cleaned.base_offset, cleaned.size, cleaned.largest.offset) == (0, len(data), 9)
+    fs = directory.file_system
+    assert fs.read_bytes(directory.file(0, ".log", ".cleaned")) == data
+    assert fs.stat(directory.file(0, ".log", ".cleaned")).modified_ms == 123_000
+    assert len(fs.read_bytes(directory.file(0, ".index", ".cleaned"))) % 8 == 0
+    assert fs.read_bytes(directory.file(0, ".timeindex", ".cleaned"))[-12:-4] == (START_MS + 9).to_bytes(8, "big")
+
+
+def test_a_file_that_is_full_and_an_offset_too_far_begin_a_new_segment(directory: LogDirectory) -> None:
+    one = len(batches(1))
+    writer = CleanedWriter(directory, 0, 10, max_bytes=2 * one)
+    writer.append(batches(1, 2, 3, 4, 5))
+    assert [(c.base_offset, c.size) for c in writer.finish(0, AbortedTransactions(), [])] == [
+        (0, 2 * one), (3, 2 * one), (5, one),
+    ]  # fmt: skip
+    far = 2**31 + 5
+    writer = CleanedWriter(directory, 0, far + 1)
+    writer.append(batches(0, far))
+    assert [c.base_offset for c in writer.finish(0, AbortedTransactions(), [])] == [0, far]
+
+
+def test_unsound_batches_are_refused(directory: LogDirectory) -> None:
+    damaged = bytearray(batches(1, 2))
+    damaged[-1] ^= 1
+    writer = CleanedWriter(directory, 0, 10)
+    with pytest.raises(StorageError, match="sound"):
+        writer.append(memoryview(damaged))
+    writer.discard()
+    assert not directory.file_system.exists(directory.file(0, ".log", ".cleaned"))
+
+
+def test_leftovers_of_a_failed_pass_are_overwritten(directory: LogDirectory) -> None:
+    directory.file_system.write_new(directory.file(0, ".log", ".cleaned"), b"x" * 1000)
+    writer = CleanedWriter(directory, 0, 10)
+    (cleaned,) = writer.finish(0, AbortedTransactions(), [])
+    assert cleaned.size == 0
+    assert directory.file_system.stat(directory.file(0, ".log", ".cleaned")).size == 0

@@ -1,0 +1,410 @@
+"""Which log is next, what a failure does, and what is remembered."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pytest
+from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, keyed, put, state_of
+from support.logs import TOPIC_ID
+from tidelog.cleaner.cleaner_manager import FIRST_RETRY_MS, LONGEST_RETRY_MS, CleanerManager
+from tidelog.cleaner.eligibility import Cause, Reason
+from tidelog.config.log_config import LogConfig
+from tidelog.storage.checkpoint import OffsetCheckpointFile
+from tidelog.storage.unified_log import UnifiedLog
+
+CHECKPOINT = "/data/cleaner-offset-checkpoint"
+COMPACT = frozenset({"compact"})
+
+
+def world(**settings: Any) -> CleaningWorld:
+    made = CleaningWorld()
+    made.start(**({"segment_bytes": 500} | settings))
+    return made
+
+
+def fill(log: UnifiedLog, count: int = 60, keys: int = 5) -> dict[bytes, bytes]:
+    """Superseded records, rolled; returns the state that they stand for."""
+    for number in range(count):
+        put(log, f"k{number % keys}", str(number))
+    log.roll()
+    return state_of(data_records(log))
+
+
+def config(**settings: Any) -> LogConfig:
+    return LogConfig(
+        **(
+            {
+                "segment_bytes": 500,
+                "segment_index_bytes": 4096,
+                "cleanup_policy": COMPACT,
+                "min_cleanable_dirty_ratio": 0.0,
+            }
+            | settings
+        )
+    )
+
+
+def checkpoints(made: CleaningWorld) -> dict[tuple[str, int], int]:
+    return OffsetCheckpointFile(made.file_system, CHECKPOINT).read()
+
+
+def test_the_dirtiest_log_is_first_and_the_checkpoint_is_kafkas() -> None:
+    made = world()
+    half, whole = made.log("half"), made.log("whole")
+    fill(half)
+    made.clean_all()
+    fill(half, 10)
+    fill(whole)
+    work = made.cleaners.take_next()
+    assert work is not None
+    assert work.log is whole
+    made.cleaners.give_back(work)
+    made.clean_all()
+    assert checkpoints(made) == {("half", 0): 70, ("whole", 0): 60}
+    assert made.fake.contents()[CHECKPOINT].startswith(b"0\n2\n")
+
+
+def test_a_log_in_work_is_not_given_out_twice() -> None:
+    made = world()
+    fill(made.log())
+    work = made.cleaners.take_next()
+    assert work is not None
+    assert made.cleaners.take_next() is None
+    assert made.cleaners.take(work.log) is None
+    made.cleaners.give_back(work)
+    assert made.cleaners.take_next() is not None
+
+
+def test_lesson_18_a_failure_concerns_its_partition_alone_and_is_retried() -> None:
+    made = world()
+    bad, good = made.log("bad"), made.log("good")
+    fill(bad)
+    fill(good)
+    path = bad.log_directory.file(0, ".log")
+    byte = made.fake.contents()[path][100:101]
+    made.fake.corrupt(path, 100, b"\x00" if byte != b"\x00" else b"\x01")
+    assert made.clean_once() is None or made.clean_once() is None
+    made.clean_all()
+    assert checkpoints(made) == {("good", 0): 60}
+    ((name, failure),) = made.cleaners.uncleanable()
+    assert (name, failure.attempts) == ("bad-0", 1)
+    assert "CRC" in failure.cause or "checksum" in failure.cause
+    assert made.cleaners.examine(bad).cause is Cause.UNCLEANABLE
+    # Back-off doubles up to an hour.
+    delays = []
+    for _ in range(12):
+        failure = made.cleaners.uncleanable()[0][1]
+        delays.append(failure.retry_ms - made.time.milliseconds())
+        made.time.advance(delays[-1] - 1)
+        assert made.clean_once() is None
+        assert made.cleaners.uncleanable()[0][1].attempts == failure.attempts
+        made.time.advance(1)
+        assert made.clean_once() is None
+    assert delays[:3] == [FIRST_RETRY_MS, 2 * FIRST_RETRY_MS, 4 * FIRST_RETRY_MS]
+    assert delays[-1] == LONGEST_RETRY_MS
+    # It recovers without a restart.
+    made.fake.corrupt(path, 100, byte)
+    made.time.advance(LONGEST_RETRY_MS)
+    made.clean_all()
+    assert made.cleaners.uncleanable() == []
+    assert checkpoints(made)["bad", 0] == 60
+
+
+def test_lesson_18_new_settings_are_a_reason_to_try_again() -> None:
+    made = world()
+    log = made.log()
+    fill(log)
+    path = log.log_directory.file(0, ".log")
+    byte = made.fake.contents()[path][100:101]
+    made.fake.corrupt(path, 100, b"\x00" if byte != b"\x00" else b"\x01")
+    assert made.clean_once() is None
+    made.fake.corrupt(path, 100, byte)
+    assert made.clean_once() is None
+    log.update_config(config())
+    assert made.clean_once() is not None
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_lesson_19_and_20_any_checkpoint_file_is_survived_and_put_right(seed: int) -> None:
+    chance = random.Random(seed)
+    made = world()
+    log = made.log()
+    expected = fill(log)
+    if chance.random() < 0.3:
+        log.increment_log_start_offset(20)
+        log.delete_old_segments()
+        expected = {k: v for k, v in expected.items() if int(v) >= 20}
+    line = chance.choice(
+        [b"t 0 %d\n" % chance.choice([0, 5, 19, 20, 21, 59, 60, 61, 10**6, 2**63 - 1]), b"t 0 x\n", b"gone 0 5\n", b""]
+    )
+    made.stop()
+    count = chance.choice([b"1", b"1", b"1", b"7", b"-1"])
+    made.fake.put(CHECKPOINT, chance.choice([b"0\n" + count + b"\n" + line, b"0\n0\n", b"", b"\xff", b"1\n0\n"]))
+    log = made._again()
+    calls = 0
+    for _ in range(3):
+        made.clean_all(limit=20)
+        log = made.log()
+        before = len(made.fake.trace)
+        assert made.clean_once() is None
+        calls += len(made.fake.trace) - before
+    assert calls == 0, "the cleaner works on after it has caught up"
+    assert state_of(data_records(log)) == expected
+    assert all(offset <= log.log_end_offset for (topic, _), offset in checkpoints(made).items() if topic == "t")
+
+
+def test_lesson_20_a_topic_made_anew_begins_dirty() -> None:
+    made = world()
+    fill(made.log())
+    made.clean_all()
+    made.manager.delete("t", 0)
+    made.cleaners.forget("t", 0)
+    log = made.log()
+    expected = fill(log, 90)
+    assert made.cleaners.examine(log).first_dirty == 0
+    made.clean_all()
+    assert state_of(data_records(log)) == expected
+    assert len(data_records(log)) == 5
+
+
+def test_lesson_20_a_topic_made_anew_begins_dirty_even_when_nobody_told_the_cleaner() -> None:
+    made = world()
+    fill(made.log())
+    made.clean_all()
+    made.manager.delete("t", 0)
+    fill(made.log(), 90)
+    assert made.cleaners.examine(made.log()).first_dirty == 0
+
+
+def test_lesson_20_truncation_makes_what_comes_after_it_dirty() -> None:
+    made = world()
+    log = made.log()
+    fill(log)
+    made.clean_all()
+    log.truncate_to(30)
+    made.cleaners.truncated(log, log.log_end_offset)
+    fill(log, 60)
+    assert made.cleaners.examine(log).first_dirty <= 30
+    made.clean_all()
+    assert len(data_records(log)) == 5
+
+
+def test_lesson_21_deleting_to_the_end_frees_every_closed_segment_of_a_compacted_log() -> None:
+    made = world()
+    log = made.log()
+    fill(log)
+    made.clean_all()
+    log.increment_log_start_offset(log.high_watermark)
+    log.delete_old_segments()
+    assert len(log.segments) == 1
+    assert made.clean_once() is None
+    fill(log, 20)
+    made.clean_all()
+    assert len(data_records(log)) == 5
+
+
+def test_lesson_22_policy_flips_under_load_lose_nothing() -> None:
+    made = world()
+    log = made.log()
+    compact, delete = config(), config(cleanup_policy=frozenset({"delete"}))
+
+    class Flip(Control):
+        def check(self) -> None:
+            super().check()
+            if self.checks == 3:
+                log.update_config(delete)
+
+    for turn in range(200):
+        put(log, f"k{turn % 5}", str(turn))
+        log.update_config(compact)
+        work = made.cleaners.take_next()
+        if work is not None:
+            made.cleaners.clean(work, made.cleaner, Flip(made.time))
+        log.delete_old_segments()
+        log.update_config(delete if turn % 2 else compact)
+    assert made.cleaners.uncleanable() == []
+    log.update_config(compact)
+    log.roll()
+    made.clean_all()
+    assert state_of(data_records(log)) == {b"k%d" % n: b"%d" % (195 + n) for n in range(5)}
+
+
+def test_lesson_24_files_are_those_of_live_segments_whoever_removes_them() -> None:
+    made = world(retention_bytes=2000)
+    log = made.log()
+    chance = random.Random(7)
+    for turn in range(150):
+        put(log, f"k{chance.randrange(9)}", str(turn))
+        kind = chance.randrange(6)
+        if kind == 0:
+            made.clean_once(abort_at=chance.choice([None, 2, 4, 7]))
+        elif kind == 1:
+            log.update_config(config(cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=1500))
+            log.delete_old_segments()
+        elif kind == 2 and chance.random() < 0.3:
+            log.truncate_to(max(log.log_start_offset, log.log_end_offset - 5))
+            made.cleaners.truncated(log, log.log_end_offset)
+        made.time.advance(120_000)
+        files = {path.rpartition("/")[2] for path in made.fake.paths() if path.endswith(".log") and "/t-0/" in path}
+        assert files == {f"{segment.base_offset:020d}.log" for segment in log.segments}
+    assert made.cleaners.uncleanable() == []
+    assert not [path for path in made.fake.paths() if path.endswith((".cleaned", ".swap", ".deleted"))]
+
+
+def test_retention_of_all_that_a_pass_works_on_does_not_end_it() -> None:
+    made = world(cleanup_policy=frozenset({"compact", "delete"}), segment_bytes=300)
+    log = made.log()
+    fill(log, 60)
+
+    class Retention(Control):
+        def check(self) -> None:
+            super().check()
+            if self.checks == 25:  # in the second walk
+                log.increment_log_start_offset(log.segments[1].base_offset)
+                log.delete_old_segments()
+
+    work = made.cleaners.take_next()
+    assert work is not None
+    made.cleaners.clean(work, made.cleaner, Retention(made.time))
+    made.clean_all()
+    assert made.cleaners.uncleanable() == []
+    assert len(data_records(log)) == 5
+
+
+def test_max_lag_rolls_a_quiet_active_segment() -> None:
+    made = world(max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0)
+    log = made.log()
+    put(log, "k", "1", timestamp=made.time.milliseconds())
+    put(log, "k", "2", timestamp=made.time.milliseconds())
+    assert made.clean_once() is None
+    made.time.advance(60_001)
+    assert made.cleaners.examine(log).roll_is_due
+    assert made.clean_once() is not None
+    assert [r.value for r in data_records(log)] == [b"2"]
+    assert made.clean_once() is None
+
+
+def test_min_lag_keeps_young_records_of_any_key() -> None:
+    made = world(min_compaction_lag_ms=60_000, segment_bytes=1)
+    log = made.log()
+    put(log, "k", "1", timestamp=made.time.milliseconds())
+    made.time.advance(30_000)
+    put(log, "k", "2", timestamp=made.time.milliseconds())
+    put(log, "k", "3", timestamp=made.time.milliseconds())
+    log.roll()
+    assert made.clean_all() == []
+    made.time.advance(30_001)
+    made.clean_all()
+    assert [r.value for r in data_records(log)] == [b"1", b"2", b"3"]
+    made.time.advance(30_000)
+    made.clean_all()
+    assert [r.value for r in data_records(log)] == [b"3"]
+
+
+@pytest.mark.parametrize("how", ["abort", "crash", "failure"])
+def test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then(how: str) -> None:
+    made = world(min_cleanable_dirty_ratio=0.5, segment_bytes=300)
+    log = made.log()
+    for number in range(40):
+        put(log, f"once{number}", "v")
+    log.roll()
+    made.clean_all()
+    put(log, "once39", None)
+    for number in range(100):
+        put(log, f"k{number % 3}", str(number))
+    log.roll()
+    before = log.size
+    for abort_at in range(20, 400, 5):
+        made.clean_once(abort_at=abort_at)
+        if log.size < before:
+            break
+    assert made.cleaners.partitions()[0].checkpoint == 40
+    if how == "crash":
+        log = made.crash()
+    found = made.cleaners.examine(log)
+    assert found.reason in (Reason.INTERRUPTED, Reason.RATIO)
+    made.clean_all()
+    made.time.advance(DAY_MS + 1)
+    made.clean_all()
+    assert len(data_records(log)) == 39 + 3
+
+
+def test_asked_for_takes_no_notice_of_ratio_and_back_off() -> None:
+    made = world(min_cleanable_dirty_ratio=1.0)
+    log = made.log()
+    put(log, "k", "1")
+    put(log, "k", "2")
+    assert made.clean_once() is None
+    work = made.cleaners.take(log)
+    assert work is not None
+    assert made.cleaners.clean(work, made.cleaner, Control(made.time)) is not None
+    assert [r.value for r in data_records(log)] == [b"2"]
+
+
+def test_a_horizon_that_removes_nothing_is_not_asked_about_without_end() -> None:
+    made = world(delete_retention_ms=1000)
+    log = made.log()
+    producer = Producer(7)
+    producer.send(log, (b"k", b"v"))
+    producer.end(log, commit=False)
+    put(log, "end", "x")
+    log.roll()
+    made.clean_all()
+    for _ in range(5):
+        made.time.advance(2000)
+        made.clean_all(limit=3)
+    before = made.cleaners.partitions()[0].passes
+    made.time.advance(2000)
+    assert made.clean_once() is None
+    assert made.cleaners.partitions()[0].passes == before
+
+
+def test_threads_share_the_manager() -> None:
+    """Each log is cleaned by one thread at a time, and all are cleaned."""
+    made = world()
+    logs = [made.manager.get_or_create(f"t{n}", 0, TOPIC_ID, made.log_config) for n in range(8)]
+    for log in logs:
+        fill(log)
+    in_work: set[str] = set()
+    clashes: list[str] = []
+    lock = threading.Lock()
+
+    def work() -> None:
+        while (taken := made.cleaners.take_next()) is not None:
+            with lock:
+                if taken.log.name in in_work:
+                    clashes.append(taken.log.name)
+                in_work.add(taken.log.name)
+            with lock:
+                in_work.discard(taken.log.name)
+            made.cleaners.give_back(taken)
+            with made.cleaners._lock:
+                made.cleaners._states[taken.log.topic, 0].checkpoint = 60
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert clashes == []
+    assert {state.checkpoint for state in made.cleaners._states.values()} == {60}
+
+
+def test_partitions_tell_what_metrics_need() -> None:
+    made = world()
+    log = made.log()
+    keyed(log, (b"k", b"1"))
+    made.cleaners.examine(log)
+    (one,) = made.cleaners.partitions()
+    assert (one.topic, one.partition, one.passes, one.last_pass, one.checkpoint) == ("t", 0, 0, None, None)
+    assert one.eligibility.cause is Cause.ACTIVE
+    fill(log)
+    made.clean_all()
+    (one,) = made.cleaners.partitions()
+    assert one.passes == 1
+    assert one.last_pass is not None
+    assert one.last_pass.counts.superseded > 0
+    assert isinstance(made.cleaners, CleanerManager)

@@ -1,0 +1,138 @@
+"""The threads themselves: real ones, on the fake file system, with an event to wait for rather than a sleep."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time as clock
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.cleaning import SECRET, CleaningWorld, data_records, put
+from tidelog.cleaner.cleaner_pool import CleanerPool, PoolSettings
+from tidelog.cleaner.cleaning import Cleaner
+
+SMALL = PoolSettings(dedupe_buffer_bytes=24 * 1000, io_buffer_bytes=1 << 17, backoff_ms=60_000)
+
+
+def pool_of(made: CleaningWorld, settings: PoolSettings = SMALL, **arguments: Any) -> CleanerPool:
+    return CleanerPool(made.cleaners, settings, time=made.time, secret=lambda: SECRET, **arguments)
+
+
+def until(condition: Any, seconds: float = 10.0) -> None:
+    deadline = clock.monotonic() + seconds
+    while not condition():
+        assert clock.monotonic() < deadline, "it did not come to that"
+        threading.Event().wait(0.002)
+
+
+def world(count: int = 100) -> CleaningWorld:
+    made = CleaningWorld()
+    made.start(segment_bytes=500)
+    log = made.log()
+    for number in range(count):
+        put(log, f"k{number % 5}", str(number))
+    log.roll()
+    return made
+
+
+def test_threads_clean_what_is_due_and_wait_then() -> None:
+    made = world()
+    begun = []
+    pool = pool_of(made, lower_priority=lambda: begun.append(threading.current_thread().name))
+    pool.start()
+    try:
+        until(lambda: made.cleaners.partitions() and made.cleaners.partitions()[0].passes == 1)
+        assert begun == ["cleaner-0"]
+        put(made.log(), "k0", "new")
+        made.log().roll()
+        pool.wake()
+        until(lambda: made.cleaners.partitions()[0].passes == 2)
+    finally:
+        pool.stop()
+    assert len(data_records(made.log())) == 5
+    assert (pool.thread_count, pool.dead_threads) == (0, 0)
+    assert len(pool.results()) == 1
+
+
+def test_lesson_26_five_resizes_change_nothing_but_the_threads() -> None:
+    made = world()
+    pool = pool_of(made)
+    pool.start()
+    try:
+        for threads in (3, 1, 4, 2, 5):
+            pool.configure(replace(SMALL, threads=threads))
+            until(lambda threads=threads: pool.thread_count == threads)
+            assert pool.dead_threads == 0
+            names = {thread.name for thread in threading.enumerate() if thread.name.startswith("cleaner-")}
+            assert names == {f"cleaner-{number}" for number in range(threads)}
+        until(lambda: made.cleaners.partitions()[0].passes >= 1)
+    finally:
+        pool.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("cleaner-")]
+
+
+def test_lesson_27_a_new_rate_reaches_a_pass_under_way() -> None:
+    made = world(2000)
+
+    class Wall:
+        milliseconds = staticmethod(made.time.milliseconds)
+
+        @staticmethod
+        def monotonic_ms() -> float:
+            return clock.monotonic() * 1000
+
+    pool = CleanerPool(made.cleaners, replace(SMALL, io_bytes_per_second=1.0), time=Wall(), secret=lambda: SECRET)
+    pool.start()
+    try:
+        until(lambda: pool.throttler.total_bytes > 0)
+        assert made.cleaners.partitions()[0].passes == 0
+        pool.configure(replace(SMALL, io_bytes_per_second=math.inf))
+        until(lambda: made.cleaners.partitions()[0].passes == 1)
+    finally:
+        pool.stop()
+
+
+def test_lesson_28_a_stop_in_mid_pass_takes_less_than_a_second() -> None:
+    made = world(2000)
+    pool = pool_of(made, replace(SMALL, io_bytes_per_second=1.0))
+    pool.start()
+    until(lambda: pool.throttler.total_bytes > 0)
+    begun = clock.monotonic()
+    pool.stop()
+    assert clock.monotonic() - begun < 1.0
+    assert not [path for path in made.fake.paths() if path.endswith((".cleaned", ".swap"))]
+    assert made.clean_all()
+    assert len(data_records(made.log())) == 5
+
+
+def test_an_error_of_the_cleaner_itself_ends_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world()
+    real, calls = made.cleaners.take_next, []
+
+    def take_next() -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("a defect")
+        return real()
+
+    monkeypatch.setattr(made.cleaners, "take_next", take_next)
+    pool = pool_of(made)
+    pool.start()
+    try:
+        until(lambda: len(calls) == 1)
+        until(lambda: pool.dead_threads == 0 and bool(pool.wake() or made.cleaners.partitions()))
+        until(lambda: made.cleaners.partitions()[0].passes == 1)
+    finally:
+        pool.stop()
+
+
+def test_memory_is_shared_out_and_taken_when_there_is_work() -> None:
+    """1 GB for five threads are 200 MB each, as the documents have it."""
+    made = world()
+    pool = pool_of(made, PoolSettings(threads=5, dedupe_buffer_bytes=1_000_000_000))
+    cleaner = pool.make_cleaner()
+    assert isinstance(cleaner, Cleaner)
+    assert cleaner._map.memory <= 200_000_000
+    assert cleaner._map.slots == 200_000_000 // 24
