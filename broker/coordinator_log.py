@@ -7,7 +7,7 @@ partitions and logs. Appends happen on the loop thread, as all appends do; repla
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..protocol.errors import ErrorCode, ProtocolError
@@ -15,10 +15,13 @@ from ..protocol.records._kernel import crc32c
 from ..protocol.records.attributes import COMPRESSION_MASK, CONTROL_MASK, TRANSACTIONAL_MASK
 from ..protocol.records.builder import build_batch
 from ..protocol.records.exceptions import CorruptRecordError, InvalidRecordError, RecordError
+from ..protocol.records.legacy_record import LEGACY_HEADER_SIZE, read_legacy_header
+from ..protocol.records.memory_records import is_intact, iterate_records
 from ..protocol.records.record_batch import (
     ATTRIBUTES_AT,
     HEADER,
     LOG_OVERHEAD,
+    MAGIC_AT,
     MAGIC_V2,
     RECORD_BATCH_OVERHEAD,
     Record,
@@ -164,7 +167,15 @@ class BatchReader:
         size = len(buffer)
         position = 0
         unpack = HEADER.unpack_from
-        while size - position >= RECORD_BATCH_OVERHEAD:
+        while size - position >= LEGACY_HEADER_SIZE:
+            if buffer[position + MAGIC_AT] < MAGIC_V2:
+                end = yield from self._message(position)
+                if end > size:
+                    return
+                position = end
+                continue
+            if size - position < RECORD_BATCH_OVERHEAD:
+                return
             base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, _, _, count = unpack(
                 buffer, position
             )
@@ -198,6 +209,29 @@ class BatchReader:
                 )
             self.next_offset = base_offset + last_delta + 1
             position = end
+
+    def _message(self, position: int) -> Generator[ReplayBatch, None, int]:
+        """The message or wrapper of format 0 or 1 there, as Kafka before 0.11 left it; returns where it ends."""
+        buffer = self._buffer
+        header = read_legacy_header(buffer, position)
+        end = position + header.size
+        if end > len(buffer):
+            return end
+        try:
+            if not is_intact(buffer, header):
+                raise CorruptRecordError("the checksum does not match")
+            records = [(record.offset, record.key, record.value) for record in iterate_records(buffer, position, end)]
+        except RecordError as error:
+            log.error(
+                "%s: the message at offset %d cannot be read and is passed over: %s",
+                self._name,
+                header.last_offset,
+                error,
+            )
+        else:
+            yield ReplayBatch(records[0][0], header.producer_id, False, False, records)
+        self.next_offset = header.last_offset + 1
+        return end
 
 
 def _records(

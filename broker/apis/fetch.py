@@ -3,6 +3,8 @@
 - 4 is the first with message format V2 and isolation levels; 5 tells log start offsets; 7 brings sessions (KIP-227);
   9 fences by leader epoch; 10 allows zstd; 11 has rack ids; 12 is flexible; 13 names topics by id; 15 to 17 changed
   what only replicas send.
+- Batches go as they stand in the log, messages of formats 0 and 1 too: every client of these versions reads them. Before
+  version 10, a topic with `compression.type=zstd` is refused, as in Kafka.
 - The answer is a header and slices of segment files, sent with `sendfile`. The whole batch that contains the offset is
   returned, and never nothing when there is data: the first partition that has any gives at least one batch, whatever
   the limits are (KIP-74).
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from ..server import Broker
 
 READ_COMMITTED = 1
+ZSTD_FROM = 10
 
 #: As the compiled writer takes it:
 #: (index, error, high watermark, last stable offset, log start offset, aborted transactions, records).
@@ -151,6 +154,8 @@ class FetchJob:
             older = wanted.leader_epoch < log.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
             return index, code, -1, -1, -1, None, None
+        if self._version < ZSTD_FROM and log.config.compression_type == "zstd":
+            return index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1, -1, -1, None, None
         high, stable = log.high_watermark, log.last_stable_offset
         committed = self._isolation == READ_COMMITTED
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from support.daemon import Daemon
 from support.dump_log_segments import complaints, dump, files_of, first_offsets
+from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.schema import decode, encode
 
 TEST_TIMEOUT_S = 150
 CODECS = ["none", "gzip", "snappy", "lz4"]
@@ -36,6 +42,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
                 "retention.ms": "-1",
             }
             new.append(NewTopic(name, 1, 1, config=config))
+        new.append(NewTopic("packed", 1, 1, config={"compression.type": "zstd", "retention.ms": "-1"}))
         for future in admin.create_topics(new).values():
             future.result(15)
         for name in TOPICS:
@@ -119,6 +126,25 @@ def test_idempotent_producers_are_told(daemon: Daemon) -> None:
     with contextlib.suppress(KafkaException):
         producer.flush(20)
     assert told == [KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+
+
+@pytest.mark.parametrize(("version", "code"), [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, ErrorCode.NONE)])
+def test_zstd_is_for_clients_that_know_it(daemon: Daemon, version: int, code: ErrorCode) -> None:
+    write(daemon.bootstrap, "packed", "none")
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic="packed", partitions=[partition])
+    body = encode(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]), version)
+    request = struct.pack(">hhih", ApiKey.FETCH, version, 7, -1) + body
+    host, port = daemon.bootstrap.split(":")
+    with socket.create_connection((host, int(port)), 10) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        with connection.makefile("rb") as answers:
+            (size,) = struct.unpack(">i", answers.read(4))
+            answer = answers.read(size)
+    response, _ = decode(FetchResponse, version, answer, 4)
+    told = response.responses[0].partitions[0]
+    assert told.error_code == code
+    assert bool(told.records) == (code == ErrorCode.NONE)
 
 
 def test_dump_log_segments_is_content(daemon: Daemon) -> None:

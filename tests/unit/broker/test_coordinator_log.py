@@ -24,6 +24,7 @@ from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch, seal
 from tidelog.protocol.records.exceptions import CorruptRecordError
+from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record, iterate_batches, iterate_records
 
 TOPIC = "__consumer_offsets"
@@ -207,3 +208,34 @@ def test_a_log_whose_end_cannot_be_reached_is_an_error():
     log = SimpleNamespace(name="t-0", log_start_offset=0, log_end_offset=9, read=lambda offset, size: data)
     with pytest.raises(CorruptRecordError, match="no whole batch at offset 0"):
         list(replay_log(log))
+
+
+OLD_FORMATS = [(magic, codec) for magic in (0, 1) for codec in list(Compression)[:4]]
+
+
+@pytest.mark.parametrize(("magic", "codec"), OLD_FORMATS)
+def test_what_kafka_before_0_11_left(magic, codec):
+    """Messages of formats 0 and 1 between batches, also as the last thing in the log, where they are short."""
+    records = [Record(0, 5, b"a", b"1"), Record(0, 6, b"b", None)]
+    old = build_legacy_set(records, magic=magic, base_offset=3, compression=codec)
+    new = build_batch(records, base_offset=5)
+    for data, count in ((old + new, 4), (new[:0] + old, 2)):
+        batches = list(BatchReader("test", data))
+        found = [record for batch in batches for record in batch.records]
+        assert found == [(3, b"a", b"1"), (4, b"b", None), (5, b"a", b"1"), (6, b"b", None)][:count]
+        assert {(batch.producer_id, batch.is_control) for batch in batches} == {(-1, False)}
+    reader = BatchReader("test", old[:-1])
+    assert len(list(reader)) == (1 if codec is Compression.NONE else 0)
+    bad = bytearray(old)
+    bad[-1] ^= 1
+    assert [batch.base_offset for batch in BatchReader("test", bytes(bad) + new)][-1] == 5
+
+
+def test_a_log_in_several_formats_is_replayed(world):
+    log = make_log(world)
+    for version in ("0.9.0", "0.10.2", "3.0-IV1"):
+        log.update_config(LogConfig(message_format_version=version, segment_index_bytes=4096))
+        data = build_legacy_set([Record(0, 5, b"k", version.encode())], magic=0)
+        log.append_message_set(data, 0, len(data))
+    append(log, (b"k", b"new"))  # in format 2 whatever the topic says
+    assert [record[2] for _, batch in replayed(log) for record in batch] == [b"0.9.0", b"0.10.2", b"3.0-IV1", b"new"]
