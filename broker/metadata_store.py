@@ -181,6 +181,18 @@ class MetadataStore:
 
         return self._write(write)
 
+    def set_broker_configs(self, node: str, settings: Mapping[str, str]) -> asyncio.Future[None]:
+        """Replaces all settings of a node ('': of every node) that were changed while running."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute("DELETE FROM broker_configs WHERE node = ?", (node,))
+            database.executemany(
+                "INSERT INTO broker_configs (node, name, value) VALUES (?, ?, ?)",
+                [(node, name, value) for name, value in settings.items()],
+            )
+
+        return self._write(write)
+
     def reserve_producer_ids(self, count: int, at_least: int = 0) -> asyncio.Future[int]:
         """The first of `count` producer ids, none below `at_least`, that no caller had before or will have after."""
 

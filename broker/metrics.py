@@ -16,6 +16,8 @@ from ..protocol.api_keys import ApiKey
 from ..protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from ..storage.disk_space import DiskSpace
+    from ..storage.unified_log import UnifiedLog
     from .server import Broker
 
 #: API keys are small numbers; a list is the cheapest map.
@@ -79,7 +81,10 @@ def snapshot(broker: Broker) -> list[Family]:
         _one("tidelog_ready", "gauge", "1 when the daemon serves, 0 while it loads its logs.", int(broker.ready)),
         _one("tidelog_recovery_bytes_done", "gauge", "Segment bytes that this start has checked.", recovery.done_bytes),
         _one("tidelog_recovery_bytes_total", "gauge", "Segment bytes that this start checks.", recovery.total_bytes),
+        _one("tidelog_recovery_partitions_remaining", "gauge", "Partitions that this start has still to load.",
+             broker.logs.partitions_remaining if hasattr(broker, "logs") else 0),
     ]  # fmt: skip
+    families.extend(_task_families(broker))
     if broker.ready:
         families.extend(_log_families(broker))
     return families
@@ -98,13 +103,69 @@ def _by(name: str, kind: str, text: str, label: str, values: Mapping[str, float]
     return Family(name, kind, text, (label,), [((key,), value) for key, value in values.items()])
 
 
+def _task_families(broker: Broker) -> Iterator[Family]:
+    """Background work by the task's name, as log lines have it: delete-file, log-retention, log-flusher …"""
+    tasks = broker.scheduler.statistics()
+
+    def per_task(name: str, kind: str, text: str, values: Iterable[float]) -> Family:
+        rows = [((task,), value) for task, value in zip(tasks, values, strict=True)]
+        return Family(f"tidelog_background_task{name}", kind, text, ("task",), rows)
+
+    counts = tasks.values()
+    yield per_task("s_scheduled", "gauge", "Background tasks that wait for their time.", (c.scheduled for c in counts))
+    yield per_task("s_waiting", "gauge", "Background tasks that wait for a thread.", (c.waiting for c in counts))
+    yield per_task("s_running", "gauge", "Background tasks under way.", (c.running for c in counts))
+    yield per_task("_runs", "counter", "Background tasks that have run.", (c.runs for c in counts))
+    yield per_task("_failures", "counter", "Background tasks that have failed.", (c.failures for c in counts))
+    yield _one("tidelog_background_threads", "gauge", "Threads that background tasks may have.", broker.scheduler.limit)
+
+
+def _retention_families(logs: Sequence[UnifiedLog], now_ms: int) -> Iterator[Family]:
+    """What retention did, by partition and policy, and what it can't do because of records from the future."""
+    labels = ("topic", "partition", "policy")
+    segments, sizes, failures = [], [], []
+    for log in logs:
+        place = (log.topic, str(log.partition))
+        for policy, deleted in log.retention.deleted.items():
+            segments.append(((*place, policy), deleted.segments))
+            sizes.append(((*place, policy), deleted.bytes))
+        failures += [((*place, policy), runs) for policy, runs in log.retention.failed_runs.items()]
+    yield Family("tidelog_retention_deleted_segments", "counter", "Segments deleted, by the policy that named them.",
+                 labels, segments)  # fmt: skip
+    yield Family("tidelog_retention_deleted_bytes", "counter", "Bytes of their .log files.", labels, sizes)
+    yield Family("tidelog_retention_policy_failures", "counter",
+                 "Retention runs in which a deletion policy was left out because it failed.", labels, failures)  # fmt: skip
+    future = [(log, log.dated_after(now_ms)) for log in logs]
+    rows = [((log.topic, str(log.partition)), held) for log, held in future if held.bytes]
+    yield Family("tidelog_future_dated_bytes", "gauge",
+                 "Bytes of segments that retention.ms can't reach yet, since a record in them is dated in the future.",
+                 labels[:2], [(place, held.bytes) for place, held in rows])  # fmt: skip
+    yield Family("tidelog_future_dated_offsets", "gauge", "Offsets in those segments.",
+                 labels[:2], [(place, held.offsets) for place, held in rows])  # fmt: skip
+
+
+def _space_families(spaces: Sequence[tuple[str, DiskSpace]]) -> Iterator[Family]:
+    """Room on the disks of the log directories, see log.dir.reserve.bytes. -1: not looked at (a reserve of 0)."""
+
+    def per_directory(name: str, kind: str, text: str, values: Iterable[float]) -> Family:
+        rows = [((path,), value) for (path, _), value in zip(spaces, values, strict=True)]
+        return Family(f"tidelog_log_dir_{name}", kind, text, ("directory",), rows)
+
+    found = [space for _, space in spaces]
+    yield per_directory("free_bytes", "gauge", "Free bytes on the directory's disk.", (s.free_bytes for s in found))
+    yield per_directory("full", "gauge", "1 while appends are refused for lack of room.", (s.is_full for s in found))
+    yield per_directory("refused_appends", "counter", "Appends that were refused so.", (s.refused for s in found))
+
+
 def _log_families(broker: Broker) -> Iterator[Family]:
     logs = list(broker.logs.logs())
     yield _one("tidelog_partitions", "gauge", "Partitions with a log here.", len(logs))
     yield _one("tidelog_segments", "gauge", "Segments of all logs.", sum(log.segment_count for log in logs))
     yield _one("tidelog_logs_bytes", "gauge", "Bytes of all segments' .log files.", sum(log.size for log in logs))
+    yield from _space_families(broker.logs.spaces)
     if not broker.config.metrics_per_topic:
         return
+    yield from _retention_families(logs, broker.time.milliseconds())
     labels = ("topic", "partition")
 
     def per_log(name: str, text: str, values: Iterable[float]) -> Family:

@@ -22,13 +22,13 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from ..config.dynamic import with_dynamic_settings
 from ..storage.clock import SystemTime, Time
 from ..storage.filesystem import FileSystem, RealFileSystem
 from ..storage.log_manager import LogManager
 from ..storage.scheduler import ThreadPoolScheduler
 from .apis.registry import load_apis
 from .dispatcher import Dispatcher
+from .dynamic_settings import DynamicSettings
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
@@ -111,6 +111,7 @@ class Broker:
         # Made in `start`, in this order, when the directories are locked.
         self.logs: LogManager
         self.metadata: MetadataStore
+        self.dynamic: DynamicSettings
         self.topics: TopicRegistry
         self.partitions: PartitionTable
         self.producer_ids: ProducerIds
@@ -151,6 +152,7 @@ class Broker:
         self.topics = TopicRegistry(self.config, self.metadata, self.io_pool, self.time, uuid.uuid4)
         await run(self.io_pool, lambda: logs.load(self.topics.config_of, self.recovery.update))
         await self.topics.start(logs)
+        self.dynamic.on_changed.append(self._use)
 
     def _read_metadata(self) -> None:
         """What Apache Kafka kept of topics, settings and features comes first: logs are loaded with it. Pool thread."""
@@ -158,14 +160,18 @@ class Broker:
             self.metadata, self._file_system, self.logs.directories, self.logs.node_id, self.time.milliseconds()
         )
         self.features = dict(stored.features)
-        if stored.broker_configs:
-            dynamic = with_dynamic_settings(self.config, stored.broker_configs, self.logs.node_id)
-            for problem in dynamic.refused:
-                log.error("a setting that Apache Kafka kept for brokers is left out: %s", problem)
-            if dynamic.taken:
-                log.info("settings that Apache Kafka kept for brokers hold: %s", dynamic.taken)
-                self.config = dynamic.config
-                self.logs.use(dynamic.config)
+        self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)
+        if self.dynamic.config is not self.config:
+            self.config = self.dynamic.config
+            self.logs.use(self.config)
+            self.scheduler.resize(self.config.background_threads)
+
+    def _use(self, config: BrokerConfig) -> None:
+        """Settings were changed while running. Loop thread."""
+        self.config = config
+        self.logs.use(config)
+        self.topics.use(config)
+        self.scheduler.resize(config.background_threads)
 
     async def stop(self) -> None:
         """Stops cleanly, whatever `start` came to: answers under way go out, logs are closed and marked clean."""

@@ -30,7 +30,8 @@ from ..config.definitions import TOPIC_SETTINGS
 from ..config.exceptions import ConfigError
 from ..config.log_config import LogConfig, log_config
 from ..protocol.errors import ErrorCode, ProtocolError
-from ..storage.exceptions import KafkaStorageError
+from ..storage.deletion_policy import check_policies
+from ..storage.exceptions import DeletionPolicyError, KafkaStorageError
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
 from .metadata_store import MetadataStore, TopicRecord
 from .topic_repairs import NO_ID, FoundLog, Repairs, plan_repairs
@@ -154,6 +155,20 @@ class TopicRegistry:
         """Waits for the operations under way. New ones must not come."""
         while self._operations:
             await asyncio.wait(self._operations)
+
+    def use(self, config: BrokerConfig) -> None:
+        """The broker's settings have changed: topics that have none of their own follow at once, their logs too."""
+        self._config = config
+        self._defaults = log_config(config, {})
+        for topic in list(self._by_name.values()):
+            altered = dataclasses.replace(topic, config=self._resolve(topic.overrides))
+            self._publish(altered)
+            self._configure_logs(altered)
+
+    def _configure_logs(self, topic: Topic) -> None:
+        for partition in range(topic.partition_count):
+            if (found := self.log(topic.name, partition)) is not None:
+                found.update_config(topic.config)
 
     # -- looking up
 
@@ -297,9 +312,7 @@ class TopicRegistry:
                 await self._store.set_overrides(name, overrides)
                 altered = dataclasses.replace(topic, overrides=overrides, config=config)
                 self._publish(altered)
-                for partition in range(topic.partition_count):
-                    if (found := self.log(name, partition)) is not None:
-                        found.update_config(config)
+                self._configure_logs(altered)
                 log.info("topic %s has these settings of its own now: %s", name, overrides)
                 return altered
 
@@ -330,9 +343,14 @@ class TopicRegistry:
         if not overrides:
             return self._defaults
         try:
-            return log_config(self._config, overrides)
+            config = log_config(self._config, overrides)
+            if "deletion.policies" in overrides:
+                check_policies(config.deletion_policies)
+            return config
         except ConfigError as error:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(error.problems)) from None
+        except DeletionPolicyError as error:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     def _defaults_of(self, name: str) -> tuple[int, dict[str, str]]:
         """Partitions and settings of a topic that is made without being described."""

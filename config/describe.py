@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -20,6 +20,10 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+
+
+Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
+"""Settings that were changed while running, strongest first."""
 
 
 class ConfigSynonym(NamedTuple):
@@ -44,9 +48,15 @@ class ConfigEntry(NamedTuple):
 
 
 def describe_topic(
-    broker: BrokerConfig, log: LogConfig, overrides: Mapping[str, str], names: Iterable[str] | None = None
+    broker: BrokerConfig,
+    log: LogConfig,
+    overrides: Mapping[str, str],
+    names: Iterable[str] | None = None,
+    dynamic: Layers = (),
 ) -> list[ConfigEntry]:
     """The settings of a topic (`log`: resolved, `overrides`: its own), all of them or those of `names` that exist.
+
+    `broker` is what the daemon was started with, `dynamic` what was changed since.
 
     Internal settings are shown where they are set. Any thread.
     """
@@ -56,7 +66,7 @@ def describe_topic(
         row = TOPIC_SETTINGS.get(name)
         if row is None or (row.internal and name not in overrides):
             continue
-        synonyms = _broker_synonyms(broker, row.synonyms)
+        synonyms = _broker_synonyms(broker, row.synonyms, dynamic)
         if name in overrides:
             synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.TOPIC_CONFIG), *synonyms)
         if row.internal or row.status is not Status.HONOURED:
@@ -70,18 +80,27 @@ def describe_topic(
 
 
 def describe_broker(
-    broker: BrokerConfig, names: Iterable[str] | None = None, actual: Mapping[str, str] | None = None
+    broker: BrokerConfig,
+    names: Iterable[str] | None = None,
+    actual: Mapping[str, str] | None = None,
+    dynamic: Layers = (),
 ) -> list[ConfigEntry]:
-    """The broker's honoured settings, all of them or those of `names`. `actual`: values known only at run time."""
+    """The broker's honoured settings, all of them or those of `names`. `actual`: values known only at run time.
+
+    `broker` is what the daemon was started with, `dynamic` what was changed since.
+    """
     wanted = (row.name for row in HONOURED_BROKER if not row.internal) if names is None else names
     entries = []
     for name in wanted:
         row = BROKER_SETTINGS.get(name)
         if row is None or row.status is not Status.HONOURED:
             continue
-        synonyms = _broker_synonyms(broker, _family(name))
-        value = (actual or {}).get(name) or broker.given.get(name, text_of(row.default))
+        synonyms = _broker_synonyms(broker, _family(name), dynamic)
         source = ConfigSource.STATIC_BROKER_CONFIG if name in broker.given else ConfigSource.DEFAULT_CONFIG
+        value = (actual or {}).get(name) or broker.given.get(name, text_of(row.default))
+        for layer, settings in reversed(dynamic):
+            if name in settings:
+                source, value = layer, settings[name]
         entries.append(_entry(row, value, source, synonyms, read_only=not row.dynamic))
     return entries
 
@@ -92,7 +111,13 @@ def _family(name: str) -> tuple[Synonym, ...]:
     return TOPIC_SETTINGS[topic].synonyms if topic is not None else (Synonym(name),)
 
 
-def _broker_synonyms(broker: BrokerConfig, synonyms: tuple[Synonym, ...]) -> tuple[ConfigSynonym, ...]:
+def _broker_synonyms(broker: BrokerConfig, synonyms: tuple[Synonym, ...], dynamic: Layers) -> tuple[ConfigSynonym, ...]:
+    changed = [
+        ConfigSynonym(s.name, settings[s.name], source)
+        for s in synonyms
+        for source, settings in dynamic
+        if s.name in settings
+    ]
     given = [
         ConfigSynonym(s.name, broker.given[s.name], ConfigSource.STATIC_BROKER_CONFIG)
         for s in synonyms
@@ -103,7 +128,7 @@ def _broker_synonyms(broker: BrokerConfig, synonyms: tuple[Synonym, ...]) -> tup
         for s in synonyms
         if (default := BROKER_SETTINGS[s.name].default) is not None
     ]
-    return (*given, *defaults)
+    return (*changed, *given, *defaults)
 
 
 def _entry(

@@ -13,7 +13,7 @@ from . import log_reader
 from .exceptions import KafkaStorageError, StorageError
 from .log_names import DELETED_STAGE
 from .log_segment import LogSegment
-from .log_values import LogOffsetMetadata, SegmentView
+from .log_values import HeldSegments, LogOffsetMetadata, SegmentView
 from .roll_params import ASK_ALWAYS, RollLimits
 from .segment_swap import SegmentSwap
 
@@ -163,6 +163,20 @@ class LocalLog:
                 is_active,
                 segment.modified_ms(),
             )
+
+    def dated_after(self, now_ms: int) -> HeldSegments:
+        """Segments whose newest record is dated in the future: their age can't be told yet. Any thread; reads no file.
+
+        Those whose times were not looked at since the start are left out; the first retention run looks at the oldest.
+        """
+        view, size, offsets = self._segments.view, 0, 0
+        for index, segment in enumerate(view):
+            if segment.known_largest_timestamp > now_ms:
+                size += segment.size
+                following = index + 1
+                end = view[following].base_offset if following < len(view) else self.log_end_offset
+                offsets += end - segment.base_offset
+        return HeldSegments(size, offsets)
 
     # --- roll ---
 

@@ -100,9 +100,11 @@ class LogManager:
         return [directory.path for directory in self._directories]
 
     def use(self, config: BrokerConfig) -> None:
-        """Other settings than at first hold, Kafka's metadata being known now. After `open`, before `load`."""
+        """Other settings than at first hold. Topics' settings are told to their logs by who knows them. Any thread."""
         self._config = config
         self._default_config = log_config(config, {})
+        for log in self.logs():
+            log.producers.producer_id_expiration_ms = config.producer_id_expiration_ms
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
         """The log, or None."""

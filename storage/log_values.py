@@ -84,6 +84,13 @@ class SegmentView(NamedTuple):
     """When its `.log` file was last written to. Recovery, trimming and cleaning leave it as it was."""
 
 
+class HeldSegments(NamedTuple):
+    """Some of a log's segments: bytes of their `.log` files, and how many offsets they span."""
+
+    bytes: int
+    offsets: int
+
+
 class RecoveryStats(NamedTuple):
     """What loading a log cost and found. `bytes_scanned` counts bytes of batches that were read and checked."""
 

@@ -1,4 +1,5 @@
-"""AlterConfigs, API key 33, versions 0 to 2 (flexible): replaces all settings of its own that a topic has.
+"""AlterConfigs, API key 33, versions 0 to 2 (flexible): replaces all settings of its own that a topic has,
+or all that a broker was given while it runs.
 
 What the request does not name goes back to the broker's value, which is why IncrementalAlterConfigs took its place;
 what is refused is the same.
@@ -19,7 +20,8 @@ from ...protocol.messages.alter_configs import (
 )
 from ..error_mapping import error_code
 from ..topics import check_name
-from .incremental_alter_configs import check_configs, check_resource
+from .describe_configs import BROKER
+from .incremental_alter_configs import alter_broker, check_configs, check_resource
 from .registry import api
 
 if TYPE_CHECKING:
@@ -50,12 +52,15 @@ async def _replace(
     topics = context.broker.topics
     result = AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
 
-    def change(_topic: Topic) -> Mapping[str, str]:
+    def change(_present: Topic | Mapping[str, str]) -> Mapping[str, str]:
         return {item.name: item.value for item in resource.configs if item.value is not None}
 
     try:
         check_resource(resource.resource_type, times)
         check_configs(resource.configs, resource.configs)
+        if resource.resource_type == BROKER:
+            await alter_broker(resource.resource_name, change, context, validate_only)
+            return result
         check_name(resource.resource_name)
         if validate_only:
             topics.check_alter(resource.resource_name, change)

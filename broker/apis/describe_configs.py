@@ -2,7 +2,7 @@
 
 - 1 tells where a value comes from and what else could have set it (KIP-226), 3 types and documentation (KIP-569), 4 is
   flexible. Version 0 has only "is this the default".
-- Topics; this broker, by its id; what brokers share (the empty name: nothing is set that way here); this broker's
+- Topics; this broker, by its id; what brokers share (the empty name); this broker's
   loggers. Groups and client metrics have no settings of their own here, and are answered with none.
 """
 
@@ -56,14 +56,20 @@ def _describe(
         topic = broker.topics.get(name)
         if topic is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-        entries = describe_topic(broker.config, topic.config, topic.overrides, names)
+        dynamic = broker.dynamic
+        entries = describe_topic(dynamic.static, topic.config, topic.overrides, names, dynamic.layers)
         return [_row(entry, request, context.api_version) for entry in entries]
     if resource.resource_type == BROKER:
-        if not name:
-            return []
+        dynamic = broker.dynamic
+        if not name:  # what all brokers share: only what was set so
+            shared = dict(dynamic.layers[1][1])
+            wanted = [key for key in shared if names is None or key in names]
+            entries = describe_broker(dynamic.static, wanted, None, dynamic.layers[1:])
+            return [_row(entry, request, context.api_version) for entry in entries]
         _check_broker(name, broker.logs.node_id)
         node_id = str(broker.logs.node_id)
-        entries = describe_broker(broker.config, names, {"node.id": node_id, "broker.id": node_id})
+        actual = {"node.id": node_id, "broker.id": node_id}
+        entries = describe_broker(dynamic.static, names, actual, dynamic.layers)
         return [_row(entry, request, context.api_version) for entry in entries]
     if resource.resource_type == BROKER_LOGGER:
         _check_broker(name, broker.logs.node_id)

@@ -3,19 +3,20 @@
 - An operation sets (0), deletes (1: back to the broker's value), appends to (2) or subtracts from (3) a setting. The
   last two are for lists, and start from the value in force where the topic has none of its own.
 - A resource is changed as a whole or not at all; resources are independent. One that is named twice is refused.
-- The broker's own settings are read at start and can't be changed here; groups and client metrics have none.
+- Of the broker's own settings those can be changed that DescribeConfigs does not call read-only: for this node by its
+  id, or with the empty name for all nodes (KIP-226). Groups and client metrics have none.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from ...config.definitions import TOPIC_SETTINGS
-from ...config.describe import describe_topic
+from ...config.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from ...config.describe import describe_broker, describe_topic
 from ...config.setting import SettingType
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -33,6 +34,7 @@ from .registry import api
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
+    from ..dynamic_settings import DynamicSettings
     from ..request_context import RequestContext
     from ..topics import Topic
 
@@ -46,7 +48,7 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-_KINDS = {BROKER: "broker", BROKER_LOGGER: "logger", CLIENT_METRICS: "client metrics", GROUP: "group"}
+_KINDS = {BROKER_LOGGER: "logger", CLIENT_METRICS: "client metrics", GROUP: "group"}
 
 
 class NamedConfig(Protocol):
@@ -85,6 +87,15 @@ async def _alter(
         check_configs(
             [item for item in resource.configs if item.config_operation != Operation.DELETE], resource.configs
         )
+        if resource.resource_type == BROKER:
+            dynamic = context.broker.dynamic
+            await alter_broker(
+                resource.resource_name,
+                lambda present: changed_broker(present, resource.configs, dynamic),
+                context,
+                validate_only,
+            )
+            return result
         check_name(resource.resource_name)
         if validate_only:
             topics.check_alter(resource.resource_name, change)
@@ -96,10 +107,10 @@ async def _alter(
 
 
 def check_resource(kind: int, times: int) -> None:
-    """Raises `ProtocolError` INVALID_REQUEST unless this is a topic, and named once."""
+    """Raises `ProtocolError` INVALID_REQUEST unless this is a topic or a broker, and named once."""
     if times > 1:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "a resource may be in the request once")
-    if kind == TOPIC:
+    if kind in (TOPIC, BROKER):
         return
     if kind in _KINDS:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{_KINDS[kind]} settings can't be changed while running")
@@ -133,15 +144,58 @@ def changed(topic: Topic, operations: Sequence[AlterableConfig], config: BrokerC
                         ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can only be set or deleted"
                     )
                 (entry,) = describe_topic(config, topic.config, topic.overrides, (name,))
-                present, given = _items(entry.value or ""), _items(value)
-                if operation.config_operation == Operation.APPEND:
-                    items = [*present, *(item for item in given if item not in present)]
-                else:
-                    items = [item for item in present if item not in given]
-                overrides[name] = ",".join(items)
+                overrides[name] = _combined(entry.value or "", value, operation.config_operation)
             case unknown:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, f"there is no operation {unknown}")
     return overrides
+
+
+def changed_broker(
+    present: Mapping[str, str], operations: Sequence[AlterableConfig], dynamic: DynamicSettings
+) -> dict[str, str]:
+    """A broker's settings after these operations. Raises `ProtocolError`; values are not checked here."""
+    settings = dict(present)
+    for operation in operations:
+        name, value = operation.name, operation.value or ""
+        match operation.config_operation:
+            case Operation.SET:
+                settings[name] = value
+            case Operation.DELETE:
+                settings.pop(name, None)
+            case Operation.APPEND | Operation.SUBTRACT:
+                row = BROKER_SETTINGS.get(name)
+                if row is None or row.type is not SettingType.LIST:
+                    raise ProtocolError(
+                        ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can only be set or deleted"
+                    )
+                (entry,) = describe_broker(dynamic.static, (name,), None, dynamic.layers)
+                settings[name] = _combined(entry.value or "", value, operation.config_operation)
+            case unknown:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"there is no operation {unknown}")
+    return settings
+
+
+async def alter_broker(
+    node: str,
+    change: Callable[[Mapping[str, str]], Mapping[str, str]],
+    context: RequestContext,
+    validate_only: bool,
+) -> None:
+    """Changes settings of this broker, or those that brokers share, or only says whether that could be."""
+    dynamic = context.broker.dynamic
+    dynamic.check_node(node)
+    if validate_only:
+        dynamic.check(node, change)
+    else:
+        await dynamic.alter(node, change)
+
+
+def _combined(present: str, value: str, operation: int) -> str:
+    """A list with items more, or fewer."""
+    items, given = _items(present), _items(value)
+    if operation == Operation.APPEND:
+        return ",".join([*items, *(item for item in given if item not in items)])
+    return ",".join(item for item in items if item not in given)
 
 
 def _items(text: str) -> list[str]:

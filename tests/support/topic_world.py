@@ -12,7 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from support.fake_logs import FakeLogs, InlineExecutor
-from support.mock_time import MockTime
+from support.mock_time import MockScheduler, MockTime
+from tidelog.broker.dynamic_settings import DynamicSettings
 from tidelog.broker.metadata_store import MetadataStore
 from tidelog.broker.partition import PartitionTable
 from tidelog.broker.producer_ids import ProducerIds
@@ -30,6 +31,8 @@ class TopicWorld:
         self.topics = TopicRegistry(
             config, self.store, InlineExecutor(), MockTime(), lambda: UUID(int=next(ids), version=4)
         )
+        self.scheduler = MockScheduler(MockTime())
+        self.dynamic = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)
         self.producer_ids = ProducerIds(self.store)
         self.loop = asyncio.get_running_loop()
         self.io_pool = InlineExecutor()

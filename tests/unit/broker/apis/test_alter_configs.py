@@ -63,7 +63,7 @@ async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
         (resource("orders", ("nonsense", "7")), ErrorCode.INVALID_CONFIG),
         (resource("orders", ("retention.ms", None)), ErrorCode.INVALID_REQUEST),
         (resource("orders", ("retention.ms", "7"), ("retention.ms", "8")), ErrorCode.INVALID_REQUEST),
-        (resource("1", ("log.retention.ms", "7"), kind=BROKER), ErrorCode.INVALID_REQUEST),
+        (resource("1", ("num.partitions", "7"), kind=BROKER), ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_what_is_refused_changes_nothing(tmp_path: Path, asked: AlterConfigsResource, code: ErrorCode) -> None:

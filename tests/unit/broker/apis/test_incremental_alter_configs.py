@@ -7,7 +7,7 @@ import pytest
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from tidelog.broker.apis.incremental_alter_configs import Operation, incremental_alter_configs
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -92,7 +92,7 @@ async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
         (resource("orders", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST),
         (resource("orders", ("retention.ms", SET, "7"), ("retention.ms", SET, "8")), ErrorCode.INVALID_REQUEST),
         (resource("orders", ("retention.ms", 4, "7")), ErrorCode.INVALID_REQUEST),
-        (resource("1", ("log.retention.ms", SET, "7"), kind=BROKER), ErrorCode.INVALID_REQUEST),
+        (resource("1", ("num.partitions", SET, "7"), kind=BROKER), ErrorCode.INVALID_REQUEST),
         (resource("1", ("tidelog", SET, "INFO"), kind=BROKER_LOGGER), ErrorCode.INVALID_REQUEST),
         (resource("g", ("x", SET, "7"), kind=GROUP), ErrorCode.INVALID_REQUEST),
         (resource("m", ("x", SET, "7"), kind=CLIENT_METRICS), ErrorCode.INVALID_REQUEST),
@@ -127,3 +127,56 @@ async def test_changes_that_come_together_are_all_kept(tmp_path: Path) -> None:
         names = ("retention.ms", "segment.ms", "segment.bytes", "flush.ms")
         await asyncio.gather(*(ask(world, resource("orders", (name, SET, "9000"))) for name in names))
         assert overrides(world) == dict.fromkeys(names, "9000")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("retention.ms", "-5", "-1 … 9223372036854775807"),
+        ("segment.ms", "0", "1 … 9223372036854775807"),
+        ("message.timestamp.type", "NoTimestampType", "one of CreateTime, LogAppendTime"),
+        ("deletion.policies", "time,newest", "no deletion policy 'newest' is installed; there are: append-time, size"),
+    ],
+)
+async def test_lesson_34_bad_values_are_refused_with_what_is_allowed(
+    tmp_path: Path, name: str, value: str, says: str
+) -> None:
+    """KAFKA-7781, 6637, 6973."""
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("orders", 1, {})
+        request = IncrementalAlterConfigsRequest(resources=[resource("orders", (name, SET, value))])
+        (result,) = (await incremental_alter_configs(request, world.context(1))).responses
+        assert result.error_code == ErrorCode.INVALID_CONFIG
+        assert says in (result.error_message or "")
+        assert overrides(world) == {}
+        with pytest.raises(ProtocolError, match=name if name != "deletion.policies" else "newest"):
+            await world.topics.create("other", 1, {name: value})
+
+
+async def test_a_brokers_settings_change_while_it_runs(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        mine = resource("1", ("background.threads", SET, "7"), kind=BROKER)
+        shared = resource("", ("background.threads", SET, "5"), ("log.segment.bytes", SET, "9000"), kind=BROKER)
+        told: list[int] = []
+        world.dynamic.on_changed.append(lambda config: told.append(config.background_threads))
+        assert await ask(world, mine, validate=True) == [0]
+        assert told == []
+        assert await ask(world, shared) == [0]
+        assert await ask(world, mine) == [0]
+        assert told == [5, 7]
+        assert await ask(world, resource("1", ("background.threads", DELETE, None), kind=BROKER)) == [0]
+        assert await ask(world, resource("", ("log.cleanup.policy", APPEND, "compact"), kind=BROKER)) == [0]
+        assert world.dynamic.config.log_cleanup_policy == ("delete", "compact")
+        assert told == [5, 7, 5, 5]
+        for wrong, code in (
+            (("background.threads", SET, "0"), ErrorCode.INVALID_CONFIG),
+            (("background.thread", SET, "1"), ErrorCode.INVALID_CONFIG),
+            (("log.deletion.policies", SET, "none"), ErrorCode.INVALID_CONFIG),
+            (("log.dirs", SET, "/x"), ErrorCode.INVALID_REQUEST),
+        ):
+            assert await ask(world, resource("1", wrong, kind=BROKER)) == [code]
+        assert await ask(world, resource("2", ("background.threads", SET, "3"), kind=BROKER)) == [
+            ErrorCode.INVALID_REQUEST
+        ]
+    async with topic_world(tmp_path) as world:
+        assert (world.dynamic.config.background_threads, world.dynamic.config.log_segment_bytes) == (5, 9000)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.topic_world import TopicWorld, topic_world
+from tidelog.config.describe import ConfigSource, describe_broker, describe_topic
+from tidelog.protocol.errors import ProtocolError
+
+
+def told(world: TopicWorld, name: str) -> tuple[str | None, int, list[int]]:
+    (entry,) = describe_broker(world.dynamic.static, (name,), None, world.dynamic.layers)
+    return entry.value, entry.source, [synonym.source for synonym in entry.synonyms]
+
+
+async def test_a_nodes_own_beat_what_all_share_and_both_the_start(tmp_path: Path) -> None:
+    async with topic_world(tmp_path, background_threads=3, given={"background.threads": "3"}) as world:
+        dynamic = world.dynamic
+        assert told(world, "background.threads") == ("3", ConfigSource.STATIC_BROKER_CONFIG, [4, 5])
+        await dynamic.alter("", lambda _: {"background.threads": "4"})
+        assert told(world, "background.threads") == ("4", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, [3, 4, 5])
+        await dynamic.alter("1", lambda _: {"background.threads": "5"})
+        assert told(world, "background.threads") == ("5", ConfigSource.DYNAMIC_BROKER_CONFIG, [2, 3, 4, 5])
+        assert dynamic.config.background_threads == 5
+        await dynamic.alter("1", lambda _: {})
+        await dynamic.alter("", lambda _: {})
+        assert dynamic.config.background_threads == 3
+
+
+async def test_topics_follow_unless_they_have_their_own(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.topics.create("follows", 1, {})
+        await world.topics.create("own", 1, {"segment.bytes": "700"})
+        world.dynamic.on_changed.append(world.topics.use)
+        await world.dynamic.alter("1", lambda _: {"log.segment.bytes": "9000", "log.retention.ms": "5"})
+        sizes = {log.topic: (log.config.segment_bytes, log.config.retention_ms) for log in world.logs.logs()}
+        assert sizes == {"follows": (9000, 5), "own": (700, 5)}
+        topic = world.topics.get("follows")
+        assert topic is not None
+        (entry,) = describe_topic(
+            world.dynamic.static, topic.config, topic.overrides, ("segment.bytes",), world.dynamic.layers
+        )
+        assert (entry.value, entry.source) == ("9000", ConfigSource.DYNAMIC_BROKER_CONFIG)
+
+
+async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        before = world.dynamic.config
+        for name, value in (("background.threads", "none"), ("num.partitions", "3"), ("nothing", "1")):
+            with pytest.raises(ProtocolError):
+                await world.dynamic.alter("1", lambda _, change=(name, value): dict([change]))
+        assert world.dynamic.config is before
+        assert world.store.read().broker_configs == {}
+        with pytest.raises(ProtocolError, match="not '2'"):
+            world.dynamic.check_node("2")
