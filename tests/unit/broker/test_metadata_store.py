@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tidelog.broker.metadata_store import FILE_NAME, SCHEMA_VERSION, MetadataStore, TopicRecord
+from tidelog.broker.metadata_store import FILE_NAME, SCHEMA_VERSION, MetadataStore, StoredMetadata, TopicRecord
 from tidelog.storage.exceptions import DataDirectoryError, KafkaStorageError
 
 ORDERS = TopicRecord("orders", UUID(int=1), 3, {"retention.ms": "5", "cleanup.policy": "compact"}, 1000)
@@ -70,6 +70,47 @@ async def test_producer_ids_are_given_out_once(store: MetadataStore) -> None:
     assert await other.reserve_producer_ids(10, at_least=7000) == 7000
     assert await other.reserve_producer_ids(10, at_least=5) == 7010
     other.close()
+
+
+async def test_everything_is_replaced_in_one_commit(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    everything = StoredMetadata(
+        (EVENTS, TopicRecord("going", UUID(int=5), 2, {"a": "b"}, 7, deleting=True)),
+        {"": {"log.retention.ms": "5"}, "1": {"log.retention.ms": "6", "x": "y"}},
+        {"metadata.version": 30},
+        4000,
+        "a position",
+    )
+    store.replace(everything)
+    assert store.read() == everything
+    assert reread(store) == list(everything.topics)
+    assert await store.reserve_producer_ids(10) == 4000
+    store.replace(StoredMetadata())
+    assert store.read() == StoredMetadata()
+
+
+async def test_a_replacement_that_fails_changes_nothing(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    before = store.read()
+    twice = (EVENTS, TopicRecord("other", EVENTS.topic_id, 1, {}, 0))
+    with pytest.raises(KafkaStorageError, match="UNIQUE constraint"):
+        store.replace(StoredMetadata(twice))
+    assert store.read() == before
+
+
+async def test_a_file_of_the_first_schema_gets_the_tables_it_lacks(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    await store.reserve_producer_ids(1000)
+    store.close()
+    with sqlite3.connect(store.path) as database:
+        database.executescript(
+            "DROP TABLE broker_configs; DROP TABLE features; DROP TABLE kraft; PRAGMA user_version = 1"
+        )
+    database.close()
+    store.__init__(os.path.dirname(store.path))  # type: ignore[misc]  # for the fixture to close
+    assert store.read() == StoredMetadata((ORDERS,), next_producer_id=1000)
+    store.replace(StoredMetadata((ORDERS,), features={"f": 1}))
+    assert store.read().features == {"f": 1}
 
 
 async def test_writes_that_wait_together_share_one_commit(store: MetadataStore) -> None:
