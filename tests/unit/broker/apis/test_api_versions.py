@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tidelog.broker.apis.api_versions import FEATURES, METADATA_VERSION, api_versions, finalized_levels, listed_versions
+from tidelog.broker.apis.registry import load_apis
+from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.schema import decode, encode
+
+
+def ask(version: int, name: str = "librdkafka", software: str = "2.16.0-rc1", **kafkas: int) -> ApiVersionsResponse:
+    context: Any = SimpleNamespace(api_version=version, broker=SimpleNamespace(features=kafkas))
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=software)
+    return decode(ApiVersionsResponse, version, encode(api_versions(request, context), version))[0]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_what_is_listed_is_what_is_registered(version: int) -> None:
+    listed = {api.api_key: (api.min_version, api.max_version) for api in ask(version).api_keys}
+    registered = {key: (entry.min_version, entry.max_version) for key, entry in load_apis().items()}
+    assert list(listed) == sorted(listed)
+    assert listed.pop(ApiKey.PRODUCE) == (0, registered.pop(ApiKey.PRODUCE)[1]), "KAFKA-18659"
+    assert listed == registered
+    assert listed == {a.api_key: (a.min_version, a.max_version) for a in listed_versions(load_apis()) if a.api_key}
+
+
+def test_features_by_version() -> None:
+    assert not ask(2).supported_features
+    # A supported range that begins at 0 is for version 4 only (KIP-1022).
+    assert {feature.name for feature in ask(3).supported_features} == {METADATA_VERSION}
+    assert {feature.name for feature in ask(4).supported_features} == set(FEATURES)
+    assert [(f.name, f.max_version_level) for f in ask(4).finalized_features] == [(METADATA_VERSION, 30)]
+
+
+def test_features_of_a_directory_of_kafkas() -> None:
+    assert finalized_levels({METADATA_VERSION: 25}) == [(METADATA_VERSION, 25)]
+    assert finalized_levels({METADATA_VERSION: 3}) == [(METADATA_VERSION, 7)], "within what is supported"
+    assert finalized_levels({METADATA_VERSION: 99}) == [(METADATA_VERSION, 30)]
+
+
+@pytest.mark.parametrize(
+    ("name", "software"), [("", "1"), ("a", ""), ("-a", "1"), ("a-", "1"), ("a b", "1"), ("a", "1\n")]
+)
+def test_software_names_that_would_spoil_a_metric(name: str, software: str) -> None:
+    assert ask(3, name, software).error_code == ErrorCode.INVALID_REQUEST
+    assert ask(3, name, software).api_keys == []

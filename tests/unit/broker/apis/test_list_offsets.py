@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from support.logs import World, append
+from support.mock_time import START_MS
+from support.topic_world import TopicWorld, topic_world
+from tidelog.broker.apis.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    list_offsets,
+)
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.protocol.schema import decode, encode
+from tidelog.storage.exceptions import KafkaStorageError
+
+Row = tuple[int, int, int]
+UNSUPPORTED: Row = (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+UNKNOWN: Row = (ErrorCode.NONE, -1, -1)
+
+
+@asynccontextmanager
+async def world_with_records(directory: Path) -> AsyncIterator[TopicWorld]:
+    """Topic `t`, one partition: times 0, 10, 20 | 5, 15, 25 | 2, 3, 4 after START_MS; the log starts at offset 1."""
+    machine = World()
+    async with topic_world(directory, machine.start()) as world:
+        await world.topics.create("t", 1, {})
+        append(machine.log(), "a", "b", "c", timestamp=START_MS, step=10)
+        append(machine.log(), "d", "e", "f", timestamp=START_MS + 5, step=10)
+        append(machine.log(), "g", "h", "i", timestamp=START_MS + 2)
+        machine.log().increment_log_start_offset(1)
+        yield world
+    machine.stop()
+
+
+async def ask(
+    world: TopicWorld,
+    version: int,
+    timestamp: int,
+    *,
+    topic: str = "t",
+    partition: int = 0,
+    epoch: int = -1,
+    repeat: int = 1,
+) -> Row:
+    """(error, timestamp after START_MS or -1, offset)"""
+    part = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part] * repeat)])
+    received, _ = decode(ListOffsetsRequest, version, encode(request, version))
+    answer = await list_offsets(received, world.context(version))
+    decoded, _ = decode(ListOffsetsResponse, version, encode(answer, version))
+    rows = decoded.topics[0].partitions
+    assert len(rows) == repeat
+    assert all(row == rows[0] for row in rows)
+    row = rows[0]
+    if version >= 4:
+        assert row.leader_epoch == (0 if row.offset >= 0 else -1)
+    return row.error_code, row.timestamp - (START_MS if row.timestamp >= 0 else 0), row.offset
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_every_question_in_every_version(tmp_path: Path, version: int) -> None:
+    async with world_with_records(tmp_path) as world:
+        assert await ask(world, version, LATEST) == (ErrorCode.NONE, -1, 9)
+        assert await ask(world, version, EARLIEST) == (ErrorCode.NONE, -1, 1)
+        assert await ask(world, version, MAX_TIMESTAMP) == ((ErrorCode.NONE, 25, 5) if version >= 7 else UNSUPPORTED)
+        assert await ask(world, version, EARLIEST_LOCAL) == ((ErrorCode.NONE, -1, 1) if version >= 8 else UNSUPPORTED)
+        assert await ask(world, version, LATEST_TIERED) == (UNKNOWN if version >= 9 else UNSUPPORTED)
+        assert await ask(world, version, -6) == UNSUPPORTED
+        assert await ask(world, version, START_MS + 11) == (ErrorCode.NONE, 20, 2)
+        assert await ask(world, version, START_MS + 21) == (ErrorCode.NONE, 25, 5)
+        assert await ask(world, version, START_MS + 26) == UNKNOWN
+        assert await ask(world, version, 0) == (ErrorCode.NONE, 10, 1), "nothing before the log's start is found"
+
+
+async def test_refusals(tmp_path: Path) -> None:
+    async with world_with_records(tmp_path) as world:
+        assert (await ask(world, 7, LATEST, topic="none"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await ask(world, 7, LATEST, partition=1))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await ask(world, 7, LATEST, epoch=1))[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await ask(world, 7, LATEST, epoch=0))[0] == ErrorCode.NONE
+        assert (await ask(world, 7, LATEST, repeat=2))[0] == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_disk_that_fails_is_one_partitions_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world_with_records(tmp_path) as world:
+        partition = world.partitions.get("t", 0)
+        assert partition is not None
+
+        def fail(*_: object, **__: object) -> None:
+            raise KafkaStorageError("disk")
+
+        monkeypatch.setattr(type(partition.log), "lookup_by_timestamp", fail)
+        assert (await ask(world, 7, START_MS))[0] == ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from tidelog.broker.error_mapping import error_code
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.records import exceptions as records
+from tidelog.storage import exceptions as storage
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, "why"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (records.RecordTooLargeError("why"), ErrorCode.MESSAGE_TOO_LARGE),
+        (records.InvalidRecordError("why"), ErrorCode.INVALID_RECORD),
+        (records.CorruptRecordError("why"), ErrorCode.CORRUPT_MESSAGE),
+        (records.UnsupportedCompressionError("why"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (storage.OffsetOutOfRangeError("why"), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (storage.OutOfOrderSequenceError("why"), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (storage.InvalidProducerEpochError("why"), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (storage.UnknownProducerError("why"), ErrorCode.UNKNOWN_PRODUCER_ID),
+        (storage.KafkaStorageError("why"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (OSError(28, "why"), ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_codes(error: Exception, code: ErrorCode) -> None:
+    found, message = error_code(error)
+    assert found is code
+    assert "why" in message
+
+
+def test_a_defect_is_logged_whole_and_told_in_general(caplog: pytest.LogCaptureFixture) -> None:
+    code, message = error_code(KeyError("secret"))
+    assert code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "secret" not in message
+    assert "KeyError: 'secret'" in caplog.text
+
+
+def test_a_disk_that_fails_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    error_code(storage.KafkaStorageError("disk"))
+    assert [record.getMessage() for record in caplog.records] == ["storage failed: disk"]
+
+
+def test_no_class_hides_behind_its_base() -> None:
+    """A record error of any kind is the client's, never "unknown"."""
+    for _, kind in inspect.getmembers(records, inspect.isclass):
+        if kind not in (records.RecordError, records.UnsupportedFormatError) and issubclass(kind, records.RecordError):
+            assert error_code(kind("why"))[0] is not ErrorCode.UNKNOWN_SERVER_ERROR, kind
