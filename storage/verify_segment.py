@@ -300,13 +300,16 @@ class SegmentCheck:
     # --- indexes ---
 
     def parts(self, suffix: str, explain: Callable[[bytes, int], Iterator[Part]], rule: str) -> Iterator[Part]:
-        """The sound entries of an index; what is wrong with the others is told."""
+        """The sound entries of an index, which is read now; what is wrong with the others is told on the way."""
         path = self._path(suffix)
         try:
             data = self._fs.read_bytes(path, limit=_INDEX_LIMIT)
         except FileNotFoundError:
-            return
-        for part in explain(data, self._base_offset):
+            return iter(())
+        return self._sound_parts(path, explain(data, self._base_offset), rule)
+
+    def _sound_parts(self, path: str, parts: Iterator[Part], rule: str) -> Iterator[Part]:
+        for part in parts:
             if part.problem:
                 kind = "torn" if part.kind == "cut off" else "order"
                 self._report.add(f"{rule}-{kind}", path, part.position, f"{part.text}: {part.problem}")
@@ -346,38 +349,37 @@ class _OffsetEntries:
 
     def __init__(self, segment: SegmentCheck) -> None:
         self._segment = segment
-        self._parts = list(segment.offset_entries())
-        self._next = 0
+        self._parts = segment.offset_entries()
+        self._next = next(self._parts, None)
         self._late: dict[int, Part] = {}  # offset → entry that names a later batch's last offset
 
     def meet(self, header: BatchHeader) -> None:
         self._late.pop(header.last_offset, None)
-        while self._next < len(self._parts):
-            part = self._parts[self._next]
+        while (part := self._next) is not None:
             position, offset = number(part, "position"), number(part, "offset")
             if position > header.position:
                 return
-            self._next += 1
+            self._next = next(self._parts, None)
             if position < header.position:
-                self._segment.index_fault("index-position", OFFSET_INDEX_SUFFIX, part, "no batch begins there")
+                self._fault("index-position", part, "no batch begins there")
             elif offset > header.last_offset:
                 # Old brokers indexed an append of several batches by its last offset: sound, if there is such a batch.
                 self._late[offset] = part
             elif offset < header.last_offset:
-                self._wrong(part, header.last_offset)
+                self._fault("index-offset", part, f"the batch there ends at {header.last_offset}")
 
-    def _wrong(self, part: Part, last_offset: int) -> None:
-        what = f"the batch there ends at {last_offset}"
-        self._segment.index_fault("index-offset", OFFSET_INDEX_SUFFIX, part, what)
+    def _fault(self, rule: str, part: Part, what: str) -> None:
+        self._segment.index_fault(rule, OFFSET_INDEX_SUFFIX, part, what)
 
     def finish(self, newer_from: int | None) -> None:
         """The log is read; `newer_from`: it has grown since, entries from that position on are not known."""
-        for part in self._late.values():
-            if newer_from is None:
-                self._segment.index_fault("index-offset", OFFSET_INDEX_SUFFIX, part, "no batch ends there")
-        for part in self._parts[self._next :]:
-            if newer_from is None or number(part, "position") < newer_from:
-                self._segment.index_fault("index-position", OFFSET_INDEX_SUFFIX, part, "the log has no batch there")
+        if newer_from is None:
+            for part in self._late.values():
+                self._fault("index-offset", part, "no batch ends there")
+        while (rest := self._next) is not None:
+            if newer_from is None or number(rest, "position") < newer_from:
+                self._fault("index-position", rest, "the log has no batch there")
+            self._next = next(self._parts, None)
 
 
 class _TimeEntries:
@@ -385,23 +387,31 @@ class _TimeEntries:
 
     def __init__(self, segment: SegmentCheck) -> None:
         self._segment = segment
-        self._parts = list(segment.time_entries())
-        self._next = 0
+        self._parts = segment.time_entries()
+        self._last = NO_TIMESTAMP
+        self._next: Part | None = None
+        self._step()
+
+    def _step(self) -> None:
+        self._next = next(self._parts, None)
+        if self._next is not None:
+            self._last = number(self._next, "timestamp")
 
     def meet(self, header: BatchHeader, largest: int) -> None:
-        while self._next < len(self._parts):
-            part = self._parts[self._next]
-            timestamp, offset = number(part, "timestamp"), number(part, "offset")
-            if offset > header.last_offset:
+        while (part := self._next) is not None:
+            if number(part, "offset") > header.last_offset:
                 return
-            self._next += 1
-            if timestamp != largest:
-                what = f"the largest timestamp up to there is {largest}"
-                self._segment.index_fault("timeindex-entry", TIME_INDEX_SUFFIX, part, what)
+            if number(part, "timestamp") != largest:
+                self._fault(part, f"the largest timestamp up to there is {largest}")
+            self._step()
+
+    def _fault(self, part: Part, what: str) -> None:
+        self._segment.index_fault("timeindex-entry", TIME_INDEX_SUFFIX, part, what)
 
     def finish(self, newer_from: int | None) -> None:
-        """As for the offset index; `newer_from` is an offset here."""
-        for part in self._parts[self._next :]:
+        """The log is read; `newer_from`: it has grown since, entries behind are not known."""
+        while (part := self._next) is not None:
             if newer_from is None:
-                self._segment.index_fault("timeindex-entry", TIME_INDEX_SUFFIX, part, "the log does not reach there")
-        self._segment.check_last_time(number(self._parts[-1], "timestamp") if self._parts else NO_TIMESTAMP)
+                self._fault(part, "the log does not reach there")
+            self._step()
+        self._segment.check_last_time(self._last)
