@@ -76,6 +76,7 @@ class Partition:
     def warm(self, offset: int) -> None:
         """Brings into memory what `read` at `offset` needs. Pool thread; errors are left to the read itself."""
         with contextlib.suppress(StorageError, OSError):
+            self.log.load_aborted()
             self.log.read(offset, 1).release()
 
     def wake(self) -> None:

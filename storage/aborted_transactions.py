@@ -4,7 +4,8 @@ An entry lies in the segment of its abort marker, which may be far behind the re
 the fetch's on have to be asked. Most logs have no entry at all, and a log may have ten thousand segments; so what the
 closed ones hold is kept, and looked for again only among segments that are new. The active one's file is read each time.
 
-One object per log. Loop thread; a few µs where there are no entries, else as long as reads of small files take.
+One object per log. `load` does the looking in a pool thread; what it missed since is looked at where it is asked for,
+on the loop thread: the files of one segment that was active a moment ago.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ class AbortedTransactions:
         # Closed segments that were looked at. A successor at the same base offset (cleaning) is another object.
         self._closed: dict[LogSegment, tuple[AbortedTxn, ...]] = {}
         self._with_entries: list[tuple[AbortedTxn, ...]] = []
+
+    def is_loaded(self, view: tuple[LogSegment, ...]) -> bool:
+        """Whether the closed segments are known. Never blocks."""
+        return view is self._view
+
+    def load(self, view: tuple[LogSegment, ...]) -> None:
+        """Looks at the closed segments, and brings the active one's file into memory. Pool thread. OSError."""
+        self._look_at(view)
+        self._read(view[-1].base_offset)
 
     def overlapping(self, view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
         """Those that have a record, or their marker, in the slice that `info` has for a fetch at `offset`, in their order.
@@ -71,9 +81,10 @@ class AbortedTransactions:
         else:
             there = {segment.base_offset for segment in fresh}
         read = {s: self._read(s.base_offset) if s.base_offset in there else () for s in fresh}
-        self._closed = {segment: known[segment] if segment in known else read[segment] for segment in closed}
-        self._with_entries = [entries for entries in self._closed.values() if entries]
-        self._view = view
+        found = {segment: known[segment] if segment in known else read[segment] for segment in closed}
+        self._closed = found
+        self._with_entries = [entries for entries in found.values() if entries]
+        self._view = view  # last: whoever sees it sees the rest
 
     def _read(self, base_offset: int) -> tuple[AbortedTxn, ...]:
         directory = self._directory

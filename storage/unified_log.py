@@ -471,6 +471,15 @@ class UnifiedLog(LocalLog):
             )
         return FetchDataInfo(offset, None, 0, 0)
 
+    @property
+    def aborted_are_loaded(self) -> bool:
+        """Whether `aborted_transactions` would not have to look at files first, but the active segment's. Never blocks."""
+        return self._aborted.is_loaded(self._segments.view)
+
+    def load_aborted(self) -> None:
+        """Has the look that `aborted_transactions` would have. Pool threads. OSError, CorruptIndexError."""
+        self._aborted.load(self._segments.view)
+
     def aborted_transactions(self, offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
         """Those that a read_committed consumer must be told of with what `read` gave for `offset`. Loop thread.
 

@@ -127,7 +127,7 @@ class FetchJob:
         failed = False
         for key, wanted in self._context.partitions.items():
             partition = self._find(key)
-            if cold is not None and partition is not None and not partition.is_warm(wanted.offset):
+            if cold is not None and partition is not None and self._might_block(partition, wanted.offset):
                 cold.append((partition, wanted.offset))
                 continue
             row = self._read(key, partition, wanted, min(left, wanted.max_bytes), total == 0)
@@ -142,6 +142,11 @@ class FetchJob:
             release_parts([row[6] for _, _, row in rows if row[6] is not None])
             return None
         return self._write(rows)
+
+    def _might_block(self, partition: Partition, offset: int) -> bool:
+        if not partition.is_warm(offset):
+            return True
+        return self._isolation == READ_COMMITTED and not partition.log.aborted_are_loaded
 
     def _read(
         self, key: PartitionKey, partition: Partition | None, wanted: FetchPartition, max_bytes: int, min_one: bool

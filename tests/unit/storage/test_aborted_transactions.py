@@ -117,3 +117,12 @@ def test_a_closed_segment_is_asked_once(world: World, monkeypatch: pytest.Monkey
     transactions.overlapping(log.segments, 0, info)
     info.release()
     assert asked == [log.segments[-1].base_offset]
+
+
+def test_loaded_until_a_segment_is_new(world: World) -> None:
+    log = log_of(world, "compact-txn")
+    transactions = AbortedTransactions(log._directory)
+    assert not transactions.is_loaded(log.segments)
+    transactions.load(log.segments)
+    assert transactions.is_loaded(log.segments)
+    assert not transactions.is_loaded(log.segments[:-1])
