@@ -90,7 +90,7 @@ def test_we_write_the_batches_that_kafka_writes() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in LOGS if name[:2] in ("v0", "v1")])
-def test_what_stays_after_compaction_is_what_kafka_had(name: str) -> None:
+def test_lesson_15_what_stays_after_compaction_keeps_format_codec_and_offsets(name: str) -> None:
     """Every second record of each message set, rebuilt and read again; all of them give the bytes that Kafka wrote."""
     log = LOGS[name]
     for header, dumped in zip(iterate_batches(log.data), log.batches, strict=True):

@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.logs import World, read_records
 from support.mock_time import START_MS
+from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.legacy_record import build_legacy_set
+from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.exceptions import OffsetOutOfRangeError
 from tidelog.storage.unified_log import UnifiedLog
@@ -77,6 +80,27 @@ class LogMachine(RuleBasedStateMachine):
         assert (info.first_offset, info.last_offset) == (base, base + len(batch) - 1)
         self.records += records
 
+    @rule(
+        batch=st.lists(st.tuples(TIMES, VALUES), min_size=1, max_size=5),
+        codec=st.sampled_from(list(Compression)[:4]),
+        magic=st.integers(0, 1),
+        to=st.integers(0, 2),
+    )
+    def append_message_set(self, batch: list[tuple[int, bytes]], codec: Compression, magic: int, to: int) -> None:
+        """Formats 0 and 1, in a topic that is of the format `to` just now."""
+        base = len(self.records)
+        records = [Record(0, timestamp, b"%d" % next(self.counter), value) for timestamp, value in batch]
+        data = build_legacy_set(records, magic=magic, compression=codec)
+        settings = {name: getattr(self.world.log_config, name) for name in _CONFIGURED}
+        self.log.update_config(LogConfig(message_format_version=str(to), **settings))
+        info = self.log.append_message_set(data, 0, len(data))
+        self.log.update_config(LogConfig(**settings))
+        assert (info.first_offset, info.last_offset) == (base, base + len(batch) - 1)
+        self.records += [
+            record._replace(offset=base + index, timestamp=record.timestamp if magic and to else -1)
+            for index, record in enumerate(records)
+        ]
+
     @rule()
     def roll(self) -> None:
         self.log.roll()
@@ -94,11 +118,11 @@ class LogMachine(RuleBasedStateMachine):
         while offset < len(self.records):
             info = log.read(offset, 1)
             assert info.file is not None
-            base = int.from_bytes(info.file.pread(8, info.position), "big")
-            last = base + int.from_bytes(info.file.pread(4, info.position + 23), "big")
+            whole = info.file.pread(info.size, info.position)
             info.release()
-            borders.append(base)
-            offset = last + 1
+            header = next(iterate_batches(whole))
+            borders.append(next(iterate_records(whole, 0, header.size)).offset)
+            offset = header.last_offset + 1
         border = data.draw(st.sampled_from(borders))
         assert log.truncate_to(border) == (border < len(self.records))
         del self.records[border:]

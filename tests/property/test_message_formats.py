@@ -7,6 +7,7 @@ more readers and writers of formats 0 and 1.
 from __future__ import annotations
 
 import random
+import zlib
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,7 +22,7 @@ from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.conversion import convert_batch, down_convert
-from tidelog.protocol.records.exceptions import UnsupportedCompressionError
+from tidelog.protocol.records.exceptions import RecordError, UnsupportedCompressionError
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import is_intact, iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
@@ -348,4 +349,59 @@ def test_lesson_39_look_ups_by_time_agree_with_a_scan(seed: int) -> None:
         log.increment_log_start_offset(start)
         check_look_ups(log, records[start:])
         check_indexes(log)
+    world.stop()
+
+
+# --- what is not as it should be ---
+
+
+def resealed(data: bytearray) -> None:
+    """The outer checksum made right again, if the sizes allow it."""
+    size = int.from_bytes(data[8:12], "big", signed=True)
+    if 14 <= size <= len(data) - 12:
+        data[12:16] = zlib.crc32(memoryview(data)[16 : 12 + size]).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fuzzed_message_sets_raise_record_errors_or_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World()
+    world.start(message_format_version=chance.choice(FORMATS))
+    log = world.log()
+    content = [Record(0, START_MS + index, b"key", b"value" * index) for index in range(4)]
+    inner = build_legacy_set(content, magic=seed % 2)
+    seeds = [
+        *(build_legacy_set(content, magic=seed % 2, compression=codec) for codec in list(Compression)[:4]),
+        build_legacy_set([Record(0, START_MS, None, inner)], magic=seed % 2),  # may become a wrapper of anything
+    ]
+    for _ in range(300):
+        data = bytearray(chance.choice(seeds))
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            at = chance.randrange(len(data))
+            action = chance.randrange(4)
+            if action == 0:
+                data[at] ^= 1 << chance.randrange(8)
+            elif action == 1:
+                data[at] = chance.choice([0, 1, 0x7F, 0x80, 0xFF])
+            elif action == 2:
+                del data[at : at + chance.randint(1, 9)]
+            else:
+                data[at:at] = chance.randbytes(chance.randint(1, 9))
+            if not data:
+                data += b"\0"
+        if chance.random() < 0.8:
+            resealed(data)
+        before = (log.log_end_offset, log.size)
+        try:
+            log.append_message_set(bytes(data), 0, len(data))
+        except RecordError:
+            assert (log.log_end_offset, log.size) == before
+        try:
+            for header in iterate_batches(data):
+                list(iterate_records(data, header.position, max_decompressed=1 << 20))
+                convert_batch(data, header, chance.randint(0, 2), max_decompressed=1 << 20)
+        except RecordError:
+            pass
+    assert 3 <= log.log_end_offset < 1000, "some are taken, most are not"
+    stored_records(log)  # what was taken is sound
     world.stop()

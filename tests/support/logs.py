@@ -14,7 +14,8 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.builder import build_batch
-from tidelog.protocol.records.record_batch import Record, iterate_batches, iterate_records
+from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
+from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.filesystem import FileSystem
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.unified_log import UnifiedLog
