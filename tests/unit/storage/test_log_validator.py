@@ -183,3 +183,26 @@ def test_a_producer_may_not_say_append_time(codec: Compression) -> None:
 def test_batches_are_no_message_sets() -> None:
     with pytest.raises(InvalidRecordError):
         validated(build_batch(RECORDS), target(2), rules())
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.2", "3.0-IV1"])
+def test_a_topics_level_counts_in_every_format(version: str) -> None:
+    """Plain messages packed by the topic: a higher level packs no worse, and the records are the same."""
+    noise = [Record(0, 1000, b"k", bytes((n * n * 31 + i * 7) % 251 for i in range(300))) for n in range(40)]
+    sent = build_legacy_set(noise, magic=1)
+    sizes = []
+    for level in (1, 9):
+        wanted = TargetFormat.of(
+            LogConfig(message_format_version=version, compression_type="gzip", compression_gzip_level=level)
+        )
+        data = bytes(validated(sent, wanted, rules()).data)
+        assert {(h.magic, h.compression) for h in iterate_batches(data)} == {(wanted.magic, Compression.GZIP)}
+        assert [record.value for record in iterate_any_records(data)] == [record.value for record in noise]
+        sizes.append(len(data))
+    assert sizes[1] < sizes[0]
+
+
+def test_the_defaults_leave_batches_alone() -> None:
+    assert TargetFormat.of(LogConfig()).is_as_it_came
+    assert not TargetFormat.of(LogConfig(compression_type="lz4")).is_as_it_came
+    assert not TargetFormat.of(LogConfig(message_format_version="0.10.2")).is_as_it_came
