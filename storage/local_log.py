@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .clock import Time
     from .leader_epoch import LeaderEpochCache
     from .log_segments import SegmentList
-    from .producer_state import ProducerStateManager
+    from .producer_state import PendingSnapshot, ProducerStateManager
     from .scheduler import Scheduler
     from .segment_files import LogDirectory
     from .segment_swap import CleanedSegment
@@ -59,6 +59,7 @@ class LocalLog:
         "_parent_is_dirty",
         "_pending",
         "_producers",
+        "_rolled",
         "_scheduler",
         "_segments",
         "_synced",
@@ -112,6 +113,8 @@ class LocalLog:
         self._limits: RollLimits = ASK_ALWAYS
         # Closed segments whose log or indexes are not durable yet.
         self._pending = [segment for segment in segments.view[:-1] if not segment.indexes_synced]
+        # Base offsets and producer snapshots of rolls whose flush has not begun.
+        self._rolled: list[tuple[int, PendingSnapshot | None]] = []
         self.failure: KafkaStorageError | None = None
         self.last_flush_ms = time.milliseconds()
         self._directory_is_dirty = self._parent_is_dirty = False
@@ -204,19 +207,25 @@ class LocalLog:
         self._producers.update_map_end_offset(base_offset)
         snapshot = self._producers.prepare_snapshot()
         logger.debug("%s: rolled a new segment at offset %d (%s)", self.name, base_offset, reason)
+        self._rolled.append((base_offset, snapshot))
+        if len(self._rolled) == 1:
+            self._scheduler.schedule("flush-log", self._flush_rolled, 0)
+        return new
 
-        def flush() -> None:
-            try:
-                self._flush_up_to(base_offset)
-            except KafkaStorageError:
+    def _flush_rolled(self) -> None:
+        """Of all rolls since the last time, in one go: a disk that is slower than they are gets no queue of tasks."""
+        with self._lock:
+            rolled, self._rolled = self._rolled, []
+        try:
+            self._flush_up_to(max(base_offset for base_offset, _ in rolled))
+        except KafkaStorageError:
+            for base_offset, _ in rolled:
                 self._producers.forget_snapshot(base_offset)
-                raise
-            with self._flush_lock:  # not while the log is abandoned: its directory may be a successor's
+            raise
+        with self._flush_lock:  # not while the log is abandoned: its directory may be a successor's
+            for _, snapshot in rolled:
                 if snapshot is not None and self.failure is None:
                     self._producers.write_snapshot(snapshot)
-
-        self._scheduler.schedule("flush-log", flush, 0)
-        return new
 
     # --- durability: pool threads ---
 

@@ -213,3 +213,18 @@ def test_new_partitions_go_where_the_fewest_are() -> None:
     assert world.log("u").directory[:2] in ("/b", "/c")
     assert ROOT not in homes
     world.stop()
+
+
+def test_many_rolls_wait_for_one_flush(world: World) -> None:
+    """A disk that is slower than the rolls must not get a queue of tasks in front of retention."""
+    world.start(segment_bytes=100, retention_ms=-1)
+    log = world.log("t2")
+    for index in range(50):
+        append(log, "a" * 50, producer_id=7, producer_epoch=0, base_sequence=index)
+    assert world.time.waiting().count("flush-log") == 1
+    world.time.advance(0)
+    assert log.recovery_point == log.segments[-1].base_offset == 49
+    snapshots = [path for path in world.fake.paths() if path.endswith(".snapshot")]
+    assert len(snapshots) == 49
+    append(log, "a" * 50)
+    assert world.time.waiting().count("flush-log") == 1
