@@ -65,11 +65,14 @@ class Partition:
     def just_written(self, info: FetchDataInfo) -> bool:
         """True for a slice so close to the end of the log that its pages are in memory."""
         active = self.log.segments[-1]
-        return info.segment_base_offset == active.base_offset and active.size - info.position <= WARM_TAIL_BYTES
+        return active.size - info.position <= WARM_TAIL_BYTES and info.segment_base_offset == active.base_offset
 
     def is_warm(self, offset: int) -> bool:
         """True when a read at `offset` would find the index and the batch header in memory, as far as can be told."""
         view = self.log.segments
+        active = view[-1]
+        if active.hint(offset) is not None:
+            return True  # a reader near the end, or one that goes from batch to batch
         index = floor_index(view, offset)
         return index < 0 or view[index].is_warm(offset)
 

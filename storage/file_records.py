@@ -11,6 +11,7 @@ has checked.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,6 +38,10 @@ CHUNK_BYTES = 8192
 """One index interval (4 KiB) and a small batch: what a look-up walks after the index has done its part."""
 
 
+#: Of a batch header: base offset, batch length, last offset delta; leader epoch, magic, CRC, attributes are between.
+_EXTENT = struct.Struct(">qi11xi")
+
+
 class BatchPosition(NamedTuple):
     """Where a batch lies in its file and what offset it ends with."""
 
@@ -53,7 +58,7 @@ def batch_at(file: File, position: int) -> BatchPosition | None:
         return BatchPosition(position, message.size, message.last_offset)
     if len(head) < RECORD_BATCH_OVERHEAD:
         return None
-    base_offset, length, _epoch, _magic, _crc, _attributes, last_offset_delta, *_rest = HEADER.unpack(head)
+    base_offset, length, last_offset_delta = _EXTENT.unpack_from(head)
     return BatchPosition(position, LOG_OVERHEAD + length, base_offset + last_offset_delta)
 
 

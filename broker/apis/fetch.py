@@ -125,16 +125,20 @@ class FetchJob:
         left = self._max_bytes
         total = 0
         failed = False
+        find = self._broker.partitions.get
         for key, wanted in self._context.partitions.items():
-            partition = self._find(key)
+            topic, index = key
+            partition = find(topic, index) if type(topic) is str else self._find(key)
             if cold is not None and partition is not None and self._might_block(partition, wanted.offset):
                 cold.append((partition, wanted.offset))
                 continue
-            row = self._read(key, partition, wanted, min(left, wanted.max_bytes), total == 0)
+            max_bytes = wanted.max_bytes
+            row = self._read(key, partition, wanted, max_bytes if max_bytes < left else left, total == 0)
             records = row[6]
             if records is not None:
-                total += records.count
-                left = max(0, left - records.count)
+                count = records.count
+                total += count
+                left = left - count if count < left else 0
             elif row[1]:
                 failed = True
             rows.append((key, wanted, row))
@@ -184,9 +188,14 @@ class FetchJob:
     def _write(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Part]:
         """The frame, from the rows that this answer tells; takes over their leases."""
         context = self._context
+        in_session = context.session_id != 0
+        if not in_session and len(rows) == 1:
+            ((key, _, row),) = rows
+            if row[6] is not None:
+                self._broker.counters.fetched_bytes += row[6].count
+            return write_fetch_response(self._version, self._correlation_id, context.error, 0, [(key[0], [row])])
         topics: list[tuple[str | bytes, list[Row]]] = []
         sent = 0
-        in_session = context.session_id != 0
         busy: list[PartitionKey] = []
         for key, wanted, row in rows:
             records = row[6]
