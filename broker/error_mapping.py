@@ -22,6 +22,7 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (storage.OutOfOrderSequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (storage.InvalidProducerEpochError, ErrorCode.INVALID_PRODUCER_EPOCH),
     (storage.UnknownProducerError, ErrorCode.UNKNOWN_PRODUCER_ID),
+    (storage.DiskFullError, ErrorCode.KAFKA_STORAGE_ERROR),  # clients try again; said once, not each time
     (storage.KafkaStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
     (OSError, ErrorCode.KAFKA_STORAGE_ERROR),
 )
@@ -33,7 +34,7 @@ def error_code(error: Exception) -> tuple[ErrorCode, str]:
         return error.code, str(error)
     for kind, code in _CODES:
         if isinstance(error, kind):
-            if code is ErrorCode.KAFKA_STORAGE_ERROR:
+            if code is ErrorCode.KAFKA_STORAGE_ERROR and kind is not storage.DiskFullError:
                 log.error("storage failed: %s", error)
             return code, str(error)
     log.exception("a request met a defect", exc_info=error)

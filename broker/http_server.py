@@ -115,7 +115,12 @@ class HttpServer:
             return _text(start_response, "200 OK", "alive\n")
         if path == "/health/ready":
             if self._broker.ready:
-                return _text(start_response, "200 OK", "ready\n")
+                full = [
+                    f"appends are refused: {path} is full\n"
+                    for path, space in self._broker.logs.spaces
+                    if space.is_full
+                ]
+                return _text(start_response, "200 OK", "ready\n" + "".join(full))
             return _text(start_response, "503 Service Unavailable", "loading logs\n")
         return _text(start_response, "404 Not Found", "here are /metrics, /health/ready and /health/live\n")
 

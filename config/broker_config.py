@@ -43,6 +43,7 @@ class BrokerConfig:
     broker_rack: str | None
     log_dirs: tuple[str, ...]
     log_dir: tuple[str, ...]
+    log_dir_reserve_bytes: int
     # Topics
     auto_create_topics_enable: bool
     num_partitions: int

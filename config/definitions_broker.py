@@ -220,6 +220,17 @@ _NODE = _group(
         "The directory for the logs where log.dirs is not set.",
         why_different="Kafka's /tmp/kafka-logs does not outlive a reboot on many machines",
     ),
+    _row(
+        "log.dir.reserve.bytes",
+        _LONG,
+        32 * 1024 * 1024,
+        at_least(0),
+        _MEDIUM,
+        "Bytes of each log directory's disk that producers leave free: while less is, Produce is answered with "
+        "KAFKA_STORAGE_ERROR, which clients retry, and committed offsets may use half of it. Reads, deletion and retention "
+        "go on, and service resumes by itself when there is room. 0 leaves the disk to run full.",
+        own=True,
+    ),
 )
 
 _TOPICS = _group(

@@ -31,6 +31,10 @@ class KafkaStorageError(StorageError):
     """A read or write that the disk refused; `__cause__` is the OSError."""
 
 
+class DiskFullError(KafkaStorageError):
+    """An append was refused while the reserve is still free: nothing is broken, and it will be taken when there is room."""
+
+
 class FileClosedError(StorageError):
     """The descriptor is gone: whoever needs the file opens it anew."""
 

@@ -27,6 +27,7 @@ from .checkpoint import (
     TopicPartition,
 )
 from .data_directory import DataDirectory, PartitionDirectory
+from .disk_space import DiskSpace
 from .exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
 from .file_cache import FileCache
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
@@ -61,6 +62,7 @@ class LogManager:
         cluster_id, node_id: known after `load`.
         recovery_stats: what loading cost and found, all logs together.
         had_clean_shutdown: whether every data directory was stopped cleanly the last time.
+        partitions_remaining: how many logs of the directory in work are still to load.
     """
 
     def __init__(
@@ -79,7 +81,15 @@ class LogManager:
         self._random = randomness or random.SystemRandom()
         self._cache: FileCache[SegmentFiles] = FileCache()
         self._directories = [DataDirectory(path, file_system) for path in config.log_dirs]
-        self._upkeeps = [LogUpkeep(directory, scheduler.lane(directory.path), time) for directory in self._directories]
+        self._upkeeps = [
+            LogUpkeep(
+                directory,
+                scheduler.lane(directory.path),
+                time,
+                DiskSpace(file_system, directory.path, config.log_dir_reserve_bytes),
+            )
+            for directory in self._directories
+        ]
         self._homes: dict[TopicPartition, LogUpkeep] = {}
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._lock = threading.Lock()  # over changes of the two above, and of the upkeeps' logs
@@ -93,11 +103,17 @@ class LogManager:
         self.node_id: int = config.node_id
         self.recovery_stats = RecoveryStats()
         self.had_clean_shutdown = True
+        self.partitions_remaining = 0
 
     @property
     def directories(self) -> list[str]:
         """Paths of the data directories."""
         return [directory.path for directory in self._directories]
+
+    @property
+    def spaces(self) -> list[tuple[str, DiskSpace]]:
+        """Of each data directory, what is known of the room on its disk."""
+        return [(upkeep.directory.path, upkeep.space) for upkeep in self._upkeeps]
 
     def use(self, config: BrokerConfig) -> None:
         """Other settings than at first hold. Topics' settings are told to their logs by who knows them. Any thread."""
@@ -187,6 +203,8 @@ class LogManager:
             # Directories that were made shortly before are here, but perhaps not on disk.
             self._fs.sync_directory(directory.path)
 
+        self.partitions_remaining = len(live)
+
         def load(entry: PartitionDirectory) -> None:
             key = (entry.name.topic, entry.name.partition)
             log, stats = self._load_log(
@@ -213,6 +231,7 @@ class LogManager:
                     )
                 self._put(key, log, upkeep)
                 self.recovery_stats = self.recovery_stats.plus(stats)
+                self.partitions_remaining -= 1
 
         threads = min(self._config.num_recovery_threads_per_data_dir, len(live))
         if threads <= 1:
@@ -264,7 +283,7 @@ class LogManager:
             self._time,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         )
-        directory = LogDirectory(path, self._fs, self._cache, config)
+        directory = LogDirectory(path, self._fs, self._cache, config, upkeep.space)
         loaded = LogLoader(
             directory,
             producers,
@@ -292,6 +311,8 @@ class LogManager:
             time=self._time,
             jitter=self._jitter,
         )
+        log.save_start_offset = upkeep.checkpoint_log_start_offsets
+        log.save_recovery_point = upkeep.checkpoint_recovery_points
         if loaded.files_changed:
             log.mark_changed()
         if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
@@ -337,6 +358,7 @@ class LogManager:
                 return log
             path = f"{home.directory.path}/{partition_directory_name(topic, partition)}"
             try:
+                home.directory.forget(key)
                 self._fs.make_directory(path)
                 write_partition_metadata(self._fs, path, topic_id)
                 log, _ = self._load_log(

@@ -107,7 +107,7 @@ class LogSegment:
     def create(cls, directory: LogDirectory, base_offset: int, *, created_ms: int, jitter_ms: int = 0) -> LogSegment:
         """Make a new, empty, active segment's files. OSError: nothing usable was made, a later try may succeed.
 
-        A `.log` of that name is left over from an earlier failed try: recovery keeps no file behind the log's end.
+        The caller removes what was made.
         """
         segment = cls(directory, base_offset, created_ms=created_ms, jitter_ms=jitter_ms)
         segment._is_active = True

@@ -5,6 +5,7 @@
     recovery-point-checkpoint      what recovery may skip
     log-start-offset-checkpoint    where logs start that don't start at their first segment
     high-watermark-checkpoint      what consumers could read
+    disk-space                     looks how much is free
     producer-expiration            forgets producers that have been idle for producer.id.expiration.ms
 
 Each directory has its own, in its own lane of the scheduler: a disk that hangs holds up nobody else's logs.
@@ -22,12 +23,14 @@ from .checkpoint import (
     REPLICATION_OFFSET_CHECKPOINT,
     TopicPartition,
 )
+from .disk_space import SAMPLE_MS
 from .exceptions import StorageError
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from .clock import Time
     from .data_directory import DataDirectory
+    from .disk_space import DiskSpace
     from .scheduler import ScheduledTask, Scheduler
     from .unified_log import UnifiedLog
 
@@ -44,12 +47,14 @@ class LogUpkeep:
     Attributes:
         directory: whose logs these are.
         scheduler: its lane. Whatever else blocks on this directory's disk goes there too.
+        space: room on its disk.
         logs: its logs by topic and partition. The log manager puts them in and takes them out, under its lock.
     """
 
-    def __init__(self, directory: DataDirectory, scheduler: Scheduler, time: Time) -> None:
+    def __init__(self, directory: DataDirectory, scheduler: Scheduler, time: Time, space: DiskSpace) -> None:
         self.directory = directory
         self.scheduler = scheduler
+        self.space = space
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self._time = time
         self._tasks: list[ScheduledTask] = []
@@ -81,6 +86,7 @@ class LogUpkeep:
                 initial,
                 config.producer_id_expiration_check_interval_ms,
             ),
+            ("disk-space", self.space.sample, 0, SAMPLE_MS),
         ):
             self._tasks.append(self.scheduler.schedule(name, task, delay_ms, max(1, period_ms)))
         self._longest_flush_ms = min(config.log_flush_scheduler_interval_ms, _LONGEST_FLUSH_CHECK_MS)
@@ -153,7 +159,7 @@ class LogUpkeep:
 
         def start_offset(log: UnifiedLog) -> int | None:
             start = log.log_start_offset
-            return start if start > log.segments[0].base_offset else None
+            return start if start > log.segments[0].base_offset or log.is_shortening else None
 
         return self._checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offset)
 

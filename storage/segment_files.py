@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from .disk_space import DiskSpace
 from .exceptions import FileClosedError
 from .log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from .offset_index import OffsetIndex
@@ -55,13 +56,21 @@ class LogDirectory:
     `path` changes when the partition is deleted (its directory is renamed), `config` when the topic's settings are.
     """
 
-    __slots__ = ("cache", "config", "file_system", "path")
+    __slots__ = ("cache", "config", "file_system", "path", "space")
 
-    def __init__(self, path: str, file_system: FileSystem, cache: FileCache[SegmentFiles], config: LogConfig) -> None:
+    def __init__(
+        self,
+        path: str,
+        file_system: FileSystem,
+        cache: FileCache[SegmentFiles],
+        config: LogConfig,
+        space: DiskSpace | None = None,
+    ) -> None:
         self.path = path
         self.file_system = file_system
         self.cache = cache
         self.config = config
+        self.space = space or DiskSpace()
 
     def file(self, base_offset: int, suffix: str, stage: str = "") -> str:
         return f"{self.path}/{file_name(base_offset, suffix, stage)}"

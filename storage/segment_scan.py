@@ -6,6 +6,8 @@ chunk; nothing grows with the size of the segment but the index entries (8 + 12 
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from .filesystem import Buffer, File
     from .log_segment import LogSegment
     from .segment_files import LogDirectory
+
+logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 20
 _LARGEST_BUFFER = 64 << 20
@@ -109,8 +113,20 @@ def largest_timestamp(scanner: BatchScanner, base_offset: int) -> TimestampOffse
 def write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchScanner, *, durable: bool) -> None:
     """Write the two indexes that the scan made, trimmed, the time index closed with the largest timestamp. Blocks; OSError.
 
-    `durable` for a segment below the recovery point: its indexes are trusted from now on.
+    `durable` for a segment below the recovery point: its indexes are trusted from now on. On a full disk they are left out:
+    the log must start, look-ups walk the segment then and the next start makes them.
     """
+    try:
+        _write_indexes(directory, segment, scanner, durable=durable)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        logger.warning("%s: no room for the indexes of segment %d", directory.path, segment.base_offset)
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            directory.file_system.unlink(directory.file(segment.base_offset, suffix), missing_ok=True)
+
+
+def _write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchScanner, *, durable: bool) -> None:
     time_entries = scanner.time_index_entries
     largest = largest_timestamp(scanner, segment.base_offset)
     entry_size = TimeIndex.ENTRY_SIZE

@@ -92,6 +92,7 @@ class UnifiedLog(LocalLog):
         "_max_message_bytes",
         "_quiet_end",
         "_require_keys",
+        "_space",
         "_target",
         "_timestamp_after_max",
         "_timestamp_before_max",
@@ -146,6 +147,7 @@ class UnifiedLog(LocalLog):
         self._epoch_is_assigned = False
         self._append_time_floor: int | None = None
         self._quiet_end = -1
+        self._space = directory.space
         self.retention = RetentionRecord(self.name)
         self.is_shortening = False
         self.save_start_offset: Callable[[], bool] = no_checkpoint
@@ -206,6 +208,8 @@ class UnifiedLog(LocalLog):
                 raise RecordTooLargeError(
                     f"{self.name}: a batch of {size} bytes, max.message.bytes is {self._max_message_bytes}"
                 )
+            if size > self._space.left:
+                self._space.check(size, is_client=origin is _CLIENT)
             now = self._time.milliseconds()
             append_time = self._next_append_time(now) if self._append_time else NO_TIMESTAMP
             first_offset = self.log_end_offset
@@ -262,6 +266,8 @@ class UnifiedLog(LocalLog):
         Raises as `append_as_leader`. Nothing was appended then.
         """
         with self._lock:
+            if end - start > self._space.left:
+                self._space.check(end - start, is_client=True)
             now = self._time.milliseconds()
             append_time = self._next_append_time(now) if self._append_time else NO_TIMESTAMP
             rules = AppendRules(
@@ -353,6 +359,7 @@ class UnifiedLog(LocalLog):
                 reason = self._roll_reason(segment, len(data), max_timestamp, last_offset, now)
                 if reason is not None:
                     segment = self._roll(reason.value)
+            self._space.left -= len(data)
             if stand_alone:
                 segment.append(
                     data, batch.base_offset, last_offset, max_timestamp, offset_of_max_timestamp, stand_alone=True

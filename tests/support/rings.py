@@ -31,10 +31,17 @@ RINGS = [
     Ring("clients", ["make", "compat"], ["make", "compat"], 12, 20),
     Ring(
         "kill -9",
-        [*PYTEST, "tests/compat/test_kill.py", "--rounds", "3"],
-        [*PYTEST, "tests/compat/test_kill.py", "--rounds", "200"],
+        [*PYTEST, "tests/compat/test_kill.py", "--kill-rounds", "20"],
+        [*PYTEST, "tests/compat/test_kill.py", "--kill-rounds", "400"],
         3,
         90,
+    ),
+    Ring(
+        "crash",
+        [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "20"],
+        [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "0"],
+        4,
+        240,
     ),
     Ring("image", ["docker/check-image"], ["docker/check-image"], 6, 10),
 ]

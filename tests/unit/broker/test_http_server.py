@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.http_server import HttpServer
+from tidelog.storage.disk_space import DiskSpace
 
 
 def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[str, bytes]:
@@ -21,7 +22,12 @@ def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[str, bytes]
 
 @pytest.fixture
 def server() -> Any:
-    made = HttpServer(SimpleNamespace(ready=False), "127.0.0.1", 0)  # type: ignore[arg-type]
+    broker = SimpleNamespace(
+        ready=False,
+        logs=SimpleNamespace(spaces=[("/data", DiskSpace())]),
+        cleaner=SimpleNamespace(problems=list),
+    )
+    made = HttpServer(broker, "127.0.0.1", 0)  # type: ignore[arg-type]
     yield made
     made.stop()
 
@@ -42,6 +48,14 @@ def test_other_paths_and_methods(server: HttpServer) -> None:
 def test_a_port_that_is_taken_is_named(server: HttpServer) -> None:
     with pytest.raises(OSError, match=rf"http.listener 127\.0\.0\.1:{server.port} can't be bound"):
         HttpServer(SimpleNamespace(), "127.0.0.1", server.port)  # type: ignore[arg-type]
+
+
+def test_a_full_disk_is_told_and_is_no_reason_not_to_be_ready(server: HttpServer) -> None:
+    """Consumers must still get at what makes room."""
+    server._broker.ready = True
+    ((_, space),) = server._broker.logs.spaces
+    space.is_full = True
+    assert ask(server, "/health/ready") == ("200 OK", b"ready\nappends are refused: /data is full\n")
 
 
 def test_url() -> None:

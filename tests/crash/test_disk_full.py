@@ -1,0 +1,127 @@
+"""No room at any single write, and a start on a full disk.
+
+Lesson 49 (KAFKA-7866), for every file: after ENOSPC at the n-th call that takes room the log has what was acknowledged and
+nothing else, goes on when there is room, and comes up the same after a kill.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+
+import pytest
+from support.fake_filesystem import Operation
+from support.logs import ROOT, World, append, read_records, values_of
+from tidelog.storage.exceptions import StorageError
+from tidelog.storage.verify import verify
+
+TAKES_ROOM = frozenset(("append", "create", "resize", "reserve", "mkdir", "rename"))
+
+
+@dataclass
+class NoRoom:
+    """Fails the n-th call that takes room, or all from there on until `over`."""
+
+    at: int
+    lasting: bool
+    seen: int = 0
+    hit: list[Operation] = field(default_factory=list)
+    over: bool = False
+
+    def __call__(self, operation: Operation) -> BaseException | None:
+        if self.over or operation.kind not in TAKES_ROOM:
+            return None
+        self.seen += 1
+        if self.seen == self.at or (self.lasting and self.seen > self.at):
+            self.hit.append(operation)
+            return OSError(errno.ENOSPC, "no space left on device")
+        return None
+
+
+SETTINGS = {"segment_bytes": 900, "index_interval_bytes": 200, "segment_index_bytes": 240, "retention_bytes": 3000}
+
+
+def work(world: World, acknowledged: dict[int, bytes], rounds: int, name: bytes) -> None:
+    """Appends, rolls, flushes, retention and checkpoints, as a daemon that answers errors and goes on."""
+    log = world.log()
+    for number in range(rounds):
+        value = (b"%s%d " % (name, number)).ljust(250, b".")
+        try:
+            acknowledged[append(log, value, producer_id=1, producer_epoch=0, base_sequence=number)] = value
+        except StorageError:
+            assert log.failure is None, "a full disk is no reason to give up a log"
+        try:
+            if number % 3 == 2:
+                log.flush()
+            if number % 5 == 4:
+                log.delete_old_segments()
+            world.time.advance(milliseconds=10)
+        except (StorageError, OSError):
+            pass  # the scheduler logs what its tasks raise
+        world.manager.checkpoint_recovery_points()
+        world.manager.checkpoint_log_start_offsets()
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_lesson_49_no_room_at_any_single_write(lasting: bool) -> None:
+    """Each n until the run gets through without meeting it."""
+    places = set()
+    for at in range(1, 400):
+        world = World()
+        world.start(**SETTINGS)
+        acknowledged: dict[int, bytes] = {}
+        world.log()
+        rule = NoRoom(at, lasting)
+        world.fake.fail_when(rule)
+        work(world, acknowledged, 12, b"a")
+        if not rule.hit:
+            break
+        places |= {operation.path.rpartition(".")[2] for operation in rule.hit}
+        rule.over = True
+        log = world.log()
+        assert log.failure is None
+        end = log.log_end_offset
+        for number in range(4):
+            acknowledged[append(log, b"after %d" % number)] = b"after %d" % number
+        assert min(offset for offset in acknowledged if offset >= end) == end
+        for kill in (True, False):
+            log = world.log()
+            records = read_records(log, log.log_start_offset)
+            assert [record.offset for record in records] == list(range(log.log_start_offset, log.log_end_offset))
+            expected = [value for offset, value in sorted(acknowledged.items()) if offset >= log.log_start_offset]
+            assert values_of(records) == expected, f"call {at}: {rule.hit[0]}"
+            if kill:
+                world.kill()
+                world.start()
+                faults = [f for f in verify(world.fake, ROOT) if f.is_fault and "replication-offset" not in f.path]
+                assert not faults, f"call {at}: {rule.hit[0]}"
+        world.stop()
+    else:
+        raise AssertionError("there is no end to it")
+    assert places >= {"log", "tmp"} | ({"index", "timeindex"} if not lasting else set())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_on_a_full_disk_serves_what_is_there(clean: bool) -> None:
+    """operate-first#676: recovery failed again because growing an index needs room."""
+    world = World()
+    world.start(**SETTINGS | {"retention_bytes": -1})
+    acknowledged: dict[int, bytes] = {}
+    work(world, acknowledged, 14, b"a")
+    if clean:
+        world.stop()
+    else:
+        world.kill()
+    world.fake.free = 0
+    world.start()
+    log = world.manager.get("t", 0)
+    assert log is not None
+    assert values_of(read_records(log, 0)) == [acknowledged[offset] for offset in sorted(acknowledged)]
+    with pytest.raises(StorageError):
+        append(log, b"x")
+    assert log.failure is None
+    world.fake.free = 1 << 30
+    assert append(log, b"x") == len(acknowledged)
+    world.kill()
+    world.start()
+    assert len(read_records(world.log(), 0)) == len(acknowledged) + 1
