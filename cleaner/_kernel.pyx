@@ -69,6 +69,11 @@ cdef extern from "_offset_map.h":
         int64_t first
         int64_t last
     tl_hash tl_siphash(uint64_t k0, uint64_t k1, const uint8_t *p, size_t n) noexcept nogil
+    void tl_siphash_start() noexcept nogil
+    void tl_siphash_all(
+        uint64_t k0, uint64_t k1, const uint8_t **keys, const int32_t *sizes, int64_t count, tl_hash *out
+    ) noexcept nogil
+    bint tl_has_lanes
     uint64_t tl_little64(const uint8_t *p) noexcept nogil
     void tl_prefetch(const tl_map *table, tl_hash hash) noexcept nogil
     bint tl_put(tl_map *table, tl_hash hash, int64_t offset) noexcept nogil
@@ -134,6 +139,7 @@ cdef enum:
     SCRATCH_KEPT = 4 * 1024 * 1024
 
 tl_crc32c_start()
+tl_siphash_start()
 
 
 cdef frozenset load_codecs():
@@ -174,6 +180,14 @@ def _use_native(codecs):
     found = native_codecs()
     for codec in range(1, LAST_CODEC + 1):
         tl_native[codec] = codec in found and codec in codecs
+
+
+def _use_lanes(bint wanted):
+    """For tests: whether four keys are hashed at once from now on, in this process. Returns what is in force."""
+    global tl_has_lanes
+    tl_siphash_start()
+    tl_has_lanes = wanted and tl_has_lanes
+    return bool(tl_has_lanes)
 
 
 def hash128(bytes secret, key):
@@ -438,10 +452,15 @@ cdef class Transactions:
 # ---- pass 1: the map -------------------------------------------------------------------------------------------------
 
 
+# Keys between being read and being put: of one batch or of several, hashed once BLOCK are there or their batch is over.
 cdef struct Pending:
-    tl_hash hash
-    int64_t offset
-    int64_t position  # of its batch
+    const uint8_t *keys[BLOCK]
+    int32_t sizes[BLOCK]
+    tl_hash hashes[BLOCK]
+    int64_t offsets[BLOCK]
+    int64_t positions[BLOCK]  # of their batches
+    int64_t held
+    int64_t hashed
 
 
 @cython.final
@@ -568,11 +587,23 @@ cdef class OffsetMap:
     cdef inline tl_hash hash_of(self, const uint8_t *key, size_t size) noexcept nogil:
         return tl_siphash(self.table.k0, self.table.k1, key, size)
 
-    cdef int64_t flush(self, const Pending *pending, int64_t count) noexcept nogil:
+    cdef void hash_pending(self, Pending *pending) noexcept nogil:
+        """Hashes those whose keys may not be there for long, and has their slots fetched."""
+        cdef int64_t i, begin = pending.hashed
+        tl_siphash_all(
+            self.table.k0, self.table.k1, pending.keys + begin, pending.sizes + begin, pending.held - begin,
+            pending.hashes + begin,
+        )
+        for i in range(begin, pending.held):
+            tl_prefetch(&self.table, pending.hashes[i])
+        pending.hashed = pending.held
+
+    cdef int64_t flush(self, Pending *pending) noexcept nogil:
         """Puts them in order; index of the one that did not fit, −1 when all did."""
-        cdef int64_t i
+        cdef int64_t i, count = pending.held
+        pending.held = pending.hashed = 0
         for i in range(count):
-            if not tl_put(&self.table, pending[i].hash, pending[i].offset):
+            if not tl_put(&self.table, pending.hashes[i], pending.offsets[i]):
                 return i
         return -1
 
@@ -603,8 +634,7 @@ cdef class OffsetMap:
         cdef const uint8_t *p
         cdef int64_t position = start, limit = end, size = 0, needed = 0, full = -1, bad = -1
         cdef Verdict verdict = WHOLE
-        cdef Pending[BLOCK] pending
-        cdef int64_t held = 0
+        cdef Pending pending
         cdef bint foreign, ended = False
         cdef int64_t broken = -2  # record index; −1 left over; −2 sound
         if not self.table.capacity:
@@ -612,6 +642,7 @@ cdef class OffsetMap:
         if first_offset < 0:
             first_offset = 0
         self.records = 0
+        pending.held = pending.hashed = 0
         PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
         try:
             check_range(&view, start, end)
@@ -632,14 +663,13 @@ cdef class OffsetMap:
                             break
                         broken = self.take_batch(
                             p, position, size, NULL, 0, first_offset, end_offset, transactions, max_decompressed,
-                            pending, &held, &full, &foreign,
+                            &pending, &full, &foreign,
                         )
                         if broken != -2 or full >= 0 or foreign:
                             break
                         position += size
-                    if not foreign and full < 0 and broken == -2 and held:
-                        full = self.flush(pending, held)
-                        held = 0
+                    if not foreign and full < 0 and broken == -2:
+                        full = self.flush(&pending)
                 if foreign:
                     plain = decompress(
                         tl_i16(p + position + ATTRIBUTES_AT) & COMPRESSION_MASK,
@@ -651,7 +681,7 @@ cdef class OffsetMap:
                         with nogil:
                             broken = self.take_batch(
                                 p, position, size, <const uint8_t *>plain_view.buf, plain_view.len, first_offset,
-                                end_offset, transactions, max_decompressed, pending, &held, &full, &foreign,
+                                end_offset, transactions, max_decompressed, &pending, &full, &foreign,
                             )
                     finally:
                         PyBuffer_Release(&plain_view)
@@ -662,7 +692,9 @@ cdef class OffsetMap:
             if broken != -2:
                 raise broken_record(p + position, broken)
             if full >= 0:
-                return BuildStep(pending[full].position - start, Stop.MAP_FULL, 0, pending[full].offset, self.records)
+                return BuildStep(
+                    pending.positions[full] - start, Stop.MAP_FULL, 0, pending.offsets[full], self.records
+                )
             if ended:
                 return BuildStep(position - start, Stop.END, 0, -1, self.records)
             if verdict == CUT_OFF:
@@ -686,7 +718,6 @@ cdef class OffsetMap:
         Transactions transactions,
         int64_t max_decompressed,
         Pending *pending,
-        int64_t *held,
         int64_t *full,
         bint *foreign,
     ) noexcept nogil:
@@ -731,17 +762,18 @@ cdef class OffsetMap:
             offset = base_offset + record.offset_delta
             if offset < first_offset or offset >= end_offset:
                 continue
-            pending[held[0]].hash = self.hash_of(record.key, record.key_size)
-            pending[held[0]].offset = offset
-            pending[held[0]].position = position
-            tl_prefetch(&self.table, pending[held[0]].hash)
-            held[0] += 1
-            if held[0] == BLOCK:
-                misfit = self.flush(pending, BLOCK)
-                held[0] = 0
+            pending.keys[pending.held] = record.key
+            pending.sizes[pending.held] = record.key_size
+            pending.offsets[pending.held] = offset
+            pending.positions[pending.held] = position
+            pending.held += 1
+            if pending.held == BLOCK:
+                self.hash_pending(pending)
+                misfit = self.flush(pending)
                 if misfit >= 0:
                     full[0] = misfit
                     return -2
+        self.hash_pending(pending)
         return -2 if at == stop else -1
 
 
@@ -783,7 +815,7 @@ cdef struct Tally:
 
 # A record between being hashed and being looked up.
 cdef struct Look:
-    tl_hash hash
+    int64_t place  # of its key's hash among those of the block
     int64_t offset
     int64_t timestamp
     int32_t size
@@ -1186,6 +1218,10 @@ cdef class RecordFilter:
         cdef Raw raw
         cdef Look[BLOCK] looks
         cdef Look *look
+        cdef const uint8_t *keys[BLOCK]
+        cdef int32_t sizes[BLOCK]
+        cdef tl_hash hashes[BLOCK]
+        cdef int64_t hashed
         cdef bint stays
         if count > (stop - at) // MIN_RECORD_SIZE:
             self.broken = -1
@@ -1194,6 +1230,7 @@ cdef class RecordFilter:
             return NO_MEMORY
         while index < count:
             block = min(count - index, <int32_t>BLOCK)
+            hashed = 0
             for i in range(block):
                 begin = at
                 at = read_record(at, stop, &raw)
@@ -1221,13 +1258,18 @@ cdef class RecordFilter:
                         look.dropped = True
                     else:
                         look.in_map = True
-                        look.hash = self.map.hash_of(raw.key, raw.key_size)
-                        tl_prefetch(&self.map.table, look.hash)
+                        look.place = hashed
+                        keys[hashed] = raw.key
+                        sizes[hashed] = raw.key_size
+                        hashed += 1
+            tl_siphash_all(self.map.table.k0, self.map.table.k1, keys, sizes, hashed, hashes)
+            for i in range(<int32_t>hashed):
+                tl_prefetch(&self.map.table, hashes[i])
             for i in range(block):
                 look = &looks[i]
                 stays = not look.dropped
                 if look.in_map:
-                    if tl_get(&self.map.table, look.hash) > look.offset:
+                    if tl_get(&self.map.table, hashes[look.place]) > look.offset:
                         tally.superseded += 1
                         stays = False
                     elif due and not look.has_value:

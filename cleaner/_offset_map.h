@@ -74,6 +74,85 @@ static inline tl_hash tl_siphash(uint64_t k0, uint64_t k1, const uint8_t *p, siz
     return hash;
 }
 
+/* Four keys at once, in the lanes of AVX2 where the processor has it and the keys have as many whole words; a single SipHash
+   leaves most of a core idle, since each of its steps waits for the one before. The results are the same. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define TL_SIPHASH4
+typedef uint64_t tl_four __attribute__((vector_size(32)));
+
+static inline uint64_t tl_last_word(const uint8_t *p, size_t n) {
+    uint64_t last = (uint64_t)n << 56;
+    p += n & ~(size_t)7;
+    for (size_t i = 0; i < (n & 7); i++) last |= (uint64_t)p[i] << (8 * i);
+    return last;
+}
+
+__attribute__((target("avx2"))) static void tl_siphash_lanes(
+    uint64_t k0, uint64_t k1, const uint8_t *const *keys, const int32_t *sizes, tl_hash *out
+) {
+    const tl_four zero = {0, 0, 0, 0};
+    tl_four v0 = zero + (0x736f6d6570736575u ^ k0), v1 = zero + (0x646f72616e646f6du ^ k1 ^ 0xee);
+    tl_four v2 = zero + (0x6c7967656e657261u ^ k0), v3 = zero + (0x7465646279746573u ^ k1), word, low;
+    size_t whole = (size_t)sizes[0] & ~(size_t)7;
+    for (size_t at = 0; at < whole; at += 8) {
+        word = (tl_four){tl_little64(keys[0] + at), tl_little64(keys[1] + at), tl_little64(keys[2] + at), tl_little64(keys[3] + at)};
+        v3 ^= word;
+        TL_SIP_ROUND;
+        TL_SIP_ROUND;
+        v0 ^= word;
+    }
+    word = (tl_four){tl_last_word(keys[0], sizes[0]), tl_last_word(keys[1], sizes[1]), tl_last_word(keys[2], sizes[2]),
+        tl_last_word(keys[3], sizes[3])};
+    v3 ^= word;
+    TL_SIP_ROUND;
+    TL_SIP_ROUND;
+    v0 ^= word;
+    v2 ^= zero + 0xee;
+    TL_SIP_ROUND;
+    TL_SIP_ROUND;
+    TL_SIP_ROUND;
+    TL_SIP_ROUND;
+    low = v0 ^ v1 ^ v2 ^ v3;
+    v1 ^= zero + 0xdd;
+    TL_SIP_ROUND;
+    TL_SIP_ROUND;
+    TL_SIP_ROUND;
+    TL_SIP_ROUND;
+    word = v0 ^ v1 ^ v2 ^ v3;
+    for (int i = 0; i < 4; i++) {
+        out[i].low = low[i];
+        out[i].high = word[i];
+    }
+}
+#endif
+
+static int tl_has_lanes;
+
+static void tl_siphash_start(void) {
+#ifdef TL_SIPHASH4
+    __builtin_cpu_init();
+    tl_has_lanes = __builtin_cpu_supports("avx2");
+#endif
+}
+
+/* Hashes of `count` keys. */
+static inline void tl_siphash_all(
+    uint64_t k0, uint64_t k1, const uint8_t *const *keys, const int32_t *sizes, int64_t count, tl_hash *out
+) {
+    int64_t i = 0;
+#ifdef TL_SIPHASH4
+    if (tl_has_lanes)
+        for (; i + 4 <= count; i += 4) {
+            int32_t words = sizes[i] >> 3;
+            if ((sizes[i + 1] >> 3 == words) & (sizes[i + 2] >> 3 == words) & (sizes[i + 3] >> 3 == words))
+                tl_siphash_lanes(k0, k1, keys + i, sizes + i, out + i);
+            else
+                for (int64_t j = i; j < i + 4; j++) out[j] = tl_siphash(k0, k1, keys[j], (size_t)sizes[j]);
+        }
+#endif
+    for (; i < count; i++) out[i] = tl_siphash(k0, k1, keys[i], (size_t)sizes[i]);
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 typedef struct {
     uint64_t low, high;

@@ -85,6 +85,26 @@ def test_the_hash_is_siphash_2_4_128(length: int, expected: str) -> None:
     assert kernel.hash128(SECRET, bytes(range(length))).hex() == expected
 
 
+@pytest.mark.parametrize("lanes", [True, False])
+def test_keys_hashed_four_at_a_time_have_the_hashes_of_one_at_a_time(lanes: bool) -> None:
+    """`get` hashes one key, `build` and `filter` many: of one length, of mixed ones, and a remainder below four."""
+    lengths = [*[length for length in range(41) for _ in range(4)], 1, 9, 1, 9, 1, 1, 3, 200, 3]
+    keys = [bytes([n]) * length + b"%d" % n if n % 2 else b"%d" % n + bytes(length) for n, length in enumerate(lengths)]
+    data = build_batch([rec(key) for key in keys]) + build_batch([rec(key) for key in keys], base_offset=len(keys))
+    kernel._use_lanes(lanes)
+    try:
+        map_ = kernel.OffsetMap(24 * 1000)
+        map_.reset(SECRET)
+        map_.build(data, 0, len(data), 0, 2 * len(keys), kernel.Transactions())
+        assert [map_.get(key) for key in keys] == list(range(len(keys), 2 * len(keys)))
+        assert map_.entries == len(keys)
+        survivors, counts, _ = run(kernel, data)
+        assert counts.superseded == counts.records_kept == len(keys)
+        assert len(offsets(survivors)) == len(keys)
+    finally:
+        kernel._use_lanes(True)
+
+
 def test_codecs_of_the_packages_are_found_without_the_gil() -> None:
     """Not a promise of the daemon, but of its speed: lz4 at the least is native with the wheels that we are tested with."""
     assert Compression.LZ4 in kernel.native_codecs()
