@@ -33,13 +33,21 @@ from ..protocol.records.legacy_record import (
     is_intact,
     iterate_legacy_messages,
     iterate_legacy_records,
+    read_legacy_header,
 )
-from ..protocol.records.memory_records import iterate_batches
-from ..protocol.records.record_batch import MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, Record, read_batch_header
+from ..protocol.records.record_batch import (
+    MAGIC_AT,
+    MAGIC_V2,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Record,
+    read_batch_header,
+)
 from .log_values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..config.log_config import LogConfig
     from ..protocol.records._kernel import BatchInfo
@@ -126,7 +134,7 @@ class TargetFormat(NamedTuple):
         """The one validated and assigned batch of format 2 in `data` in the topic's codec; RecordTooLargeError."""
         assert self.compression is not None
         batch = self.compression.recompressed(data, 0)
-        _check_sizes(batch, max_message_bytes)
+        _check_size(len(batch), max_message_bytes)
         return batch
 
     def converted(self, data: Buffer, batch: BatchInfo, max_message_bytes: int) -> ValidatedRecords:
@@ -218,7 +226,9 @@ def validate_message_set(
             append_time=rules.append_time_ms,
             partition_leader_epoch=rules.leader_epoch,
         )
-    _check_sizes(data, rules.max_message_bytes)
+    if len(data) > rules.max_message_bytes:
+        for header in _headers(data):
+            _check_size(header.size, rules.max_message_bytes)
     return _describe_set(data, target.magic, codec, records, rules)
 
 
@@ -306,18 +316,27 @@ def _patched(
     return data
 
 
-def _check_sizes(data: Buffer, max_message_bytes: int) -> None:
-    for header in iterate_batches(data):
-        if header.size > max_message_bytes:
-            raise RecordTooLargeError(f"{header.size} bytes once converted, max.message.bytes is {max_message_bytes}")
+def _headers(data: Buffer) -> Iterator[BatchHeader]:
+    """Headers of what was built here, and so needs no checks."""
+    position = 0
+    while position < len(data):
+        is_legacy = data[position + MAGIC_AT] < MAGIC_V2
+        header = read_legacy_header(data, position) if is_legacy else read_batch_header(data, position)
+        yield header
+        position += header.size
+
+
+def _check_size(size: int, max_message_bytes: int) -> None:
+    if size > max_message_bytes:
+        raise RecordTooLargeError(f"{size} bytes once converted, max.message.bytes is {max_message_bytes}")
 
 
 def _describe(data: Buffer, magic: int, batch: BatchInfo, max_message_bytes: int) -> ValidatedRecords:
     """What was made of a batch of format 2: its messages' headers say the rest."""
-    _check_sizes(data, max_message_bytes)
     max_timestamp = offset_of_max = -1
     stand_alone = True
-    for header in iterate_batches(data):
+    for header in _headers(data):
+        _check_size(header.size, max_message_bytes)
         stand_alone = header.compression == Compression.NONE
         if header.max_timestamp > max_timestamp:
             max_timestamp, offset_of_max = header.max_timestamp, header.last_offset

@@ -5,13 +5,15 @@
     is_intact         its checksum, whichever its format has
     retain_records    what compaction leaves of a message of format 0 or 1
 
-Stands above `record_batch` (format 2) and `legacy_record` (0 and 1), which have the bytes. Any thread may call.
+Stands above `record_batch` (format 2, whose records the kernel decodes) and `legacy_record` (0 and 1), which have the
+bytes. Any thread may call.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._kernel import decode_records
 from .attributes import Compression
 from .compression import DEFAULT_MAX_BYTES
 from .crc import crc32, crc32c
@@ -31,7 +33,6 @@ from .record_batch import (
     Record,
     read_batch_header,
 )
-from .record_batch import iterate_records as iterate_batch_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,7 +91,7 @@ def iterate_records(
         message = read_legacy_record(buffer, position, limit)
         yield from iterate_legacy_records(message, max_decompressed=max_decompressed)
         return
-    yield from iterate_batch_records(buffer, position, limit, max_decompressed=max_decompressed)
+    yield from decode_records(buffer, position, limit, max_decompressed)
 
 
 def is_intact(buffer: Buffer, header: BatchHeader) -> bool:
