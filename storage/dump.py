@@ -45,6 +45,8 @@ from .partition_metadata import PARTITION_METADATA_FILE, ZERO_UUID, decode_uuid
 
 Value: TypeAlias = "int | str | bool | list[Value] | dict[str, Value] | None"
 Fields: TypeAlias = "Mapping[str, Value]"
+Decoder: TypeAlias = "Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]"
+"""What a record's key and value mean, from their bytes; ValueError (or a subclass) when they mean nothing."""
 
 QUORUM_STATE = "quorum-state"  # KRaft's: who leads; one JSON object
 _KRAFT_SNAPSHOT = re.compile(r"(\d{20}-\d{10}|bootstrap)\.checkpoint")
@@ -78,9 +80,16 @@ class Part(NamedTuple):
     problem: str = ""
 
 
-def explain(file_system: FileSystem, path: StrPath, *, records: bool = False, data: bool = False) -> Iterator[Part]:
+def explain(
+    file_system: FileSystem,
+    path: StrPath,
+    *,
+    records: bool = False,
+    data: bool = False,
+    decode: Decoder | None = None,
+) -> Iterator[Part]:
     """The parts of one file, from first byte to last; with `records`, each batch is followed by its records, with `data`
-    these have keys, values and headers.
+    these have keys, values and headers; `decode` says what keys and values mean.
 
     StorageError when its name is none of a log's files, or it is too large to be one; OSError when it can't be read.
     """
@@ -90,7 +99,9 @@ def explain(file_system: FileSystem, path: StrPath, *, records: bool = False, da
     parsed = parse_file_name(name)
     if parsed is not None:
         if parsed.suffix == LOG_SUFFIX:
-            return dump_log.explain_log(file_system, path, parsed.base_offset, records=records, data=data)
+            return dump_log.explain_log(
+                file_system, path, parsed.base_offset, records=records, data=data, decode=decode
+            )
         explainer = {
             OFFSET_INDEX_SUFFIX: dump_index.explain_offset_index,
             TIME_INDEX_SUFFIX: dump_index.explain_time_index,
@@ -99,7 +110,7 @@ def explain(file_system: FileSystem, path: StrPath, *, records: bool = False, da
         }[parsed.suffix]
         return explainer(file_system.read_bytes(path, limit=1 << 31), parsed.base_offset)
     if _KRAFT_SNAPSHOT.fullmatch(name):
-        return dump_log.explain_log(file_system, path, 0, records=records, data=data)
+        return dump_log.explain_log(file_system, path, 0, records=records, data=data, decode=decode)
     if name in _OFFSET_CHECKPOINTS:
         return _explain_checkpoint(_read(file_system, path), ("topic", "partition", "offset"))
     if name == LEADER_EPOCH_CHECKPOINT:

@@ -23,7 +23,7 @@ from ..protocol.records.record_batch import (
     to_int64,
 )
 from .batch_walk import Found, Stretch, computed_crc, walk
-from .dump import Part, Value, content, contents, contents_text, optional, plain, printable, text_of, time_name
+from .dump import Decoder, Part, Value, content, contents, contents_text, optional, plain, printable, text_of, time_name
 from .dump_message import explain_message
 from .filesystem import FileSystem, StrPath
 from .transaction_marker import parse_transaction_marker
@@ -42,14 +42,22 @@ _SEQUENCES = 0x7FFF_FFFF
 
 
 def explain_log(
-    file_system: FileSystem, path: StrPath, base_offset: int, *, records: bool = False, data: bool = False
+    file_system: FileSystem,
+    path: StrPath,
+    base_offset: int,
+    *,
+    records: bool = False,
+    data: bool = False,
+    decode: Decoder | None = None,
 ) -> Iterator[Part]:
-    """Batches of the segment that starts at `base_offset`; with `records` their records, with `data` keys and values."""
+    """Batches of the segment that starts at `base_offset`; with `records` their records, with `data` keys and values, as
+    `decode` says them where it is given.
+    """
     file = file_system.open(path, writable=False)
     try:
         for found in walk(file):
             if found.stretch is Stretch.BATCH:
-                yield from _batch(found, base_offset, records or data, data)
+                yield from _batch(found, base_offset, records or data or decode is not None, data, decode)
             elif found.stretch is Stretch.ZEROS:
                 text = f"{found.size} zero bytes from position {found.position} on"
                 problem = "" if found.position + found.size == file.size() else "zeros between batches"
@@ -67,7 +75,7 @@ def _no_batch(found: Found, file_size: int) -> Part:
     return Part(found.stretch.value, found.position, found.size, text, {"bytes": found.size}, found.reason)
 
 
-def _batch(found: Found, base_offset: int, records: bool, data: bool) -> Iterator[Part]:
+def _batch(found: Found, base_offset: int, records: bool, data: bool, decode: Decoder | None) -> Iterator[Part]:
     if found.magic < MAGIC_V2:
         yield from explain_message(found, base_offset, records=records, data=data)
         return
@@ -79,7 +87,7 @@ def _batch(found: Found, base_offset: int, records: bool, data: bool) -> Iterato
         problem = problem or "the batch is too large to be read: only its header is explained"
     yield _batch_part(header, problem, is_valid=crc == header.crc)
     if records and found.is_whole:
-        yield from _records(found, header, data)
+        yield from _records(found, header, data, decode)
 
 
 def batch_header(found: Found) -> BatchHeader:
@@ -136,18 +144,18 @@ def _batch_part(header: BatchHeader, problem: str, *, is_valid: bool) -> Part:
     return Part("batch", header.position, header.size, text, fields, problem)
 
 
-def _records(found: Found, header: BatchHeader, data: bool) -> Iterator[Part]:
+def _records(found: Found, header: BatchHeader, data: bool, decode: Decoder | None) -> Iterator[Part]:
     try:
         payload, start, end = payload_of(found.data, header._replace(position=0))
         is_plain = payload is found.data
         for raw in iterate_raw_records(payload, max(header.record_count, 0), start, end):
             at, size = (header.position + raw.start, raw.end - raw.start) if is_plain else (-1, 0)
-            yield _record(header, raw, at, size, data)
+            yield _record(header, raw, at, size, data, decode)
     except RecordError as error:
         yield Part("record", -1, 0, f"| {printable(str(error))}", {}, f"records can't be read: {error}")
 
 
-def _record(header: BatchHeader, raw: RawRecord, at: int, size: int, data: bool) -> Part:
+def _record(header: BatchHeader, raw: RawRecord, at: int, size: int, data: bool, decode: Decoder | None) -> Part:
     is_append_time = header.is_append_time
     timestamp = header.max_timestamp if is_append_time else to_int64(header.base_timestamp + raw.timestamp_delta)
     has_sequence = header.base_sequence != NO_SEQUENCE
@@ -169,11 +177,23 @@ def _record(header: BatchHeader, raw: RawRecord, at: int, size: int, data: bool)
         control, problem = _control(raw, problem)
         fields |= control
         text += "".join(f" {name}: {value}" for name, value in control.items())
+    elif decode is not None:
+        key, value, problem = _decoded(decode, raw, problem)
+        text += "" if key is None else f" key: {printable(key)}"
+        text += "" if value is None else f" payload: {printable(value)}"
+        fields |= {"key": key, "value": value}
     elif data:
         text += contents_text(raw.key, raw.value)
         fields |= contents(raw.key, raw.value)
         fields["headers"] = [{"key": text_of(key), **content("value", value)} for key, value in raw.headers]
     return Part("record", at, size, text, fields, problem)
+
+
+def _decoded(decode: Decoder, raw: RawRecord, problem: str) -> tuple[str | None, str | None, str]:
+    try:
+        return *decode(_bytes(raw.key), _bytes(raw.value)), problem
+    except ValueError as error:
+        return text_of(raw.key or b""), text_of(raw.value or b""), f"can't be decoded: {error}"
 
 
 def _control(raw: RawRecord, problem: str) -> tuple[dict[str, Value], str]:

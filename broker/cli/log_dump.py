@@ -28,6 +28,11 @@ def add_parser(tools: Subparsers) -> None:
         "--print-data", "--print-data-log", action="store_true", help="each record's key and value; implies --deep"
     )
     parser.add_argument(
+        "--decode",
+        action="store_true",
+        help="what the records of __consumer_offsets and __cluster_metadata mean; implies --print-data",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="one JSON object a line: file, kind, at, length, …, problem"
     )
     parser.set_defaults(run=run)
@@ -38,6 +43,7 @@ def run(options: Any) -> int:
     from ...storage.dump import explain
     from ...storage.exceptions import StorageError
     from ...storage.filesystem import RealFileSystem
+    from .record_text import decoder_for
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no UTF-8 gets escapes, not a traceback
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -46,7 +52,9 @@ def run(options: Any) -> int:
     for path in options.files:
         problems = 0
         try:
-            parts = explain(file_system, path, records=options.deep, data=options.print_data)
+            decode = decoder_for(path) if options.decode else None
+            data = options.print_data or options.decode
+            parts = explain(file_system, path, records=options.deep, data=data, decode=decode)
             problems = _print_json(path, parts) if options.json else _print_text(path, parts)
         except BrokenPipeError:
             raise

@@ -135,3 +135,18 @@ def test_damage_anywhere_is_told_and_never_raised() -> None:
             data[randomness.randrange(21, len(data))] ^= 1 << randomness.randrange(8)
             assert any(part.problem for part in parts_of(bytes(data)))
             parts_of(sealed(data))  # whatever it says
+
+
+def test_a_decoder_says_what_records_mean() -> None:
+    def decode(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+        if key is None:
+            raise ValueError("no key")
+        return key.decode().upper(), None if value is None else "value\n"
+
+    system = FakeFileSystem()
+    system.put(PATH, PLAIN)
+    _, first, second, third = explain(system, PATH, decode=decode)
+    assert first.text.endswith(" key: K payload: value\\n")
+    assert (first.fields["key"], first.fields["value"]) == ("K", "value\n")
+    assert second.problem == "can't be decoded: no key"
+    assert third.text.endswith(" key: ")

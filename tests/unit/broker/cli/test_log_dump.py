@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from support.logs import batch
 from tidelog.broker.cli.main import main
+from tidelog.broker.offsets_records import offset_key
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
 
 
 @pytest.fixture
@@ -64,3 +67,14 @@ def test_a_reader_that_has_seen_enough(log: Path) -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout == f"Dumping {log}\n"
     assert done.stderr == ""
+
+
+def test_kafkas_own_topics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "__consumer_offsets-7"
+    directory.mkdir()
+    log = directory / "00000000000000000000.log"
+    record = Record(0, 1_700_000_000_000, offset_key("g", "orders", 0), None)
+    log.write_bytes(build_batch([record]))
+    assert main(["log", "dump", "--decode", str(log)]) == 0
+    expected = 'key: {"type":"1","data":{"group":"g","topic":"orders","partition":0}} payload: <DELETE>\n'
+    assert capsys.readouterr().out.endswith(expected)

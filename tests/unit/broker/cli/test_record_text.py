@@ -1,0 +1,56 @@
+"""Against Kafka's own words: golden/test_decoded_dump. Here: what is broken, and which files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tidelog.broker.cli.record_text import as_data, decoder_for, metadata_text, offsets_text
+from tidelog.broker.offsets_records import OffsetAndMetadata, offset_key, offset_value
+from tidelog.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
+from tidelog.protocol.schema import encode_with_version
+
+KEY = offset_key("g", "orders", 3)
+
+
+def test_which_files() -> None:
+    assert decoder_for("/d/__consumer_offsets-17/00000000000000000000.log") is offsets_text
+    assert decoder_for("/d/__cluster_metadata-0/00000000000000000000.log") is metadata_text
+    assert decoder_for("/d/bootstrap.checkpoint") is metadata_text
+    assert decoder_for("/d/orders-0/00000000000000000000.log") is None
+    assert decoder_for("00000000000000000000.log") is None
+
+
+def test_an_offset() -> None:
+    key, value = offsets_text(KEY, offset_value(OffsetAndMetadata(42, 5, "ü", 7)))
+    assert key == '{"type":"1","data":{"group":"g","topic":"orders","partition":3}}'
+    assert value == '{"version":"4","data":{"offset":42,"leaderEpoch":5,"metadata":"ü","commitTimestamp":7}}'
+    assert offsets_text(KEY, None) == (key, "<DELETE>")
+
+
+def test_what_means_nothing() -> None:
+    for key, value in ((None, b""), (b"\0", b""), (KEY[:-1], None), (KEY, b""), (KEY, b"\0\7"), (KEY, b"\0\4\0")):
+        with pytest.raises(ValueError, match=r"\S"):
+            offsets_text(key, value)
+    for value in (None, b"", b"\7\0\0", b"\1\2\0\x05"):
+        with pytest.raises(ValueError, match=r"\S"):
+            metadata_text(None, value)
+    # A newer Kafka's records are left as they are.
+    assert offsets_text(b"\0\x63rest", b"") == ("a key of version 99, which is not known", None)
+
+
+def test_a_member_of_another_kind_keeps_its_bytes() -> None:
+    member = MemberMetadata(member_id="m", subscription=b"\xff\xfe", assignment=b"")
+    for protocol_type in ("consumer", "connect"):
+        group = GroupMetadataValue(protocol_type=protocol_type, protocol=None, leader=None, members=[member])
+        _, text = offsets_text(b"\0\2\0\1g", encode_with_version(group, 3))
+        assert text is not None
+        assert json.loads(text)["data"]["members"][0]["subscription"] == "//4="
+    assert as_data(member, 0).keys() == {
+        "memberId",
+        "clientId",
+        "clientHost",
+        "sessionTimeout",
+        "subscription",
+        "assignment",
+    }
