@@ -4,6 +4,7 @@ Kafka 4 has topics, their ids and settings nowhere else, so until this is read n
 read when Kafka has run since the last time: then its word counts, else `metadata.db`'s (which may have changed since).
 
 - A topic of Kafka's has Kafka's id, partitions and settings; settings that only we have (Kafka can't keep them) stay.
+  Where Kafka's word on what to delete can't be ours (an empty `cleanup.policy`, that is: none), everything is kept.
 - A topic that Kafka does not know stays while it has a directory, as nothing must get lost; without one, Kafka has
   deleted it.
 - Producer ids go on behind the higher of both marks. Brokers' settings and feature levels are Kafka's.
@@ -15,6 +16,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ..config.definitions import TOPIC_SETTINGS
+from ..config.validation import validate
 from ..protocol.errors import ProtocolError
 from ..protocol.metadata_records.records import ConfigResourceType
 from ..storage.exceptions import DataDirectoryError
@@ -22,6 +24,7 @@ from ..storage.log_names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_di
 from ..storage.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
 from .kraft_image import MetadataImage
 from .metadata_store import MetadataStore, StoredMetadata, TopicRecord
+from .topics import KEEP_EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -116,7 +119,7 @@ def merge(
             continue
         known = before.get(name)
         is_same = known is not None and known.topic_id == topic.topic_id
-        overrides = settings.get(name, {})
+        overrides = for_us(name, settings.get(name, {}))
         if known is not None and is_same:
             overrides = with_own_settings(overrides, known.overrides)
         created_ms = known.created_ms if known is not None and is_same else now_ms
@@ -136,6 +139,17 @@ def merge(
         max(stored.next_producer_id, image.next_producer_id),
         position,
     )
+
+
+def for_us(topic: str, kafkas: Mapping[str, str]) -> dict[str, str]:
+    """Kafka's settings of a topic as we take them."""
+    taken = dict(kafkas)
+    deciding = {name: text for name, text in kafkas.items() if name in KEEP_EVERYTHING}
+    if validate(deciding, TOPIC_SETTINGS)[1]:
+        # The broker's defaults in its place would delete what Kafka kept.
+        taken |= KEEP_EVERYTHING
+        log.warning("topic %s: Apache Kafka has %s; here it has %s", topic, deciding, KEEP_EVERYTHING)
+    return taken
 
 
 def with_own_settings(kafkas: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:

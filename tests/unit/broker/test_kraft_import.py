@@ -120,6 +120,13 @@ def test_settings_that_kafka_cannot_keep_stay() -> None:
     }
 
 
+@pytest.mark.parametrize("policy", ["", "compact,something-new"])
+def test_a_policy_that_we_do_not_have_keeps_everything(policy: str) -> None:
+    image = kafkas("t", cleanup_policy=policy, retention_ms="5", segment_ms="9")
+    kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1", "segment.ms": "9"}
+    assert merged(StoredMetadata(), image)["t"].overrides == kept
+
+
 def test_topics_that_kafka_does_not_know() -> None:
     stored = StoredMetadata((TopicRecord("kept", A, 1, {"a": "b"}, 5), TopicRecord("gone", B, 1, {}, 5)))
     assert set(merged(stored, MetadataImage(), "kept")) == {"kept"}
