@@ -153,6 +153,8 @@ def _begins_behind(header: BatchHeader, limit_offset: int) -> bool:
 def _find_in_batch(file: File, header: BatchHeader, timestamp: int, start_offset: int) -> tuple[int, int] | None:
     if header.magic >= MAGIC_V2:
         batch = file.pread(header.size, header.position)
+        if len(batch) < header.size:  # truncation has cut it off since its header was read
+            return None
         return _kernel.find_timestamp(batch, 0, len(batch), timestamp, start_offset)
     for record in read_records(file, header):
         if record.timestamp >= timestamp and record.offset >= start_offset:

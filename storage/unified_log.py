@@ -22,6 +22,7 @@ from .deletion_policy import LogFacts
 from .exceptions import KafkaStorageError, OffsetOutOfRangeError
 from .local_log import LocalLog, no_checkpoint
 from .log_segment import LogSegment
+from .log_segments import floor_index
 from .log_validator import AppendRules, TargetFormat, ValidatedRecords, validate_message_set
 from .log_values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 from .producer_replay import ProducerReplay
@@ -502,18 +503,31 @@ class UnifiedLog(LocalLog):
 
         May read from disk.
         """
-        limit = self.high_watermark if limit_offset is None else limit_offset
-        start = self.log_start_offset
-        return log_reader.find_timestamp(self._segments.from_offset(start), timestamp, start, limit)
+        return self._look_up(
+            lambda view, start, limit: log_reader.find_timestamp(view, timestamp, start, limit), limit_offset
+        )
 
     def max_timestamp_offset(self, *, limit_offset: int | None = None) -> TimestampOffset | None:
         """The first record that has the largest timestamp of all readable ones below the limit; None when there are none.
 
         May read from disk.
         """
-        limit = self.high_watermark if limit_offset is None else limit_offset
-        start = self.log_start_offset
-        return log_reader.find_largest_timestamp(self._segments.from_offset(start), start, limit)
+        return self._look_up(log_reader.find_largest_timestamp, limit_offset)
+
+    def _look_up(
+        self,
+        find: Callable[[tuple[LogSegment, ...], int, int], TimestampOffset | None],
+        limit_offset: int | None,
+    ) -> TimestampOffset | None:
+        """Asks a snapshot, and the next one when retention or truncation took its files meanwhile."""
+        while True:
+            limit = self.high_watermark if limit_offset is None else limit_offset
+            view, start = self._segments.view, self.log_start_offset
+            try:
+                return find(view[max(0, floor_index(view, start)) :], start, limit)
+            except OSError as error:
+                if self._segments.view is view:
+                    raise KafkaStorageError(f"{self.name}: looking up a timestamp failed: {error}") from error
 
     def epoch_for_offset(self, offset: int) -> int:
         """Leader epoch of the record at `offset`; -1 when not known."""

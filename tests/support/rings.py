@@ -25,24 +25,19 @@ class Ring(NamedTuple):
 
 
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
+STRESS = [*PYTEST, "tests/unit/storage/test_unified_log.py", "-k", "lesson_51"]
 RINGS = [
     Ring("lint", ["make", "lint"], ["make", "lint"], 4, 4),
     Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 4, 4),
     Ring("clients", ["make", "compat"], ["make", "compat"], 12, 20),
     Ring(
         "kill -9",
-        [*PYTEST, "tests/compat/test_kill.py", "--kill-rounds", "20"],
-        [*PYTEST, "tests/compat/test_kill.py", "--kill-rounds", "400"],
+        [*PYTEST, "tests/compat/test_kill.py", "--rounds", "3"],
+        [*PYTEST, "tests/compat/test_kill.py", "--rounds", "200"],
         3,
         90,
     ),
-    Ring(
-        "crash",
-        [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "20"],
-        [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "0"],
-        4,
-        240,
-    ),
+    Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 2, 12),
     Ring("image", ["docker/check-image"], ["docker/check-image"], 6, 10),
 ]
 
