@@ -193,9 +193,10 @@ def test_recovery_itself(new_ring: NewRing, damage: str) -> None:
     book = ring.books["t"]
     log = ring.log()
     del book.values[log.log_end_offset :]
-    # What comes after a recovery stands on it.
-    ring.flush()
-    ring.checkpoint()
+    # What comes after a recovery stands on it, a flush between or not.
+    if "torn" not in damage:
+        ring.flush()
+        ring.checkpoint()
     log.roll()
     ring.append(350, producer=2)
     ring.background()
