@@ -4,9 +4,9 @@ CACHE := .cache/compat
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT_COMPAT := kcat mvn:maven javac:default-jdk-headless
 
-.PHONY: compat compat-tools compat-java compat-go
+.PHONY: compat compat-tools compat-java compat-go compat-kafka
 
-compat: $(VENV)/.compat compat-tools compat-java compat-go  ## every client: librdkafka, kafka-python, aiokafka, Java, kcat, Go
+compat: $(VENV)/.compat compat-tools compat-java compat-go compat-kafka  ## every client: librdkafka, kafka-python, aiokafka, Java, kcat, Go
 	$(BIN)/python -m pytest -q tests/compat
 
 $(VENV)/.compat: $(VENV)/.dev
@@ -32,6 +32,9 @@ $(CACHE)/java/lib/.fetched: tests/compat/java/pom.xml | compat-tools
 
 $(CACHE)/java/classes/Compat.class: tests/compat/java/Compat.java $(CACHE)/java/lib/.fetched
 	javac -encoding UTF-8 -Xlint:all -Werror -cp '$(CACHE)/java/lib/*' -d $(@D) $<
+
+compat-kafka: $(VENV)/.compat | compat-tools  # Apache Kafka itself, fetched here so that no test's time has it
+	@$(BIN)/python benchmarks/kafka_peer.py jars >/dev/null
 
 compat-go: $(CACHE)/go/compat
 

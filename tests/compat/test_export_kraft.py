@@ -85,8 +85,13 @@ def kafka(directory: Path, **settings: str) -> Iterator[str]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:
-        first = process.stdout.readline()
-        assert first.startswith("ready "), first + process.stdout.read()
+        said: list[str] = []  # the first time, what fetching it says comes first
+        for line in process.stdout:
+            said.append(line)
+            if line.startswith("ready "):
+                break
+        assert said, "it ended at once"
+        assert said[-1].startswith("ready "), "".join(said)
         bootstrap = f"127.0.0.1:{port}"
         admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
         eventually(lambda: all_led(admin), 20, "every partition has a leader")
