@@ -126,8 +126,9 @@ def largest_timestamp(file: File, position: int, end: int) -> TimestampOffset:
 
 
 def read_records(file: File, header: BatchHeader) -> Iterator[Record]:
-    """The records of one batch of any format, decompressed."""
-    return iterate_records(file.pread(header.size, header.position))
+    """The records of one batch of any format, decompressed; none when truncation has cut it off since its header was read."""
+    batch = file.pread(header.size, header.position)
+    return iterate_records(batch) if len(batch) == header.size else iter(())
 
 
 def find_timestamp(
@@ -139,7 +140,7 @@ def find_timestamp(
             return None
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
             continue
-        found = _find_in_batch(file, header, timestamp, start_offset)
+        found = find_in_batch(file, header, timestamp, start_offset)
         if found is not None:
             return TimestampOffset(*found, header.partition_leader_epoch) if found[1] < limit_offset else None
     return None
@@ -150,7 +151,8 @@ def _begins_behind(header: BatchHeader, limit_offset: int) -> bool:
     return header.base_offset >= limit_offset and (header.magic >= MAGIC_V2 or not header.compression)
 
 
-def _find_in_batch(file: File, header: BatchHeader, timestamp: int, start_offset: int) -> tuple[int, int] | None:
+def find_in_batch(file: File, header: BatchHeader, timestamp: int, start_offset: int) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record in the batch with a timestamp >= `timestamp` and an offset >= `start_offset`."""
     if header.magic >= MAGIC_V2:
         batch = file.pread(header.size, header.position)
         if len(batch) < header.size:  # truncation has cut it off since its header was read

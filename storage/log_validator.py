@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.records.attributes import Compression, TimestampType
 from ..protocol.records.builder import build_batch, recompress
-from ..protocol.records.conversion import convert_batch
+from ..protocol.records.conversion import MAX_CONVERTED_BYTES, convert_batch
 from ..protocol.records.exceptions import (
     CorruptRecordError,
     FormatLacksFeatureError,
@@ -156,6 +156,7 @@ class TargetFormat(NamedTuple):
             self.magic,
             compression=None if compression is None else compression.codec,
             level=None if compression is None else compression.level,
+            max_decompressed=_max_decompressed(max_message_bytes),
         )
         return _describe(stored, self.magic, batch, max_message_bytes)
 
@@ -188,12 +189,18 @@ def validate_message_set(
         InvalidRecordError: several formats or wrappers, a wrapper with a key or within a wrapper, a record without a key
             where `require_keys`; a message that is cut off.
         InvalidTimestampError: a timestamp out of range, or of a type that a producer may not set.
-        RecordTooLargeError: a message larger than `max_message_bytes`, as it came or as it would be stored.
+        RecordTooLargeError: a message larger than `max_message_bytes`, as it came or as it would be stored; a wrapper that
+            holds more than 32 MiB and than four times that size.
         UnsupportedCompressionError: zstd, or a topic in format 0 or 1 that wants it.
     """
     messages = _read_messages(buffer, start, end, rules.max_message_bytes)
     first = messages[0]
-    records = [record for message in messages for record in iterate_legacy_records(message, from_producer=True)]
+    max_decompressed = _max_decompressed(rules.max_message_bytes)
+    records = [
+        record
+        for message in messages
+        for record in iterate_legacy_records(message, from_producer=True, max_decompressed=max_decompressed)
+    ]
     if len(records) - 1 > MAX_RELATIVE_OFFSET:
         raise RecordTooLargeError(f"{len(records)} records in one append")
     _check_records(records, messages, rules)
@@ -324,6 +331,11 @@ def _headers(data: Buffer) -> Iterator[BatchHeader]:
         header = read_legacy_header(data, position) if is_legacy else read_batch_header(data, position)
         yield header
         position += header.size
+
+
+def _max_decompressed(max_message_bytes: int) -> int:
+    """More than the usual bound only where the topic takes such large messages anyway."""
+    return max(MAX_CONVERTED_BYTES, 4 * max_message_bytes)
 
 
 def _check_size(size: int, max_message_bytes: int) -> None:

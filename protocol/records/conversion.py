@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .attributes import Compression
 from .builder import build_batch
-from .compression import DEFAULT_MAX_BYTES
 from .exceptions import UnsupportedCompressionError
 from .legacy_record import build_legacy_set
 from .memory_records import iterate_batches, iterate_records
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
     from .record_batch import BatchHeader, Buffer, Record
 
 _BEFORE_ALL = -1
+
+# A record that is converted becomes an object of some 250 bytes for a while, however small it is: so what one batch may
+# hold is less than where records are only looked at.
+MAX_CONVERTED_BYTES = 32 << 20
 
 
 class ConvertedRecords(NamedTuple):
@@ -54,7 +57,7 @@ def convert_batch(
     compression: Compression | None = None,
     level: int | None = None,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
-    max_decompressed: int = DEFAULT_MAX_BYTES,
+    max_decompressed: int = MAX_CONVERTED_BYTES,
 ) -> bytes:
     """One batch, wrapper or message in format `magic`, at the same offsets.
 
@@ -85,7 +88,7 @@ def convert_batch(
 
 
 def down_convert(
-    buffer: Buffer, magic: int, first_offset: int = _BEFORE_ALL, *, max_decompressed: int = DEFAULT_MAX_BYTES
+    buffer: Buffer, magic: int, first_offset: int = _BEFORE_ALL, *, max_decompressed: int = MAX_CONVERTED_BYTES
 ) -> ConvertedRecords:
     """A slice of a log for a client that knows formats up to `magic`: newer batches converted, older ones as they are.
 

@@ -104,3 +104,17 @@ def test_a_wrapper_across_the_limit() -> None:
         )
         assert file_records.find_timestamp(file, 0, len(data), 104, 0, 9) is None
         file.close()
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_batch_that_is_truncated_between_its_header_and_its_records(magic: int) -> None:
+    """A look-up takes no lock: what it saw a moment ago may be gone, and is no damage."""
+    records = [Record(0, 100, b"k", b"v" * 50)]
+    data = build_batch(records) if magic == 2 else build_legacy_set(records, magic=magic)
+    file = file_of(data)
+    (header,) = file_records.read_headers(file, 0, len(data))
+    for size in (len(data) - 1, 10, 0):
+        file.truncate(size)
+        assert list(file_records.read_records(file, header)) == []
+        assert file_records.find_in_batch(file, header, 0, 0) is None
+    file.close()

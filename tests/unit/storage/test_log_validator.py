@@ -10,6 +10,7 @@ from tidelog.protocol.records.compression import Compression, compress
 from tidelog.protocol.records.exceptions import (
     InvalidRecordError,
     InvalidTimestampError,
+    RecordTooLargeError,
     UnsupportedCompressionError,
 )
 from tidelog.protocol.records.legacy_record import (
@@ -206,3 +207,14 @@ def test_the_defaults_leave_batches_alone() -> None:
     assert TargetFormat.of(LogConfig()).is_as_it_came
     assert not TargetFormat.of(LogConfig(compression_type="lz4")).is_as_it_came
     assert not TargetFormat.of(LogConfig(message_format_version="0.10.2")).is_as_it_came
+
+
+def test_what_grows_too_large_is_refused_before_it_is_in_memory() -> None:
+    """Thirty-three MiB of zeros in some thirty KiB; where messages may be that large anyway, they are taken."""
+    inner = bytearray()
+    append_legacy_record(inner, 1, 0, 1000, b"k", bytes(33 << 20))
+    sent = bytearray()
+    append_legacy_record(sent, 1, 0, 1000, None, compress(Compression.GZIP, inner), int(Compression.GZIP))
+    with pytest.raises(RecordTooLargeError):
+        validated(bytes(sent), target(1), rules())
+    assert validated(bytes(sent), target(1), rules()._replace(max_message_bytes=40 << 20)).record_count == 1
