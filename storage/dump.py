@@ -48,6 +48,7 @@ Fields: TypeAlias = "Mapping[str, Value]"
 Decoder: TypeAlias = "Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]"
 """What a record's key and value mean, from their bytes; ValueError (or a subclass) when they mean nothing."""
 
+CLEANER_STATE = "tidelog-cleaner.json"  # ours: what the cleaner remembers of a partition; one JSON object
 QUORUM_STATE = "quorum-state"  # KRaft's: who leads; one JSON object
 _KRAFT_SNAPSHOT = re.compile(r"(\d{20}-\d{10}|bootstrap)\.checkpoint")
 _TEXT_LIMIT = 64 << 20
@@ -119,7 +120,7 @@ def explain(
         return _explain_properties(_read(file_system, path), ":", {"topic_id": _check_uuid})
     if name == META_PROPERTIES_FILE:
         return _explain_properties(_read(file_system, path), "=", {"directory.id": _check_uuid})
-    if name in (CLEAN_SHUTDOWN_FILE, CLEAN_SHUTDOWN_FILE.lstrip("."), QUORUM_STATE):
+    if name in (CLEAN_SHUTDOWN_FILE, CLEAN_SHUTDOWN_FILE.lstrip("."), QUORUM_STATE, CLEANER_STATE):
         return _explain_json(_read(file_system, path))
     raise StorageError(
         f"{path}: not a file of a log: expected 20 digits and .log, .index, .timeindex, .txnindex or .snapshot, "

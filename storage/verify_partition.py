@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from .dump import CLEANER_STATE, QUORUM_STATE
 from .exceptions import CorruptCheckpointError
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochCache
 from .log_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .verify_report import Report
 
 # KRaft's own, in __cluster_metadata-0; the cleaner's notes.
-_KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, "quorum-state", "tidelog-cleaner.json"))
+_KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, QUORUM_STATE, CLEANER_STATE))
 _KRAFT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 
 

@@ -86,6 +86,7 @@ def test_json_files() -> None:
         "version: 0 brokerEpoch: 12"
     ]
     assert parts_of(".kafka_cleanshutdown", b"") == []  # as before Kafka 4
+    assert [part.kind for part in parts_of("tidelog-cleaner.json", b'{"version":1}')] == ["mark"]
     assert problems("quorum-state", b"{") == ["not a JSON object"]
     assert problems("quorum-state", b"[" * 100_000) == ["not a JSON object"]
 

@@ -53,7 +53,7 @@ def test_gaps_between_segments() -> None:
 
 def test_names() -> None:
     system = world(0)
-    for name in ("00000000000000000000-0000000000.checkpoint", "quorum-state"):  # KRaft's
+    for name in ("00000000000000000000-0000000000.checkpoint", "quorum-state", "tidelog-cleaner.json"):
         system.put(f"/t-0/{name}", b"")
     assert rules(system) == []
     system.put("/t-0/x.tmp", b"")
