@@ -21,8 +21,9 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -53,6 +54,10 @@ KEEP_EVERYTHING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Partitions that one request may make: Kafka's bound on the records of one operation, and ours on files and memory."""
+
+
+_TASKS = 6
+_PARTITIONS_PER_TASK = 32
 
 
 class Logs(Protocol):
@@ -253,7 +258,7 @@ class TopicRegistry:
                 self._withdraw(topic)
                 for callback in self.on_deleted:
                     callback(name)
-                await self._in_pool(self._delete_logs, name, range(topic.partition_count))
+                await self._spread(partial(self._delete_logs, name), range(topic.partition_count))
                 await self._store.remove_topic(name)
                 log.info("topic %s deleted", name)
 
@@ -390,13 +395,22 @@ class TopicRegistry:
     async def _make_logs(self, topic: Topic, partitions: Iterable[int]) -> None:
         logs = self._logs
         assert logs is not None, "start() comes first"
-        wanted = tuple(partitions)
 
-        def make() -> None:
-            for partition in wanted:
+        def make(partitions: Iterable[int]) -> None:
+            for partition in partitions:
                 logs.get_or_create(topic.name, partition, topic.topic_id, topic.config)
 
-        await self._in_pool(make)
+        await self._spread(make, partitions)
+
+    async def _spread(self, task: Callable[[Sequence[int]], object], partitions: Iterable[int]) -> None:
+        """Runs `task` in the pool, in several threads where there are many: syncs that wait together share commits."""
+        wanted = tuple(partitions)
+        size = max(_PARTITIONS_PER_TASK, -(-len(wanted) // _TASKS))
+        tasks = [self._in_pool(task, wanted[first : first + size]) for first in range(0, len(wanted), size)]
+        # All are waited for, so that nobody makes what is taken back after a failure.
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     def _delete_logs(self, name: str, partitions: Iterable[int]) -> None:
         assert self._logs is not None, "start() comes first"

@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 
 _DEFAULT_NODE_ID = 1
 _ALL = 1 << 63
+_MAKERS = 64
+"""Locks of each directory under which logs are made: syncs of many directories at once share the journal's commits."""
 
 ProgressCallback = Callable[[int, int], None]
 """(bytes done, bytes total) of recovery so far; from any loading thread, one call at a time."""
@@ -93,7 +95,9 @@ class LogManager:
         self._homes: dict[TopicPartition, LogUpkeep] = {}
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._lock = threading.Lock()  # over changes of the two above, and of the upkeeps' logs
-        self._making = {directory.path: threading.Lock() for directory in self._directories}
+        self._making = {
+            directory.path: tuple(threading.Lock() for _ in range(_MAKERS)) for directory in self._directories
+        }
         self._deleted: list[str] = []
         self._default_config = log_config(config, {})
         self._progress_lock = threading.Lock()
@@ -348,11 +352,12 @@ class LogManager:
             if log is not None:
                 return log
             home = self._homes.get(key)  # somebody else is just making it
+            reserved = int(home is None)
             if home is None:
-                # Counted by logs, and those in the making do not count: requests for them come one after the other.
-                home = self._homes[key] = min(self._upkeeps, key=lambda upkeep: len(upkeep.logs))
-        # A directory whose disk hangs holds up only who makes logs there.
-        with self._making[home.directory.path]:
+                home = self._homes[key] = min(self._upkeeps, key=lambda upkeep: len(upkeep.logs) + upkeep.making)
+                home.making += reserved
+        # One maker for each log; a directory whose disk hangs holds up only who makes logs there.
+        with self._making[home.directory.path][hash(key) % _MAKERS]:
             log = self._logs.get(key)
             if log is not None:
                 return log
@@ -374,12 +379,14 @@ class LogManager:
                 )
             except BaseException as error:
                 with self._lock:
+                    home.making -= reserved
                     self._homes.pop(key, None)
                 if isinstance(error, OSError):
                     raise KafkaStorageError(f"{path} could not be made: {error}") from error
                 raise
             log.mark_changed(is_new=True)
             with self._lock:
+                home.making -= reserved
                 self._put(key, log, home)
             return log
 

@@ -49,6 +49,7 @@ class LogUpkeep:
         scheduler: its lane. Whatever else blocks on this directory's disk goes there too.
         space: room on its disk.
         logs: its logs by topic and partition. The log manager puts them in and takes them out, under its lock.
+        making: how many are being made; likewise.
     """
 
     def __init__(self, directory: DataDirectory, scheduler: Scheduler, time: Time, space: DiskSpace) -> None:
@@ -56,6 +57,7 @@ class LogUpkeep:
         self.scheduler = scheduler
         self.space = space
         self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.making = 0
         self._time = time
         self._tasks: list[ScheduledTask] = []
         self._flusher: ScheduledTask | None = None

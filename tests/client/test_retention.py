@@ -146,5 +146,6 @@ def test_background_threads_change_while_it_runs_and_stay(daemon: Daemon, admin:
     assert metric(daemon, "tidelog_background_threads") == 10
     admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", {"background.threads": "3"})])
     assert metric(daemon, "tidelog_background_threads") == 3
+    admin.close()  # it would try to connect meanwhile, and leave the sockets of its tries behind
     daemon.restart()
     assert metric(daemon, "tidelog_background_threads") == 3
