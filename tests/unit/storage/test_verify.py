@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
+from support.mock_time import START_MS
 from support.old_formats import old_logs
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
@@ -526,3 +527,17 @@ def test_a_long_list_is_cut_and_counted() -> None:
     named = [finding for finding in found_in(files) if finding.path == path]
     assert len(named) == 11
     assert named[-1].what == "and 89 more"
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.0", "3.0"])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
+def test_our_logs_in_every_format(version: str, codec: Compression) -> None:
+    world = World()
+    world.start(segment_bytes=2000, index_interval_bytes=200, message_format_version=version)
+    log = world.log()
+    for n in range(60):
+        append(log, *["x" * 20] * (1 + n % 4), timestamp=START_MS + n * 10 - n % 3 * 25, compression=codec)
+    assert [finding for finding in verify(world.file_system, "/data") if finding.is_fault] == []
+    world.stop()
+    assert [finding for finding in verify(world.file_system, "/data") if finding.is_fault] == []
+    assert sum(path.endswith(".log") for path in world.fake.contents()) >= 3
