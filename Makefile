@@ -17,7 +17,7 @@ setup: $(VENV)/.dev       ## own virtual environment, compiled kernels, test too
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"tidelog needs Python 3.11 or newer; {sys.executable} is {v.major}.{v.minor}. Say PYTHON=python3.12, for example.")'
-	@command -v cc >/dev/null || { echo "tidelog compiles two small kernels: install a C compiler (cc), e.g. apt-get install gcc" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "tidelog compiles a few small kernels: install a C compiler (cc), e.g. apt-get install gcc" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(BIN)/python pyproject.toml setup.py $(KERNELS)
