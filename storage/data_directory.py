@@ -164,10 +164,12 @@ class DataDirectory:
     def checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write it if it would differ from what was written last: an idle broker writes nothing. OSError. Blocks."""
         with self._checkpoint_lock:
-            if self._written.get(name) == offsets:
-                return
-            OffsetCheckpointFile(self._fs, f"{self.path}/{name}").write(offsets)
-            self._written[name] = dict(offsets)
+            if self._written.get(name) != offsets:
+                self._write(name, offsets)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        OffsetCheckpointFile(self._fs, f"{self.path}/{name}").write(offsets)
+        self._written[name] = dict(offsets)
 
     def forget(self, key: TopicPartition) -> None:
         """Durably take a partition out of the checkpoints: what a deleted one has left there must not be said of its successor.
@@ -175,10 +177,10 @@ class DataDirectory:
         OSError. Blocks.
         """
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
-            with self._checkpoint_lock:
+            with self._checkpoint_lock:  # over both: others are making logs too
                 written = self._written.get(name)
-            if written is not None and key in written:
-                self.checkpoint(name, {other: offset for other, offset in written.items() if other != key})
+                if written is not None and key in written:
+                    self._write(name, {other: offset for other, offset in written.items() if other != key})
 
     def make_missing_checkpoints(self) -> None:
         """All four files are there from the first start on. OSError."""

@@ -5,13 +5,15 @@ What an offset may be used for (watermarks, retention, producers' rules) is `Uni
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from . import log_reader
 from .exceptions import KafkaStorageError, StorageError
-from .log_names import DELETED_STAGE
+from .log_names import DELETED_STAGE, SEGMENT_SUFFIXES
 from .log_segment import LogSegment
 from .log_values import HeldSegments, LogOffsetMetadata, SegmentView
 from .roll_params import ASK_ALWAYS, RollLimits
@@ -191,12 +193,20 @@ class LocalLog:
         """
         base_offset = self.log_end_offset
         directory = self._directory
-        new = LogSegment.create(
-            directory,
-            base_offset,
-            created_ms=self._time.milliseconds(),
-            jitter_ms=self._jitter(directory.config.segment_jitter_ms),
-        )
+        try:
+            new = LogSegment.create(
+                directory,
+                base_offset,
+                created_ms=self._time.milliseconds(),
+                jitter_ms=self._jitter(directory.config.segment_jitter_ms),
+            )
+        except OSError:
+            # The present segment may get this offset yet: a file that claims it would lie within it.
+            self._directory_is_dirty = True
+            for suffix in SEGMENT_SUFFIXES:
+                with suppress(OSError):
+                    directory.file_system.unlink(directory.file(base_offset, suffix), missing_ok=True)
+            raise
         closed = self._segments.active
         closed.deactivate()
         self._pending.append(closed)
@@ -253,12 +263,12 @@ class LocalLog:
                 directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
                 parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
             try:
+                self._save_epochs()
                 for segment in (*pending, active):
                     if segment.base_offset < target:
                         self._flush_segment(segment)
                 if directory_is_dirty:
                     self._directory.file_system.sync_directory(self._directory.path)
-                self._epochs.flush()  # recovery finds epochs anew only in what it reads
                 if parent_is_dirty:
                     self._directory.file_system.sync_directory(self._directory.path.rpartition("/")[0] or "/")
             except OSError as error:
@@ -266,6 +276,10 @@ class LocalLog:
                 self._parent_is_dirty |= parent_is_dirty
                 self.failure = KafkaStorageError(f"{self.name}: sync failed: {error}")
                 raise self.failure from error
+            except KafkaStorageError:
+                self._directory_is_dirty |= directory_is_dirty
+                self._parent_is_dirty |= parent_is_dirty
+                raise
             with self._lock:
                 self._pending = [segment for segment in self._pending if not segment.indexes_synced]
                 # Truncation waits for the flush lock, so the log still ends at or behind `target`.
@@ -275,6 +289,15 @@ class LocalLog:
                         self._synced = end
                 self.last_flush_ms = self._time.milliseconds()
                 return self.recovery_point
+
+    def _save_epochs(self) -> None:
+        """Before the recovery point moves: recovery finds epochs anew only in what it reads. A full disk breaks nothing."""
+        try:
+            self._epochs.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise KafkaStorageError(f"{self.name}: no room to write the leader epochs") from error
 
     def _flush_segment(self, segment: LogSegment) -> None:
         try:
