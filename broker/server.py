@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ..storage.clock import SystemTime, Time
+from ..storage.deletion_policy import check_policies
 from ..storage.filesystem import FileSystem, RealFileSystem
 from ..storage.log_manager import LogManager
 from ..storage.scheduler import ThreadPoolScheduler
@@ -122,6 +123,7 @@ class Broker:
 
         Raises DataDirectoryError, OSError … with one clear line; then nothing is left running but what `stop` ends.
         """
+        check_policies(self.config.log_deletion_policies)
         raise_descriptor_limit()
         for notice in self.config.notices:
             log.info("%s", notice)

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from support.clients.base import eventually
 from support.clients.kafka_python import producer
-from support.daemon import Daemon
+from support.daemon import Daemon, DaemonError
 from support.policies import install_policies
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.schema import decode, encode
@@ -149,3 +149,10 @@ def test_background_threads_change_while_it_runs_and_stay(daemon: Daemon, admin:
     admin.close()  # it would try to connect meanwhile, and leave the sockets of its tries behind
     daemon.restart()
     assert metric(daemon, "tidelog_background_threads") == 3
+
+
+def test_a_start_with_a_policy_that_is_not_installed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        DaemonError, match="no deletion policy 'newest-nine' is installed; there are: append-time, size, time"
+    ):
+        Daemon(tmp_path / "data", {"log.deletion.policies": "time,newest-nine"}).start()
