@@ -120,7 +120,8 @@ class HttpServer:
                     for path, space in self._broker.logs.spaces
                     if space.is_full
                 ]
-                return _text(start_response, "200 OK", "ready\n" + "".join(full))
+                degraded = [f"degraded: {problem}\n" for problem in self._broker.cleaner.problems()]
+                return _text(start_response, "200 OK", "ready\n" + "".join(full + degraded))
             return _text(start_response, "503 Service Unavailable", "loading logs\n")
         return _text(start_response, "404 Not Found", "here are /metrics, /health/ready and /health/live\n")
 

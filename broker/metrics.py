@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.api_keys import ApiKey
 from ..protocol.errors import ErrorCode
+from .cleaner_metrics import cleaner_families
+from .metric_family import Family
 
 if TYPE_CHECKING:
     from ..storage.disk_space import DiskSpace
@@ -41,17 +42,6 @@ class RequestCounters:
         self.produced_bytes = 0
         self.produced_records = 0
         self.fetched_bytes = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric of a snapshot: rows are (label values, value)."""
-
-    name: str
-    kind: str  # "counter" or "gauge"
-    help: str
-    labels: tuple[str, ...]
-    rows: Sequence[tuple[tuple[str, ...], float]]
 
 
 def snapshot(broker: Broker) -> list[Family]:
@@ -87,6 +77,9 @@ def snapshot(broker: Broker) -> list[Family]:
     families.extend(_task_families(broker))
     if broker.ready:
         families.extend(_log_families(broker))
+        families.extend(
+            cleaner_families(broker.cleaner, broker.time.milliseconds(), per_topic=broker.config.metrics_per_topic)
+        )
     return families
 
 

@@ -34,6 +34,7 @@ from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
 from .kraft_import import import_metadata
+from .log_cleaner import LogCleaner
 from .metadata_store import MetadataStore
 from .metrics import RequestCounters
 from .partition import PartitionTable
@@ -117,6 +118,7 @@ class Broker:
         self.partitions: PartitionTable
         self.producer_ids: ProducerIds
         self.groups: GroupCoordinator
+        self.cleaner: LogCleaner
 
     async def start(self) -> list[str]:
         """Starts everything; returns the address of each listener, Kafka's first.
@@ -139,6 +141,9 @@ class Broker:
         await self.groups.start()
         await self.socket_server.start()
         self.logs.start()
+        self.cleaner = LogCleaner(self.config, self.logs, self._file_system, self.time)
+        self.topics.on_deleted.append(self.cleaner.manager.forget_topic)
+        await self.loop.run_in_executor(self.io_pool, self.cleaner.start)
         self.ready = True
         addresses = [str(endpoint) for endpoint in self.socket_server.endpoints]
         return [*addresses, self.http.url] if self.http is not None else addresses
@@ -174,6 +179,8 @@ class Broker:
         self.logs.use(config)
         self.topics.use(config)
         self.scheduler.resize(config.background_threads)
+        if hasattr(self, "cleaner"):  # new threads wait for passes under way to end
+            self.loop.run_in_executor(self.io_pool, self.cleaner.use, config)
 
     async def stop(self) -> None:
         """Stops cleanly, whatever `start` came to: answers under way go out, logs are closed and marked clean."""
@@ -193,6 +200,8 @@ class Broker:
             self.partitions.close()
         if hasattr(self, "topics"):
             await self.topics.stop()
+        if hasattr(self, "cleaner"):
+            await run(None, self.cleaner.stop)
         if hasattr(self, "logs"):
             await run(None, self.logs.shutdown)
         if hasattr(self, "metadata"):

@@ -185,6 +185,13 @@ class CleanerManager:
             for offsets in self._checkpoints.values():
                 offsets.pop(key, None)
 
+    def forget_topic(self, topic: str) -> None:
+        """`forget` for each of its partitions."""
+        with self._lock:
+            partitions = [partition for name, partition in self._states if name == topic]
+        for partition in partitions:
+            self.forget(topic, partition)
+
     def truncated(self, log: UnifiedLog, offset: int) -> None:
         """The log was cut at `offset`: what comes there from now on is dirty. Blocks; OSError."""
         state = self._state(log)

@@ -115,6 +115,13 @@ class BrokerConfig:
     log_cleaner_min_compaction_lag_ms: int
     log_cleaner_max_compaction_lag_ms: int
     log_cleaner_min_cleanable_ratio: float
+    log_cleaner_enable: bool
+    log_cleaner_threads: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_backoff_ms: int
     given: Mapping[str, str]
     """What the user set, name → text, honoured settings only. Everything else has its default."""
     notices: tuple[str, ...]

@@ -361,6 +361,79 @@ _LOGS = _group(
     ),
 )
 
+_CLEANER = _group(
+    "Cleaning",
+    _row(
+        "log.cleaner.enable",
+        _BOOLEAN,
+        True,
+        ANY,
+        _MEDIUM,
+        "Whether compacted topics are cleaned. Without it they keep every record, and so does __consumer_offsets, which "
+        "grows with every commit.",
+    ),
+    _row(
+        "log.cleaner.threads",
+        _INT,
+        1,
+        at_least(1),
+        _MEDIUM,
+        "Threads that clean, each one log at a time. They share log.cleaner.dedupe.buffer.size.",
+        why_different="Kafka takes 0 and cleans nothing then; here log.cleaner.enable says that",
+        dynamic=True,
+    ),
+    _row(
+        "log.cleaner.dedupe.buffer.size",
+        _LONG,
+        128 * 1024 * 1024,
+        at_least(24),
+        _MEDIUM,
+        "Bytes for the maps of keys, all cleaner threads together, 24 for each key. A pass goes as far as its thread's map "
+        "lasts, so a larger one means fewer passes over the same log. Memory is taken while a pass runs.",
+        why_different="Kafka wants 1 MiB for each thread and uses at most 2 GiB of it; here one key is enough",
+        dynamic=True,
+    ),
+    _row(
+        "log.cleaner.io.buffer.load.factor",
+        SettingType.DOUBLE,
+        0.9,
+        Allowed(low=0.01, high=1.0),
+        _MEDIUM,
+        "How full a map of keys may get, as a share of its slots. A fuller one takes more keys and longer look-ups.",
+        why_different="Kafka does not check it",
+        dynamic=True,
+    ),
+    _row(
+        "log.cleaner.io.buffer.size",
+        _INT,
+        512 * 1024,
+        at_least(0),
+        _MEDIUM,
+        "Bytes of buffers to read into and to write from, all cleaner threads together; at least 64 KiB for each buffer. They "
+        "grow for a batch that is larger, for as long as it takes.",
+        dynamic=True,
+    ),
+    _row(
+        "log.cleaner.io.max.bytes.per.second",
+        SettingType.DOUBLE,
+        1.7976931348623157e308,
+        Allowed(low=1.0),
+        _MEDIUM,
+        "How many bytes a second all cleaner threads together may read and write. The default is no limit.",
+        why_different="Kafka does not check it",
+        dynamic=True,
+    ),
+    _row(
+        "log.cleaner.backoff.ms",
+        _LONG,
+        15_000,
+        at_least(0),
+        _MEDIUM,
+        "Milliseconds that a cleaner thread waits when no log needs it.",
+        dynamic=True,
+    ),
+)
+
 _GROUPS = _group(
     "Groups and producers",
     _row(
@@ -528,4 +601,4 @@ _LOGGING = _group(
     ),
 )
 
-BROKER_ROWS: tuple[Setting, ...] = _NETWORK + _NODE + _TOPICS + _LOGS + _FETCH + _GROUPS + _LOGGING
+BROKER_ROWS: tuple[Setting, ...] = _NETWORK + _NODE + _TOPICS + _LOGS + _CLEANER + _FETCH + _GROUPS + _LOGGING

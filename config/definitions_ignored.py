@@ -135,13 +135,6 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "this version does not clean yet: a compacted topic keeps all of its records",
-        """
-        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
-        log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
-        """,
-    ),
-    (
         "quotas are not there in this version",
         "quota.window.num quota.window.size.seconds quota.producer.default quota.consumer.default",
     ),

@@ -69,7 +69,7 @@ _ROLL = "Segments"
 _RETENTION = "Retention"
 _FLUSH = "Durability"
 _MESSAGES = "Messages"
-_CLEANER = "Cleaning (kept, and in force once this version cleans)"
+_CLEANER = "Cleaning"
 
 HONOURED_TOPIC_SETTINGS: tuple[Setting, ...] = (
     _row(
@@ -166,7 +166,7 @@ HONOURED_TOPIC_SETTINGS: tuple[Setting, ...] = (
         ("delete",),
         some_of("compact", "delete"),
         "What becomes of old records: delete drops whole segments by age and size, compact keeps the newest record of "
-        "every key, both together do both. (This version does not clean yet: a compacted topic keeps all its records.)",
+        "every key, both together do both.",
         "log.cleanup.policy",
         group=_RETENTION,
     ),

@@ -14,7 +14,8 @@ from tidelog.cleaner.cleaning import Cleaner, PassResult
 from tidelog.cleaner.exceptions import CleaningAborted
 from tidelog.cleaner.throttler import Throttler
 from tidelog.protocol.records.builder import build_batch
-from tidelog.protocol.records.record_batch import BatchHeader, Record, iterate_batches, iterate_records
+from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
+from tidelog.protocol.records.record_batch import BatchHeader, Record
 from tidelog.storage.log_names import TRANSACTION_INDEX_SUFFIX
 from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.transaction_marker import TransactionMarker

@@ -58,6 +58,13 @@ def test_a_full_disk_is_told_and_is_no_reason_not_to_be_ready(server: HttpServer
     assert ask(server, "/health/ready") == ("200 OK", b"ready\nappends are refused: /data is full\n")
 
 
+def test_a_partition_that_cannot_be_cleaned_is_told(server: HttpServer) -> None:
+    server._broker.ready = True
+    server._broker.cleaner.problems = lambda: ["t-0 can't be cleaned, attempt 1: OSError: disk"]
+    expected = b"ready\ndegraded: t-0 can't be cleaned, attempt 1: OSError: disk\n"
+    assert ask(server, "/health/ready") == ("200 OK", expected)
+
+
 def test_url() -> None:
     server = HttpServer(SimpleNamespace(), "::1", 0)  # type: ignore[arg-type]
     assert server.url == f"http://[::1]:{server.port}"

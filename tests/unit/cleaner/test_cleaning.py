@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -571,3 +572,57 @@ def test_repeated_keys_reuse_their_entry() -> None:
     result = made.clean_once()
     assert result is not None
     assert (result.map_entries, result.map_utilization, result.map_records) == (10, 0.1, 90)
+
+
+# --- message formats 0 and 1 ---
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.0"])
+def test_lesson_15_old_formats_keep_format_codec_and_offsets(version: str, codec: Compression) -> None:
+    made = world(segment_bytes=600, message_format_version=version)
+    log = made.log()
+    last: dict[bytes, tuple[int, bytes | None]] = {}
+    for number in range(60):
+        pairs = [(b"k%d" % (number % 7), b"v%d" % number), (b"j%d" % (number % 3), b"w")]
+        offset = keyed(log, *pairs, compression=codec)
+        for index, (key, value) in enumerate(pairs):
+            last[key] = (offset + index, value)
+    log.roll()
+    made.clean_all()
+    assert made.cleaners.uncleanable() == []
+    magics = {
+        made.fake.contents()[path][16]
+        for path in made.fake.paths()
+        if path.endswith(".log") and made.fake.contents()[path]
+    }
+    assert magics == {0 if version == "0.9.0" else 1}
+    assert {r.key: (r.offset, r.value) for r in data_records(log)} == last
+    assert len(data_records(log)) == 10
+    log = made.restart()
+    assert log.log_end_offset == 120
+    assert len(data_records(log)) == 10
+
+
+def test_lesson_16_tombstones_of_old_formats_go_by_file_times() -> None:
+    made = world(segment_bytes=1 << 20, message_format_version="0.10.0", delete_retention_ms=DAY_MS)
+    log = made.log()
+    put(log, "k", "v")
+    put(log, "k", None)
+    put(log, "a", "1")
+    log.roll()
+    made.clean_all()
+    assert [(r.key, r.value) for r in data_records(log)] == [(b"k", None), (b"a", b"1")]
+    # The last clean segment is as old as the tombstone's: it stays.
+    put(log, "a", "2")
+    log.roll()
+    made.clean_all()
+    assert (b"k", None) in [(r.key, r.value) for r in data_records(log)]
+    made.time.advance(DAY_MS + 1000)
+    for value in ("3", "4", "5"):
+        put(log, "a", value)
+        made.log_config = replace(made.log_config, segment_bytes=1)
+        log.update_config(made.log_config)
+        log.roll()
+        made.clean_all()
+    assert [(r.key, r.value) for r in data_records(log)] == [(b"a", b"5")]

@@ -1,0 +1,94 @@
+"""The cleaner inside of the daemon: from settings to threads, and what it tells about itself.
+
+Started when all else runs, stopped before the logs are closed. `log.cleaner.enable=false` stops all cleaning, with one warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+from ..cleaner.cleaner_manager import CleanerManager
+from ..cleaner.cleaner_pool import CleanerPool, PoolSettings
+
+if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
+    from ..storage.clock import Time
+    from ..storage.filesystem import FileSystem
+    from ..storage.log_manager import LogManager
+
+log = logging.getLogger(__name__)
+
+NICE = 10
+#: Beyond this many bytes a second there is no limit: Kafka's default is the largest double there is.
+NO_LIMIT_BYTES_PER_SECOND = 1e15
+
+
+class LogCleaner:
+    """Made, started and stopped on the loop thread or a pool's; `manager` and `pool` are read by any.
+
+    `start` and `stop` block: for reading checkpoints, and for passes to notice.
+    """
+
+    def __init__(self, config: BrokerConfig, logs: LogManager, file_system: FileSystem, time: Time) -> None:
+        self.is_enabled = config.log_cleaner_enable
+        self.manager = CleanerManager(logs, file_system, time)
+        self.pool = CleanerPool(
+            self.manager,
+            pool_settings(config),
+            time=time,
+            secret=lambda: secrets.token_bytes(16),
+            lower_priority=lower_priority,
+        )
+
+    def start(self) -> None:
+        """Blocks; OSError when a checkpoint can't be read."""
+        self.manager.load()
+        if self.is_enabled:
+            self.pool.start()
+        else:
+            log.warning(
+                "log.cleaner.enable is false: compacted topics keep every record, and __consumer_offsets grows with each commit"
+            )
+
+    def use(self, config: BrokerConfig) -> None:
+        """Settings were changed while running. Blocks as `stop` does where the number of threads or their memory changes."""
+        self.pool.configure(pool_settings(config))
+
+    def stop(self) -> None:
+        """Passes under way end where they are. Blocks, for less than a second unless a disk hangs."""
+        self.pool.stop()
+
+    def problems(self) -> list[str]:
+        """One line for each partition that can't be cleaned, and for threads that are gone. Any thread, no I/O."""
+        lines = [
+            f"{name} can't be cleaned, attempt {failure.attempts}: {failure.cause}"
+            for name, failure in self.manager.uncleanable()
+        ]
+        if dead := self.pool.dead_threads:
+            lines.append(f"{dead} cleaner threads have died")
+        return lines
+
+
+def pool_settings(config: BrokerConfig) -> PoolSettings:
+    """The cleaner's part of the broker's settings."""
+    rate = config.log_cleaner_io_max_bytes_per_second
+    return PoolSettings(
+        threads=config.log_cleaner_threads,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+        io_bytes_per_second=rate if rate < NO_LIMIT_BYTES_PER_SECOND else math.inf,
+        backoff_ms=config.log_cleaner_backoff_ms,
+    )
+
+
+def lower_priority() -> None:
+    """Let this thread give way to all others, where the system has priorities for threads (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -1,0 +1,149 @@
+"""The cleaner in a running daemon, seen by a client: what the documents promise, through Produce, Fetch and ListOffsets."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.errors import KafkaError
+from support.clients.base import eventually, random_name
+from support.clients.kafka_python import consumer, producer, take
+from support.daemon import Daemon
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    settings = {
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.backoff.ms": 50,
+        "log.cleaner.dedupe.buffer.size": 1 << 20,
+        "log.segment.bytes": 4096,
+        "offsets.topic.segment.bytes": 4096,
+        "offsets.topic.num.partitions": 1,
+        "log.retention.ms": -1,
+    }
+    with Daemon(tmp_path_factory.mktemp("cleaner") / "data", settings) as running:
+        yield running
+
+
+def compacted_topic(daemon: Daemon, **configs: str) -> str:
+    topic = random_name("compacted")
+    admin = KafkaAdminClient(bootstrap_servers=daemon.bootstrap)
+    try:
+        names = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "4096"} | {
+            name.replace("_", "."): value for name, value in configs.items()
+        }
+        admin.create_topics([NewTopic(topic, 1, 1, topic_configs=names)])
+    finally:
+        admin.close()
+    return topic
+
+
+def messages_below(daemon: Daemon, topic: str, end: int) -> list[tuple[int, bytes, bytes]]:
+    """(offset, key, value) of everything up to offset `end`, which is still there."""
+    reader = consumer(daemon.bootstrap)
+    partition = TopicPartition(topic, 0)
+    reader.assign([partition])
+    reader.seek(partition, 0)
+    found: list[tuple[int, bytes, bytes]] = []
+    while not found or found[-1][0] < end:
+        for batch in reader.poll(1000).values():
+            found += [(m.offset, m.key, m.value) for m in batch]
+    reader.close()
+    return found
+
+
+def test_a_topic_is_compacted_while_it_is_served(daemon: Daemon) -> None:
+    topic = compacted_topic(daemon)
+    p = producer(daemon.bootstrap)
+    for number in range(2000):
+        p.send(topic, key=b"key-%d" % (number % 20), value=b"%06d" % number)
+    p.flush()
+    last = p.send(topic, key=b"end", value=b"").get(10).offset
+    p.close()
+    eventually(lambda: len(messages_below(daemon, topic, last)) < 200, 20, "cleaned")
+    found = messages_below(daemon, topic, last)
+    assert {key: value for _, key, value in found if key != b"end"} == {
+        b"key-%d" % (number % 20): b"%06d" % number for number in range(1980, 2000)
+    }
+    # An offset that is gone stands for the next one that is there.
+    reader = consumer(daemon.bootstrap)
+    partition = TopicPartition(topic, 0)
+    reader.assign([partition])
+    present = [offset for offset, _, _ in found]
+    gone = next(offset for offset in range(present[0]) if offset not in present)
+    reader.seek(partition, gone)
+    assert take(reader, 1)[0].offset == present[0]
+    assert reader.beginning_offsets([partition]) == {partition: 0}
+    assert reader.end_offsets([partition]) == {partition: last + 1}
+    reader.close()
+
+    daemon.restart()
+    assert messages_below(daemon, topic, last) == found
+
+    daemon.kill()
+    daemon.start()
+    assert messages_below(daemon, topic, last) == found
+
+
+def test_a_record_without_a_key_is_refused_by_index(daemon: Daemon) -> None:
+    topic = compacted_topic(daemon)
+    with (
+        closing(producer(daemon.bootstrap)) as p,
+        pytest.raises(KafkaError, match="record 0: a compacted topic") as caught,
+    ):
+        p.send(topic, value=b"no key").get(10)
+    assert caught.value.errno == 87
+    with closing(producer(daemon.bootstrap)) as p:
+        assert p.send(topic, key=b"k", value=b"v").get(10).offset == 0
+
+
+def thread_line(daemon: Daemon) -> str:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(line for line in lines if line.startswith("tidelog_cleaner_threads "))
+
+
+def test_the_broker_tells_of_its_cleaner_and_takes_new_settings(daemon: Daemon) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=daemon.bootstrap)
+    try:
+        for threads in ("2", "1"):
+            resource = ConfigResource(
+                ConfigResourceType.BROKER,
+                "1",
+                configs={"log.cleaner.threads": threads, "log.cleaner.io.max.bytes.per.second": "50000000"},
+            )
+            admin.alter_configs([resource])
+
+            eventually(lambda threads=threads: thread_line(daemon).endswith(f" {threads}.0"), 10, "new threads")
+    finally:
+        admin.close()
+    with urllib.request.urlopen(f"http://{daemon.http}/health/ready", timeout=10) as answer:
+        assert answer.read() == b"ready\n"
+
+
+def test_committed_offsets_survive_the_cleaning_of_their_topic(daemon: Daemon) -> None:
+    topic, group = compacted_topic(daemon), random_name("group")
+    p = producer(daemon.bootstrap)
+    for number in range(300):
+        p.send(topic, key=b"%d" % number, value=b"x")
+    p.flush()
+    p.close()
+    reader = consumer(daemon.bootstrap, topic, group_id=group)
+    for _ in range(300):
+        take(reader, 1)
+        reader.commit()
+    position = reader.committed(TopicPartition(topic, 0))
+    reader.close()
+    offsets = daemon.directory / "__consumer_offsets-0"
+    eventually(lambda: sum(path.stat().st_size for path in offsets.glob("*.log")) < 12_000, 20, "cleaned offsets")
+    for end in (daemon.stop, daemon.kill):
+        end()
+        daemon.start()
+        again = consumer(daemon.bootstrap, group_id=group)
+        assert again.committed(TopicPartition(topic, 0)) == position
+        again.close()
