@@ -154,7 +154,9 @@ def verify(bootstrap: str, load: Load, *, exactly_once: bool) -> int:
     return total
 
 
-def test_kill_9_under_load_loses_nothing_acknowledged(own_daemon: Daemon, rounds: int, seed: int) -> None:
+def test_kill_9_under_load_loses_nothing_acknowledged(
+    own_daemon: Daemon, rounds: int, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     print(f"--kill-seed {seed}")
     moments = random.Random(seed)
     settings = {"delivery_timeout_ms": 300_000, "log_level": 0, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 50}
@@ -197,3 +199,8 @@ def test_kill_9_under_load_loses_nothing_acknowledged(own_daemon: Daemon, rounds
     assert verify(bootstrap, idempotent, exactly_once=True) == idempotent.count()
     own_daemon.restart()
     assert verify(bootstrap, idempotent, exactly_once=True) == idempotent.count()
+    with capsys.disabled():
+        print(
+            f"\nkill ring: {rounds} kills (--kill-seed {seed}), {plain.count():,} and {idempotent.count():,} records "
+            "acknowledged, none lost, none doubled by the idempotent producer"
+        )
