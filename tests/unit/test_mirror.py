@@ -15,6 +15,7 @@ ELSEWHERE: dict[str, str] = {
     # Tables and values without logic.
     "broker/__main__.py": "one call",
     "broker/authorized_operations.py": "a constant",
+    "broker/metric_family.py": "values",
     "broker/group_events.py": "values; used in each test of groups",
     "broker/request_context.py": "values",
     "broker/timer.py": "one call to the loop; its mock has tests",
@@ -53,7 +54,6 @@ ELSEWHERE: dict[str, str] = {
     "protocol/records/crc.py": "tests/unit/protocol/records/test_kernel.py",
     "protocol/records/reference.py": "an oracle: tests/unit/protocol/records/test_kernel.py holds the kernel to it",
     "storage/data_directory.py": "tests/unit/storage/test_log_loader.py",
-    "storage/dump_message.py": "tests/unit/storage/test_dump_log.py, tests/golden/test_dump_golden.py",
     "storage/local_log.py": "tests/unit/storage/test_unified_log.py",
     "storage/log_manager.py": "tests/unit/storage/test_log_loader.py, test_retention.py, tests/crash",
     "storage/log_reader.py": "tests/unit/storage/test_unified_log.py, tests/property/test_log_model.py",
@@ -63,7 +63,7 @@ ELSEWHERE: dict[str, str] = {
     "storage/segment_scan.py": "tests/unit/storage/test_log_loader.py, tests/crash",
 }
 #: Longer than they should be; these bounds only fall.
-LONGER = {"storage/unified_log.py": 720}
+LONGER = {"config/definitions_broker.py": 610}  # a table
 #: Declared messages: all of them at once against two other implementations, in tests/property/test_message_codecs.py.
 DECLARED = "protocol/messages/"
 
