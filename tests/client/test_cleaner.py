@@ -45,15 +45,14 @@ def compacted_topic(daemon: Daemon, **configs: str) -> str:
 
 def messages_below(daemon: Daemon, topic: str, end: int) -> list[tuple[int, bytes, bytes]]:
     """(offset, key, value) of everything up to offset `end`, which is still there."""
-    reader = consumer(daemon.bootstrap)
     partition = TopicPartition(topic, 0)
-    reader.assign([partition])
-    reader.seek(partition, 0)
     found: list[tuple[int, bytes, bytes]] = []
-    while not found or found[-1][0] < end:
-        for batch in reader.poll(1000).values():
-            found += [(m.offset, m.key, m.value) for m in batch]
-    reader.close()
+    with closing(consumer(daemon.bootstrap)) as reader:
+        reader.assign([partition])
+        reader.seek(partition, 0)
+        while not found or found[-1][0] < end:
+            for batch in reader.poll(1000).values():
+                found += [(m.offset, m.key, m.value) for m in batch]
     return found
 
 

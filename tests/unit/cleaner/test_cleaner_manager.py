@@ -304,7 +304,7 @@ def test_min_lag_keeps_young_records_of_any_key() -> None:
     assert [r.value for r in data_records(log)] == [b"3"]
 
 
-@pytest.mark.parametrize("how", ["abort", "crash", "failure"])
+@pytest.mark.parametrize("how", ["abort", "crash"])
 def test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then(how: str) -> None:
     made = world(min_cleanable_dirty_ratio=0.5, segment_bytes=300)
     log = made.log()
@@ -324,8 +324,8 @@ def test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then(how: 
     assert made.cleaners.partitions()[0].checkpoint == 40
     if how == "crash":
         log = made.crash()
-    found = made.cleaners.examine(log)
-    assert found.reason in (Reason.INTERRUPTED, Reason.RATIO)
+    log.update_config(config(segment_bytes=300, min_cleanable_dirty_ratio=1.0))  # nothing is dirty enough
+    assert made.cleaners.examine(log).reason is Reason.INTERRUPTED
     made.clean_all()
     made.time.advance(DAY_MS + 1)
     made.clean_all()
