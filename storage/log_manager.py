@@ -255,6 +255,7 @@ class LogManager:
         """Under the lock."""
         self._logs[key] = upkeep.logs[key] = log
         self._homes[key] = upkeep
+        upkeep.added(log)
 
     def _load_log(
         self,

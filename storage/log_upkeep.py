@@ -14,6 +14,7 @@ Each directory has its own, in its own lane of the scheduler: a disk that hangs 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,8 @@ class LogUpkeep:
         self._time = time
         self._tasks: list[ScheduledTask] = []
         self._flusher: ScheduledTask | None = None
+        self._flusher_lock = threading.Lock()  # one look is scheduled, whoever asks for it
+        self._flush_check_ms = _LONGEST_FLUSH_CHECK_MS
         self._longest_flush_ms = _LONGEST_FLUSH_CHECK_MS
 
     def start(self, config: BrokerConfig) -> None:
@@ -104,10 +107,19 @@ class LogUpkeep:
 
     # --- flush ---
 
+    def added(self, log: UnifiedLog) -> None:
+        """The flusher looks in time for a log that has just come. Any thread."""
+        if self._tasks and log.config.flush_ms // 2 < self._flush_check_ms:
+            self._schedule_flush()
+
     def _schedule_flush(self) -> None:
+        """Next look: twice within the shortest flush.ms, so that no log's passes between two looks."""
         shortest = min((log.config.flush_ms for log in list(self.logs.values())), default=_LONGEST_FLUSH_CHECK_MS)
-        delay = max(min(shortest, self._longest_flush_ms), _SHORTEST_FLUSH_CHECK_MS)
-        self._flusher = self.scheduler.schedule("log-flusher", self._flush_tick, delay)
+        with self._flusher_lock:
+            if self._flusher is not None:
+                self._flusher.cancel()
+            self._flush_check_ms = max(min(shortest // 2, self._longest_flush_ms), _SHORTEST_FLUSH_CHECK_MS)
+            self._flusher = self.scheduler.schedule("log-flusher", self._flush_tick, self._flush_check_ms)
 
     def _flush_tick(self) -> None:
         try:
@@ -117,10 +129,10 @@ class LogUpkeep:
                 self._schedule_flush()
 
     def flush_due_logs(self) -> None:
-        """Flush each log whose flush.ms has passed since its last flush."""
-        now = self._time.milliseconds()
+        """Flush each log whose flush.ms since its last flush would have passed before the next look."""
+        latest = self._time.milliseconds() + self._flush_check_ms
         for log in list(self.logs.values()):
-            if log.recovery_point < log.log_end_offset and now - log.last_flush_ms >= log.config.flush_ms:
+            if log.recovery_point < log.log_end_offset and latest - log.last_flush_ms > log.config.flush_ms:
                 try:
                     log.flush()
                 except StorageError as error:
