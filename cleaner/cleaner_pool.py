@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0
+AFTER_ABORT_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,23 +181,26 @@ class _Worker:
                 if work is not None:
                     # Memory is for who has work: most daemons never clean.
                     cleaner = cleaner or pool.make_cleaner()
-                    self._clean(work, cleaner)
+                    if not self._clean(work, cleaner):
+                        # It is taken up again, or another log is. Whatever ended it may end it again: not at full speed.
+                        self._pause(min(pool.settings.backoff_ms, AFTER_ABORT_MS))
                     continue
             except Exception:  # a log's own errors are its manager's; nothing may end the thread
                 logger.exception("the cleaner met an error and goes on")
-            self._pause()
+            self._pause(pool.settings.backoff_ms)
 
-    def _clean(self, work: Work, cleaner: Cleaner) -> None:
+    def _clean(self, work: Work, cleaner: Cleaner) -> bool:
         pool = self._pool
         begun = pool._time.monotonic_ms()
         result = pool.manager.clean(work, cleaner, self)
         if result is not None:
             pool.last_results[self._number] = result
         pool.busy_ms += pool._time.monotonic_ms() - begun
+        return result is not None
 
-    def _pause(self) -> None:
+    def _pause(self, milliseconds: float) -> None:
         pool = self._pool
         begun = pool._time.monotonic_ms()
-        self.wake.wait(pool.settings.backoff_ms / 1000)
+        self.wake.wait(milliseconds / 1000)
         self.wake.clear()
         pool.idle_ms += pool._time.monotonic_ms() - begun

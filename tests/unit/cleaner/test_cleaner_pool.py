@@ -136,3 +136,17 @@ def test_memory_is_shared_out_and_taken_when_there_is_work() -> None:
     assert isinstance(cleaner, Cleaner)
     assert cleaner._map.memory <= 200_000_000
     assert cleaner._map.slots == 200_000_000 // 24
+
+
+def test_a_log_whose_passes_all_end_early_does_not_keep_a_core_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = world()
+    calls = []
+    monkeypatch.setattr(made.cleaners, "clean", lambda work, *_rest: calls.append(made.cleaners.give_back(work)))
+    pool = pool_of(made)
+    pool.start()
+    try:
+        until(lambda: calls)
+        pool._workers[0].thread.join(0.2)
+    finally:
+        pool.stop()
+    assert len(calls) == 1
