@@ -62,7 +62,12 @@ def wrong_texts(row: Setting) -> st.SearchStrategy[str]:
     if row.type is SettingType.BOOLEAN:
         return st.sampled_from(["", "yes", "1", "tru"])
     if row.type is SettingType.DOUBLE:
-        return st.floats(min_value=1.0, exclude_min=True).map(str) | st.sampled_from(["", "half", "nan"])
+        texts = st.sampled_from(["", "half", "nan", "inf"])
+        if row.allowed.low is not None:
+            texts |= st.floats(max_value=row.allowed.low, exclude_max=True).map(str)
+        if row.allowed.high is not None:
+            texts |= st.floats(min_value=row.allowed.high, exclude_min=True).map(str)
+        return texts
     choices, pattern = row.allowed.choices, row.allowed.pattern
     assert choices or pattern
     return WORD.filter(lambda word: not re.search(pattern, word) if pattern else word not in choices)
