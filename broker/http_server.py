@@ -41,7 +41,11 @@ class HttpServer:
             self._socket.listen(64)
         except OSError as error:
             self._socket.close()
-            raise OSError(error.errno, f"http.listener {host}:{port} can't be bound: {error.strerror}") from None
+            raise OSError(
+                error.errno,
+                f"http.listener {host}:{port} can't be bound: {error.strerror}; stop what uses it, or set http.listener "
+                "to an address that is free on this machine",
+            ) from None
         self.host, self.port = self._socket.getsockname()[:2]
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
 

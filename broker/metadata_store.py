@@ -340,7 +340,7 @@ class MetadataStore:
                 self.path,
                 f"can't be read: {error}",
                 "if it is damaged, move it away: topics are then found by their directories, with the broker's "
-                "settings; give them their own again with `tidelog topics alter`",
+                "settings; give them their own again with any client's AlterConfigs",
             ) from error
         except DataDirectoryError:
             self._disconnect()

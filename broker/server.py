@@ -221,7 +221,7 @@ def raise_descriptor_limit() -> None:
 
 
 def serve(config: BrokerConfig) -> int:
-    """Runs a daemon until SIGTERM or SIGINT; returns its exit code. Prints the ready line to stdout."""
+    """Runs a daemon until SIGTERM, SIGINT or SIGHUP; returns its exit code. Prints the ready line to stdout."""
     if config.event_loop == "asyncio":
         return asyncio.run(_serve(config))
     import uvloop
@@ -232,8 +232,10 @@ def serve(config: BrokerConfig) -> int:
 async def _serve(config: BrokerConfig) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # Under nohup a terminal that closes is no reason to stop; otherwise it is one, and in order.
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
     broker = Broker(config, loop)
     starting = loop.create_task(broker.start())
     stopping = loop.create_task(stop.wait())

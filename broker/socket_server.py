@@ -173,7 +173,11 @@ class SocketServer:
             sock.bind((host, port))
         except OSError as error:
             sock.close()
-            raise OSError(error.errno, f"listener {host}:{port} can't be bound: {error.strerror}") from None
+            raise OSError(
+                error.errno,
+                f"listener {host}:{port} can't be bound: {error.strerror}; stop what uses it, or set listeners to an "
+                "address that is free on this machine",
+            ) from None
         return sock
 
     def _schedule_sweep(self) -> None:

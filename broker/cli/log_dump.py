@@ -43,6 +43,7 @@ def run(options: Any) -> int:
     from ...storage.dump import explain
     from ...storage.exceptions import StorageError
     from ...storage.filesystem import RealFileSystem
+    from .main import failure_text
     from .record_text import decoder_for
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no UTF-8 gets escapes, not a traceback
@@ -52,6 +53,7 @@ def run(options: Any) -> int:
     for path in options.files:
         problems = 0
         try:
+            file_system.stat(path)
             decode = decoder_for(path) if options.decode else None
             data = options.print_data or options.decode
             parts = explain(file_system, path, records=options.deep, data=data, decode=decode)
@@ -59,7 +61,7 @@ def run(options: Any) -> int:
         except BrokenPipeError:
             raise
         except (OSError, StorageError) as error:
-            text = str(error)
+            text = failure_text(error)
             print(f"tidelog: {text if path in text else f'{path}: {text}'}", file=sys.stderr)
             problems += 1
         if problems:

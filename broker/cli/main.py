@@ -40,6 +40,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def failure_text(error: Exception) -> str:
+    """What failed and where, for people: an OSError without Python's "[Errno 2]" before it."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     from ...config.exceptions import ConfigError
@@ -54,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ConfigError, StorageError, OSError) as error:
-        print(f"tidelog: {error}", file=sys.stderr)
+        print(f"tidelog: {failure_text(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

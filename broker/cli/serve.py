@@ -1,4 +1,4 @@
-"""`tidelog serve`: runs the daemon in the foreground until SIGTERM or SIGINT."""
+"""`tidelog serve`: runs the daemon in the foreground until SIGTERM, SIGINT or SIGHUP."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def test_files_that_cannot_be_read(log: Path, tmp_path: Path, capsys: pytest.Cap
     foreign.write_text("")
     assert main(["log", "dump", str(missing), str(foreign), str(tmp_path), str(log)]) == 1
     captured = capsys.readouterr()
-    assert "No such file" in captured.err
+    assert f"tidelog: {missing}: No such file or directory\n" in captured.err
+    assert f"Dumping {missing}" not in captured.out
     assert "not a file of a log" in captured.err
     assert "Traceback" not in captured.err
     assert f"Dumping {log}" in captured.out

@@ -1,0 +1,97 @@
+"""Starts that are refused, as a user sees them: exit code 1 and one line that says what, where and what to do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.daemon import Daemon
+
+SERVE = (sys.executable, "-m", "tidelog.broker", "serve")
+NO_PORTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listener": "127.0.0.1:0"}
+
+
+def complaint(**settings: str) -> str:
+    """What a start with these settings (`_` for `.`) says on stderr, without its log lines, when it gives up."""
+    chosen = NO_PORTS | {name.replace("_", "."): value for name, value in settings.items()}
+    arguments = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+    done = subprocess.run([*SERVE, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    lines = [line for line in done.stderr.splitlines() if " INFO " not in line]
+    assert lines[0].startswith("tidelog: ")
+    lines[0] = lines[0].removeprefix("tidelog: ")
+    return "\n".join(lines)
+
+
+def test_a_directory_or_port_that_is_taken(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "data") as running:
+        port, http = running.bootstrap.rpartition(":")[2], running.http
+        said = complaint(log_dirs=str(running.directory))
+        assert f"{running.directory}: another process has this data directory open" in said
+        assert said.endswith("stop that process or choose another log.dirs")
+        other = str(tmp_path / "other")
+        listeners = f"PLAINTEXT://127.0.0.1:{port}"
+        assert complaint(log_dirs=other, listeners=listeners) == (
+            f"listener 127.0.0.1:{port} can't be bound: Address already in use; stop what uses it, or set listeners to "
+            "an address that is free on this machine"
+        )
+        assert complaint(log_dirs=other, http_listener=http).startswith(f"http.listener {http} can't be bound: Address")
+        # Who was refused left the directory as it can be used.
+        running.stop()
+        running.directory = Path(other)
+        running.start()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("version=1\ncluster.id", "ends in the middle of a line"),
+        ("version=7\ncluster.id=a\nnode.id=1\n", "version"),
+    ],
+)
+def test_a_broken_meta_properties(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "meta.properties"
+    file.write_text(content)
+    line = complaint(log_dirs=str(tmp_path))
+    assert line.startswith(f"{file}: ")
+    assert said in line
+    assert "restore the file" in line
+    assert "\n" not in line
+    assert file.read_text() == content
+
+
+def test_a_directory_that_may_not_be_written_or_is_none(tmp_path: Path) -> None:
+    file, closed = tmp_path / "file", tmp_path / "closed"
+    file.touch()
+    closed.mkdir(mode=0o500)
+    # To root nothing is closed, but nobody may write here.
+    for path in (file, Path("/proc/tidelog") if os.geteuid() == 0 else closed):
+        line = complaint(log_dirs=str(path))
+        assert line.startswith(f"{path}: cannot be used as a data directory (")
+        assert line.endswith("make it a directory that this user can read and write, or set log.dirs to another one")
+
+
+def test_wrong_settings_are_told_together() -> None:
+    assert complaint(log_segment_bytes="1G", log_retention_horus="3").splitlines() == [
+        "unknown setting log.retention.horus (--set); did you mean log.retention.hours?",
+        "log.segment.bytes='1G' is not a whole number; allowed: 14 … 2147483647 (--set)",
+    ]
+    assert complaint(listeners="9092") == "listeners: '9092' is not NAME://HOST:PORT"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C and a terminal that closes: the stop is clean and marked, as after SIGTERM."""
+    with Daemon(tmp_path / "data") as daemon:
+        process = daemon._process
+        assert process is not None
+        process.send_signal(number)
+        assert process.wait(20) == 0
+        daemon._forget(process)
+        assert (daemon.directory / ".kafka_cleanshutdown").exists()
+        assert "Traceback" not in daemon.stderr()
