@@ -217,6 +217,17 @@ class CleanerManager:
     def examine(self, log: UnifiedLog) -> Eligibility:
         """What to do with it now. Reads the ages of segments that are not known yet. Blocks; OSError, StorageError."""
         state = self._state(log)
+        facts = self.facts(log)
+        found = evaluate(facts)
+        with self._lock:
+            state.eligibility, state.as_of_ms = found, facts.now_ms
+        if found.reset is not None:
+            self._reset(state, found)
+        return found
+
+    def facts(self, log: UnifiedLog) -> CleaningFacts:
+        """What is decided on, as it is now. Blocks as `examine` does; OSError, StorageError."""
+        state = self._state(log)
         if state.horizons is None:
             self._find_horizons(state)
         now = self._time.milliseconds()
@@ -227,7 +238,7 @@ class CleanerManager:
             if failure is not None and (failure.retry_ms <= now or state.failed_config is not config):
                 failure = None
             checkpoint, horizons, interrupted = state.checkpoint, dict(state.horizons or {}), state.interrupted
-        facts = CleaningFacts(
+        return CleaningFacts(
             _segment_facts(segments, config, checkpoint),
             log.log_start_offset,
             log.log_end_offset,
@@ -244,12 +255,6 @@ class CleanerManager:
             None if failure is None else failure.cause,
             None if failure is None else failure.retry_ms,
         )
-        found = evaluate(facts)
-        with self._lock:
-            state.eligibility, state.as_of_ms = found, now
-        if found.reset is not None:
-            self._reset(state, found)
-        return found
 
     def _reset(self, state: _State, found: Eligibility) -> None:
         log = state.log
@@ -318,13 +323,19 @@ class CleanerManager:
 
         Lags, open transactions and delete horizons count as ever. `roll`: what is in the active segment too.
         """
+        if not self._claim(log):  # first, or another thread takes what the roll has made ready
+            return None
         state = self._state(log)
-        with self._lock:
-            state.failure = None
-        if roll:
-            log.roll()
-        found = self.examine(log)
-        return Work(log, found) if self._claim(log) else None
+        try:
+            with self._lock:
+                state.failure = None
+            if roll:
+                log.roll()
+            return Work(log, self.examine(log))
+        except BaseException:
+            with self._lock:
+                state.in_work = False
+            raise
 
     def _claim(self, log: UnifiedLog) -> bool:
         state = self._state(log)
@@ -457,6 +468,21 @@ class CleanerManager:
                 for state in self._states.values()
                 if state.eligibility is not None and id(state.log) in live
             ]
+
+    def is_in_work(self, log: UnifiedLog) -> bool:
+        """Whether a thread has it."""
+        return self._state(log).in_work
+
+    def failed_attempts(self, log: UnifiedLog) -> int:
+        """How many passes in a row have failed."""
+        failure = self._state(log).failure
+        return 0 if failure is None else failure.attempts
+
+    def passes(self, log: UnifiedLog) -> tuple[int, PassResult | None]:
+        """How many passes over it came to their end, and what the last one did."""
+        state = self._state(log)
+        with self._lock:
+            return state.passes, state.last_pass
 
     def uncleanable(self) -> list[tuple[str, Failure]]:
         """(name, failure) of each partition whose last pass failed."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .filesystem import Buffer
     from .leader_epoch import EpochEndOffset, LeaderEpochCache
     from .log_segments import SegmentList
-    from .producer_state import ProducerStateManager
+    from .producer_state import OpenTransaction, ProducerStateManager
     from .scheduler import Scheduler
     from .segment_files import LogDirectory
     from .time_index import TimestampOffset
@@ -87,6 +87,7 @@ class UnifiedLog(ShrinkingLog):
         "_append_time",
         "_append_time_floor",
         "_max_message_bytes",
+        "_pace",
         "_require_keys",
         "_space",
         "_target",
@@ -138,18 +139,19 @@ class UnifiedLog(ShrinkingLog):
         self._append_time_floor: int | None = None
         self._quiet_end = -1
         self._space = directory.space
+        self._pace = directory.pace
         self.retention = RetentionRecord(self.name)
         self.is_shortening = False
         self.save_start_offset = no_checkpoint
-        self._configure(directory.config)
+        self._configure()
 
     def __repr__(self) -> str:
         return f"UnifiedLog({self.name}, {self.log_start_offset}..{self.log_end_offset})"
 
     @property
     def last_stable_offset(self) -> int:
+        high = self.high_watermark  # first: an append that begins a transaction moves it last
         first_unstable = self._producers.first_unstable_offset
-        high = self.high_watermark
         return high if first_unstable is None or first_unstable > high else first_unstable
 
     @property
@@ -165,13 +167,29 @@ class UnifiedLog(ShrinkingLog):
                 for entry in self._producers.active_producers()
             ]
 
-    def update_config(self, config: LogConfig) -> None:
-        """New settings hold from the next append on. Loop thread."""
+    def oldest_transaction(self) -> OpenTransaction | None:
+        """The open transaction that holds the last stable offset back. Any thread."""
         with self._lock:
-            self._configure(config)
+            return self._producers.oldest_transaction()
 
-    def _configure(self, config: LogConfig) -> None:
+    def update_config(self, config: LogConfig) -> None:
+        """New settings hold from the next append on. Loop thread: an append that waits for its disk is not waited for,
+        the settings then follow it."""
         self._directory.config = config
+        if self._lock.acquire(blocking=False):
+            try:
+                self._configure()
+            finally:
+                self._lock.release()
+        else:
+            self._scheduler.schedule("log-config", self._configure_later, 0)
+
+    def _configure_later(self) -> None:
+        with self._lock:
+            self._configure()
+
+    def _configure(self) -> None:
+        config = self._directory.config
         self._append_time = config.message_timestamp_type == "LogAppendTime"
         self._require_keys = "compact" in config.cleanup_policy
         self._flush_messages = config.flush_messages
@@ -336,6 +354,8 @@ class UnifiedLog(ShrinkingLog):
         if self.failure is not None:
             raise KafkaStorageError(f"{self.name} takes no appends until a restart: {self.failure}") from self.failure
         segment = self._segments.view[-1]
+        pace = self._pace
+        started = pace.clock()
         last_offset = batch.last_offset
         max_timestamp = batch.max_timestamp
         limits = self._limits
@@ -357,7 +377,11 @@ class UnifiedLog(ShrinkingLog):
             else:
                 segment.append(data, batch.base_offset, last_offset, max_timestamp)
         except OSError as error:
+            pace.note(pace.clock() - started)
             raise KafkaStorageError(f"{self.name}: appending failed: {error}") from error
+        took = pace.clock() - started
+        if took > pace.notice_s:
+            pace.note(took)
         end_offset = last_offset + 1
         self._end = end = LogOffsetMetadata(end_offset, segment.base_offset, segment.size)
         self.log_end_offset = end_offset
@@ -490,7 +514,7 @@ class UnifiedLog(ShrinkingLog):
     # --- sync ---
 
     def complete_sync(self, offset: int) -> bool:
-        """A flush has answered `offset`: let the high watermark follow. Loop thread.
+        """A flush has answered `offset`: let the high watermark follow. Any thread; waits for an append under way.
 
         Returns needs_sync: True when again flush.messages records or more came in the meantime; the high watermark is at the
         synced offset then, and the broker calls `flush()` again.
