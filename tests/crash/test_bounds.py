@@ -72,8 +72,8 @@ def test_flush_ms_bounds_the_loss_in_time(flush_ms: int, pauses: list[int], seed
     world.stop()
 
 
-def test_lessons_44_and_53_every_small_file_is_written_beside_synced_renamed_and_its_directory_synced() -> None:
-    """KAFKA-9892, 16541, 1036, 3105: by the trace of a whole life with rolls, retention, checkpoints and a clean stop."""
+def a_whole_life() -> list[Operation]:
+    """The trace of rolls, retention, checkpoints, a topic's deletion and a clean stop."""
     world = World()
     world.start(segment_bytes=600, retention_bytes=1500)
     manager, noise = world.manager, random.Random(1)
@@ -87,8 +87,27 @@ def test_lessons_44_and_53_every_small_file_is_written_beside_synced_renamed_and
     world.log().increment_log_start_offset(11)
     manager.checkpoint_log_start_offsets()
     world.log("other")
+    world.manager.delete("other", 0)
     world.stop()
-    trace = world.fake.trace
+    return list(world.fake.trace)
+
+
+def test_lesson_53_moves_are_atomic_and_nothing_is_written_under_the_old_name() -> None:
+    """KAFKA-1036, 3105: each is one rename, within one directory; what was open goes on under the new name."""
+    trace = a_whole_life()
+    moves = [(step, operation) for step, operation in enumerate(trace) if operation.kind == "rename"]
+    assert {move.detail.rpartition(".")[2] for _, move in moves} >= {"deleted", "metadata", "properties"}
+    assert any(move.detail.endswith("-delete") for _, move in moves)
+    for step, move in moves:
+        assert move.path.rpartition("/")[0] == move.detail.rpartition("/")[0]
+        later = [operation for operation in trace[step + 1 :] if operation.path == move.path]
+        made_anew = next((at for at, operation in enumerate(later) if operation.kind == "create"), len(later))
+        assert [operation.kind for operation in later[:made_anew]] == []
+
+
+def test_lesson_44_every_small_file_is_written_beside_synced_renamed_and_its_directory_synced() -> None:
+    """KAFKA-9892, 16541, by the same trace."""
+    trace = a_whole_life()
     small = {operation.path for operation in trace if operation.kind in ("create", "append")}
     small = {path for path in small if not path.endswith((".log", ".index", ".timeindex", ".lock"))}
     assert {path.rpartition("/")[2] for path in small} >= {
