@@ -10,13 +10,16 @@ from typing import Protocol
 
 
 class Time(Protocol):
-    """Two clocks. Any thread may call either."""
+    """Two clocks. Any thread may call any of these."""
 
     def milliseconds(self) -> int:
         """Wall clock: milliseconds since 1970-01-01 UTC. May step back."""
 
     def monotonic_ms(self) -> float:
         """Milliseconds since some fixed moment; never steps back. For delays and durations."""
+
+    def monotonic(self) -> float:
+        """The same clock in seconds, for where it is asked with every append."""
 
 
 class SystemTime:
@@ -29,3 +32,5 @@ class SystemTime:
 
     def monotonic_ms(self) -> float:
         return time.monotonic_ns() / 1e6
+
+    monotonic = staticmethod(time.monotonic)  # no call of Python's around it: 60 ns, half of the other

@@ -39,6 +39,7 @@ from .partition_metadata import encode_uuid, read_partition_metadata, write_part
 from .producer_state import ProducerStateManager
 from .segment_files import LogDirectory, SegmentFiles
 from .unified_log import UnifiedLog
+from .write_pace import WritePace
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
@@ -89,6 +90,7 @@ class LogManager:
                 scheduler.lane(directory.path),
                 time,
                 DiskSpace(file_system, directory.path, config.log_dir_reserve_bytes),
+                WritePace(directory.path, time.monotonic),
             )
             for directory in self._directories
         ]
@@ -118,6 +120,11 @@ class LogManager:
     def spaces(self) -> list[tuple[str, DiskSpace]]:
         """Of each data directory, what is known of the room on its disk."""
         return [(upkeep.directory.path, upkeep.space) for upkeep in self._upkeeps]
+
+    @property
+    def paces(self) -> list[tuple[str, WritePace]]:
+        """Of each data directory, how long writes to it take."""
+        return [(upkeep.directory.path, upkeep.pace) for upkeep in self._upkeeps]
 
     def use(self, config: BrokerConfig) -> None:
         """Other settings than at first hold. Topics' settings are told to their logs by who knows them. Any thread."""
@@ -288,7 +295,7 @@ class LogManager:
             self._time,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
         )
-        directory = LogDirectory(path, self._fs, self._cache, config, upkeep.space)
+        directory = LogDirectory(path, self._fs, self._cache, config, upkeep.space, upkeep.pace)
         loaded = LogLoader(
             directory,
             producers,

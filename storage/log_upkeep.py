@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .disk_space import DiskSpace
     from .scheduler import ScheduledTask, Scheduler
     from .unified_log import UnifiedLog
+    from .write_pace import WritePace
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +50,18 @@ class LogUpkeep:
         directory: whose logs these are.
         scheduler: its lane. Whatever else blocks on this directory's disk goes there too.
         space: room on its disk.
+        pace: how long writes to it take.
         logs: its logs by topic and partition. The log manager puts them in and takes them out, under its lock.
         making: how many are being made; likewise.
     """
 
-    def __init__(self, directory: DataDirectory, scheduler: Scheduler, time: Time, space: DiskSpace) -> None:
+    def __init__(
+        self, directory: DataDirectory, scheduler: Scheduler, time: Time, space: DiskSpace, pace: WritePace
+    ) -> None:
         self.directory = directory
         self.scheduler = scheduler
         self.space = space
+        self.pace = pace
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.making = 0
         self._time = time

@@ -260,11 +260,15 @@ class ProducerStateManager:
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the earliest transaction that is open or ended at or above the high watermark."""
-        if not self._unreplicated:
-            return self.first_undecided_offset
-        unreplicated = min(self._unreplicated)
-        undecided = self.first_undecided_offset
-        return unreplicated if undecided is None else min(unreplicated, undecided)
+        while True:
+            try:
+                unreplicated = min(self._unreplicated) if self._unreplicated else None
+                undecided = self.first_undecided_offset
+            except (RuntimeError, ValueError):  # asked without the log's lock, and an append came between
+                continue
+            if unreplicated is None or undecided is None:
+                return undecided if unreplicated is None else unreplicated
+            return min(unreplicated, undecided)
 
     @property
     def first_undecided_offset(self) -> int | None:

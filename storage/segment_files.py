@@ -10,6 +10,7 @@ from .exceptions import FileClosedError
 from .log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from .offset_index import OffsetIndex
 from .time_index import TimeIndex
+from .write_pace import WritePace
 
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
@@ -56,7 +57,7 @@ class LogDirectory:
     `path` changes when the partition is deleted (its directory is renamed), `config` when the topic's settings are.
     """
 
-    __slots__ = ("cache", "config", "file_system", "path", "space")
+    __slots__ = ("cache", "config", "file_system", "pace", "path", "space")
 
     def __init__(
         self,
@@ -65,12 +66,14 @@ class LogDirectory:
         cache: FileCache[SegmentFiles],
         config: LogConfig,
         space: DiskSpace | None = None,
+        pace: WritePace | None = None,
     ) -> None:
         self.path = path
         self.file_system = file_system
         self.cache = cache
         self.config = config
         self.space = space or DiskSpace()
+        self.pace = pace or WritePace()
 
     def file(self, base_offset: int, suffix: str, stage: str = "") -> str:
         return f"{self.path}/{file_name(base_offset, suffix, stage)}"

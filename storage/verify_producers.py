@@ -34,6 +34,9 @@ class _NoClock:
     def monotonic_ms(self) -> float:
         return 0.0
 
+    def monotonic(self) -> float:
+        return 0.0
+
 
 class ProducerCheck:
     """One partition's producers, batch by batch. One thread; reads snapshots, never writes."""

@@ -52,6 +52,9 @@ class MockTime:
     def monotonic_ms(self) -> float:
         return self._monotonic_ms
 
+    def monotonic(self) -> float:
+        return self._monotonic_ms / 1000
+
     def advance(self, milliseconds: float = 0, *, days: float = 0, hours: float = 0, seconds: float = 0) -> None:
         """Moves both clocks on, stopping at each due time to run what waits for it (delay 0 included)."""
         end = self._monotonic_ms + milliseconds + seconds * 1000 + hours * 3_600_000 + days * 86_400_000

@@ -21,6 +21,9 @@ class ManualTime:
     def monotonic_ms(self) -> float:
         return self.now
 
+    def monotonic(self) -> float:
+        return self.now / 1000
+
 
 def sessions(slots: int = 2) -> tuple[FetchSessions, ManualTime]:
     time = ManualTime()

@@ -83,6 +83,8 @@ def test_lesson_27_a_new_rate_reaches_a_pass_under_way() -> None:
         def monotonic_ms() -> float:
             return clock.monotonic() * 1000
 
+        monotonic = staticmethod(clock.monotonic)
+
     pool = CleanerPool(made.cleaners, replace(SMALL, io_bytes_per_second=1.0), time=Wall(), secret=lambda: SECRET)
     pool.start()
     try:

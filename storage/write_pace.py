@@ -1,0 +1,83 @@
+"""WritePace: whether writes to one data directory are quick, told from how long each append's write took.
+
+    quick  -- a write of SLOW_S or longer -->                                           slow
+    slow   -- a quick write, QUIET_S or more after the end of the last slow one -->     quick
+
+An append only copies into the page cache, microseconds, unless the system makes the writer wait: too many dirty pages, a
+full journal, a disk that hangs. Who appends goes another way while the directory is slow (`broker/slow_directory.py`).
+The one thing that shows that it is quick again is a write, so a directory to which nothing is written stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+SLOW_S = 0.1
+"""A client waits on the loop for other clients' appends: this is what one may cost them all."""
+
+QUIET_S = 10.0
+"""Kernels write dirty pages back in rounds of 5 s: one that passes without a slow write tells little, two tell enough."""
+
+
+def _nobody() -> None:
+    pass
+
+
+class WritePace:
+    """One data directory's. `note` from whoever has written, one of them at a time per log; any thread reads.
+
+    Attributes:
+        clock: seconds, monotonic; for who measures.
+        notice_s: a write that took longer than this has to be noted; others need not be.
+        is_slow: see above.
+        slow_writes: writes of SLOW_S or longer since the start.
+        longest_s: the longest write since `take_longest`.
+        on_slow: called by `note` when the directory has become slow, in the thread that wrote.
+    """
+
+    __slots__ = ("_last_slow", "_path", "clock", "is_slow", "longest_s", "notice_s", "on_slow", "slow_writes")
+
+    def __init__(self, path: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self.clock = clock
+        self.notice_s = 0.0
+        self.is_slow = False
+        self.slow_writes = 0
+        self.longest_s = 0.0
+        self.on_slow: Callable[[], None] = _nobody
+        self._last_slow = 0.0
+
+    def note(self, took_s: float) -> None:
+        """A write that ended this moment, well or not, took that long."""
+        if took_s > self.longest_s:
+            self.longest_s = took_s
+        if took_s >= SLOW_S:
+            self.slow_writes += 1
+            self._last_slow = self.clock()
+            if not self.is_slow:
+                self.is_slow = True
+                logger.warning(
+                    "%s: a write took %.0f ms: clients' appends go through a thread until writes are quick again",
+                    self._path,
+                    took_s * 1000,
+                )
+                self.on_slow()
+        elif self.is_slow and self.clock() - self._last_slow >= QUIET_S:
+            self.is_slow = False
+            logger.warning("%s: no slow write for %.0f s: appends go the short way again", self._path, QUIET_S)
+        # While it is slow each write counts; else only those that change something.
+        self.notice_s = -1.0 if self.is_slow else min(self.longest_s, SLOW_S)
+
+    def take_longest(self) -> float:
+        """The longest write since this was last called, in seconds."""
+        longest, self.longest_s = self.longest_s, 0.0
+        if not self.is_slow:
+            self.notice_s = 0.0
+        return longest
