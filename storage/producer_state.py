@@ -451,14 +451,14 @@ class ProducerStateManager:
     # --- loading and truncating ---
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Goes back to the newest good snapshot in (log_start_offset, log_end_offset]; deletes those outside. Blocks.
+        """Goes back to the newest good snapshot in [log_start_offset, log_end_offset]; deletes those outside. Blocks.
+
+        One at the log's start is what is left of the producers of a log that retention has emptied.
 
         Nothing is reloaded when the state is at `log_end_offset` already. Otherwise the caller replays what lies
         between `map_end_offset` and the end. A damaged snapshot is deleted and the one before it taken.
         """
-        self._delete(
-            offset for offset in self.snapshot_offsets if offset > log_end_offset or offset <= log_start_offset
-        )
+        self._delete(offset for offset in self.snapshot_offsets if offset > log_end_offset or offset < log_start_offset)
         if log_end_offset == self._map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return

@@ -334,7 +334,7 @@ def test_truncation_goes_back_to_a_snapshot_in_range(log: Log) -> None:
     for start in range(0, 40, 10):
         log.append(Batch(start, 10))
         log.state.take_snapshot()
-    log.state.truncate_and_reload(10, 35, log.time.milliseconds())
+    log.state.truncate_and_reload(20, 35, log.time.milliseconds())
     assert log.state.snapshot_offsets == [20, 30]
     assert log.system.paths() == [f"/t-0/{offset:020d}.snapshot" for offset in (20, 30)]
     assert log.state.map_end_offset == 30

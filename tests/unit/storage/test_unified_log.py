@@ -171,6 +171,45 @@ def test_producers_are_known_after_stop_kill_and_truncation(world: World) -> Non
     assert append(log, "a", producer_id=7, producer_epoch=0, base_sequence=6) == 6
 
 
+def test_lesson_52_a_producers_state_outlives_its_records_and_lasts_its_time() -> None:
+    """KAFKA-9144, 7190, 7692: sequences wrap past 2^31 - 1; retention takes records, not what is known of their producer;
+    that goes when producer.id.expiration.ms have passed, not before, and restarts make no difference.
+    """
+    hours = 3_600_000
+    world = World(
+        producer_id_expiration_ms=str(12 * hours),
+        producer_id_expiration_check_interval_ms=str(hours),
+        log_initial_task_delay_ms="0",
+    )
+    world.start(segment_bytes=200, retention_ms=hours)
+    world.manager.start()
+    log = world.log()
+    last = 2**31 - 1
+    for sequence in (last - 2, 1):  # four records: ... last, 0; then 1 ... 4
+        append(log, *"abcd", producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+    def send_again(sequence: int) -> LogAppendInfo:
+        again = batch(*"abcd", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return log.append_as_leader(again, 0, len(again))
+
+    assert [send_again(sequence).first_offset for sequence in (last - 2, 1)] == [0, 4]
+    with pytest.raises(OutOfOrderSequenceError):
+        send_again(last)
+    world.time.advance(hours=2)
+    assert (log.log_start_offset, log.log_end_offset) == (8, 8)
+    for restart in (world.stop, world.kill):
+        restart()
+        world.start()
+        world.manager.start()
+        log = world.log()
+        again = send_again(1)
+        assert (again.first_offset, again.duplicate, log.log_end_offset) == (4, True, 8)
+    world.time.advance(hours=9)
+    assert send_again(1).duplicate
+    world.time.advance(hours=4)  # a restart takes the snapshot's writing, an hour in, for a sign of life
+    assert (send_again(1).duplicate, log.log_end_offset) == (False, 12)
+
+
 def test_several_batches_of_the_broker_itself(world: World) -> None:
     log = world.log()
     append(log, "x")
