@@ -1,4 +1,5 @@
-"""The HTTP listener: `/metrics` for Prometheus, `/health/ready` and `/health/live` for whoever starts containers.
+"""The HTTP listener: `/metrics` for Prometheus, `/health/ready` and `/health/live` for whoever starts containers, `/why` and
+`/clean` for people who ask about segments (`http_api.py`).
 
 Runs on threads of its own, so that a scrape never delays a client: at most `MAX_REQUESTS` at a time, each bounded in
 time. The socket is bound at start (its port is in the ready line); what serves it is imported when it is first needed.
@@ -13,12 +14,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .http_api import HttpApi
     from .server import Broker
 
 log = logging.getLogger(__name__)
 
 MAX_REQUESTS = 8
 REQUEST_TIMEOUT_S = 10.0
+_PATHS = "here are /metrics, /health/ready, /health/live, /why/<topic> and /clean/<topic>\n"
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -31,6 +34,7 @@ class HttpServer:
         self._broker = broker
         self._server: Any = None
         self._metrics: Callable[..., Iterable[bytes]] | None = None
+        self._api: HttpApi | None = None
         self._lock = threading.Lock()
         self._stopped = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -111,6 +115,8 @@ class HttpServer:
 
     def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
+        if path.startswith(("/why/", "/clean/")):
+            return self._json(environ, start_response)
         if method not in ("GET", "HEAD"):
             return _text(start_response, "405 Method Not Allowed", "only GET is answered here\n")
         if path == "/metrics":
@@ -127,7 +133,23 @@ class HttpServer:
                 degraded = [f"degraded: {problem}\n" for problem in self._broker.cleaner.problems()]
                 return _text(start_response, "200 OK", "ready\n" + "".join(full + degraded))
             return _text(start_response, "503 Service Unavailable", "loading logs\n")
-        return _text(start_response, "404 Not Found", "here are /metrics, /health/ready and /health/live\n")
+        return _text(start_response, "404 Not Found", _PATHS)
+
+    def _json(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        with self._lock:
+            if self._api is None:
+                from .http_api import HttpApi
+
+                self._api = HttpApi(self._broker)
+        answer = self._api.answer(environ)
+        body = answer.body()
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+        ]
+        start_response(answer.status, headers)
+        return [body]
 
     def _scrape(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         with self._lock:

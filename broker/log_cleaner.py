@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..cleaner.cleaner_manager import CleanerManager
 from ..cleaner.cleaner_pool import CleanerPool, PoolSettings
+from .clean_requests import CleanRequests
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
@@ -30,7 +31,7 @@ NO_LIMIT_BYTES_PER_SECOND = 1e15
 
 
 class LogCleaner:
-    """Made, started and stopped on the loop thread or a pool's; `manager` and `pool` are read by any.
+    """Made, started and stopped on the loop thread or a pool's; `manager`, `pool` and `requests` are used by any.
 
     `start` and `stop` block: for reading checkpoints, and for passes to notice.
     """
@@ -45,6 +46,7 @@ class LogCleaner:
             secret=lambda: secrets.token_bytes(16),
             lower_priority=lower_priority,
         )
+        self.requests = CleanRequests(self.manager, self.pool.make_cleaner, time)
 
     def start(self) -> None:
         """Blocks; OSError when a checkpoint can't be read."""
@@ -62,6 +64,7 @@ class LogCleaner:
 
     def stop(self) -> None:
         """Passes under way end where they are. Blocks, for less than a second unless a disk hangs."""
+        self.requests.stop()
         self.pool.stop()
 
     def problems(self) -> list[str]:

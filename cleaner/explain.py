@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..storage.producer_state import OpenTransaction
     from ..storage.retention import PolicyFailure
 
-ACTIVE, DIRTY, CLEAN = "active", "dirty", "clean"
+ACTIVE, DIRTY, CLEAN, CLOSED = "active", "dirty", "clean", "closed"
 CLEANING, DELETION = "clean", "delete"
 
 Value = str | int | float | bool
@@ -52,6 +52,7 @@ class SegmentReasons(NamedTuple):
     end_offset: int
     size: int
     section: str
+    """`active`, `dirty` or `clean`; where nothing is compacted, `active` or `closed`."""
     holds: Sequence[Hold]
 
 
@@ -98,6 +99,8 @@ def explain(views: Sequence[SegmentView], situation: Situation) -> list[SegmentR
         clean: list[Hold] = []
         if not view.is_active:
             section = DIRTY if view.next_base_offset > situation.found.first_dirty else CLEAN
+            if not is_compacted:
+                section = CLOSED
             if segment is not None:
                 clean = cleaning.get(view.base_offset, [])
         delete = deletion[view.base_offset]

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import log, serve, settings
+from . import clean, log, serve, settings, why
 
-COMMANDS = (serve, log, settings)
+COMMANDS = (serve, why, clean, log, settings)
 
 
 class _Version(argparse.Action):

@@ -1,0 +1,82 @@
+"""`tidelog clean TOPIC`: cleans a topic, or applies its retention, now; with --wait tells what went and why.
+
+Rolls the active segments and takes no notice of min.cleanable.dirty.ratio, nor of back-off after a failure. What is
+promised to consumers holds: min.compaction.lag.ms, open transactions, delete.retention.ms (ask `tidelog why`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(commands: Subparsers) -> None:
+    from .http_client import add_http_argument
+
+    parser = commands.add_parser("clean", help="clean a topic, or apply its retention, now", description=__doc__)
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "--wait", action="store_true", help="wait until it is done and print what was removed, by cause"
+    )
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=3600.0, help="how long --wait waits (default: an hour)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
+    add_http_argument(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: Any) -> int:
+    """Prints; 0 when all partitions were cleaned, or without --wait when it was begun; else 1."""
+    import json
+    import sys
+    import time
+    from urllib.parse import quote
+
+    from .http_client import HttpFailure, address_of, ask
+
+    address = address_of(options.http)
+    topic = quote(options.topic, safe="")
+    state = ask(address, "POST", f"/clean/{topic}?wait={5 if options.wait else 0}")
+    give_up = time.monotonic() + options.timeout
+    next_line = time.monotonic() + 10
+    while options.wait and state["state"] != "done":
+        if time.monotonic() > give_up:
+            raise HttpFailure(
+                f"not done after {options.timeout:g} s; the daemon goes on with it (request {state['request']})"
+            )
+        if time.monotonic() > next_line:
+            next_line = time.monotonic() + 10
+            print(f"clean: {state['partitionsDone']} of {state['partitions']} partitions", file=sys.stderr)
+        before = time.monotonic()
+        state = ask(address, "GET", f"/clean/{topic}/{state['request']}?wait=5")
+        if state["state"] != "done" and time.monotonic() - before < 0.2:
+            time.sleep(0.2)  # too many wait there already: it answers at once
+    if options.json:
+        print(json.dumps(state, indent=2))
+    else:
+        print("\n".join(picture(state)))
+    for partition, error in state["errors"].items():
+        print(f"tidelog: {options.topic}-{partition} was not cleaned: {error}", file=sys.stderr)
+    return 1 if state["errors"] else 0
+
+
+def picture(state: Any) -> list[str]:
+    """What was removed, as lines of aligned text."""
+    if state["state"] != "done":
+        return [
+            f"{state['topic']}: {state['state']}, {state['partitionsDone']} of {state['partitions']} partitions done"
+        ]
+    seconds = (state["finishedMs"] - (state["startedMs"] or state["finishedMs"])) / 1000
+    head = f"{state['topic']}: {state['partitions']} partitions in {seconds:.2f} s"
+    return [head, *removed_lines(state["removed"], state["removedBytes"])]
+
+
+def removed_lines(removed: dict[str, int], size: int) -> list[str]:
+    """One line a cause."""
+    width = max(len(cause) for cause in removed)
+    lines = [f"  {cause.ljust(width)}  {count:>12,}" for cause, count in removed.items()]
+    return [*lines, f"  {'records'.ljust(width)}  {sum(removed.values()):>12,}  {size:,} bytes"]

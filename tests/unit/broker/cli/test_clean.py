@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidelog.broker.cli import http_client
+from tidelog.broker.cli.main import main
+
+REMOVED = {
+    "superseded": 46,
+    "tombstone": 1,
+    "aborted": 0,
+    "keyless": 0,
+    "marker": 0,
+    "retention": 0,
+    "delete-records": 2,
+}
+
+
+def state(name: str, **facts: Any) -> dict[str, Any]:
+    return {
+        "topic": "t",
+        "request": 7,
+        "state": name,
+        "startedMs": 1000,
+        "finishedMs": 3500 if name == "done" else None,
+        "partitions": 3,
+        "partitionsDone": 1,
+        "removed": REMOVED,
+        "removedBytes": 12_345,
+        "errors": {},
+    } | facts
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[str]]:
+    """The answers to come, and what was asked."""
+    coming: list[Any] = []
+    asked: list[str] = []
+
+    def ask(address: tuple[str, int], method: str, path: str) -> Any:
+        asked.append(f"{method} {path}")
+        return coming.pop(0)
+
+    monkeypatch.setattr(http_client, "ask", ask)
+    return coming, asked
+
+
+def test_wait_asks_until_it_is_done_and_prints_counts_by_cause(
+    answers: tuple[list[Any], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    coming, asked = answers
+    coming += [state("waiting"), state("running"), state("done")]
+    assert main(["clean", "t", "--wait"]) == 0
+    assert asked == ["POST /clean/t?wait=5", "GET /clean/t/7?wait=5", "GET /clean/t/7?wait=5"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "t: 3 partitions in 2.50 s"
+    assert [line.split() for line in lines[1:-1]] == [[cause, str(count)] for cause, count in REMOVED.items()]
+    assert lines[-1].split() == ["records", "49", "12,345", "bytes"]
+
+
+def test_without_wait_it_says_how_far_it_is(
+    answers: tuple[list[Any], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    coming, asked = answers
+    coming.append(state("running"))
+    assert main(["clean", "a/b"]) == 0
+    assert asked == ["POST /clean/a%2Fb?wait=0"]
+    assert capsys.readouterr().out == "t: running, 1 of 3 partitions done\n"
+
+
+def test_json_errors_and_a_timeout(answers: tuple[list[Any], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    coming, _ = answers
+    coming.append(state("done", errors={"2": "disk"}))
+    assert main(["clean", "t", "--wait", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["removed"] == REMOVED
+    assert printed.err == "tidelog: t-2 was not cleaned: disk\n"
+    coming.append(state("running"))
+    assert main(["clean", "t", "--wait", "--timeout", "0"]) == 1
+    assert capsys.readouterr().err == "tidelog: not done after 0 s; the daemon goes on with it (request 7)\n"

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from support.cleaning import DAY_MS, CleaningWorld, Producer, data_records, put, state_of
+from tidelog.broker.clean_requests import MAX_WAITING, CleanRequest, CleanRequests, TooManyRequestsError
+from tidelog.cleaner._kernel import OffsetMap
+from tidelog.cleaner.cleaning import Cleaner
+from tidelog.storage.unified_log import UnifiedLog
+
+COMPACT = frozenset({"compact"})
+
+
+class Requests:
+    """A world whose logs are cleaned on request."""
+
+    def __init__(self, map_entries: int = 1000, **settings: object) -> None:
+        self.world = CleaningWorld(map_entries=map_entries)
+        self.world.start(**({"segment_bytes": 300, "min_cleanable_dirty_ratio": 1.0} | settings))
+        self.requests = CleanRequests(self.world.cleaners, self.make_cleaner, self.world.time)
+
+    def make_cleaner(self) -> Cleaner:
+        world = self.world
+        return Cleaner(
+            OffsetMap(24 * world.map_entries, 1.0),
+            buffer_bytes=1 << 16,
+            throttler=world.throttler,
+            time=world.time,
+            secret=lambda: bytes(16),
+        )
+
+    def clean(self, *logs: UnifiedLog) -> CleanRequest:
+        request = self.requests.ask("t", logs or [self.world.log()])
+        assert request.done.wait(10)
+        return request
+
+
+@pytest.fixture
+def made() -> Iterator[Requests]:
+    requests = Requests()
+    yield requests
+    requests.requests.stop()
+
+
+def removed(request: CleanRequest) -> dict[str, int]:
+    return {cause: count for cause, count in request.describe()["removed"].items() if count}
+
+
+def test_it_rolls_and_cleans_whatever_the_ratio_and_counts_by_cause(made: Requests) -> None:
+    log = made.world.log()
+    for number in range(50):
+        put(log, f"k{number % 5}", f"{number}")
+    put(log, "k0", None)
+    before = state_of(data_records(log))
+    request = made.clean()
+    assert removed(request) == {"superseded": 46}
+    assert state_of(data_records(log)) == before
+    said = request.describe()
+    assert (said["state"], said["partitions"], said["partitionsDone"], said["errors"]) == ("done", 1, 1, {})
+    assert said["removedRecords"] == 46
+    assert said["removedBytes"] > 0
+    assert removed(made.clean()) == {}
+    made.world.time.advance(DAY_MS)  # the deletion mark's time
+    assert removed(made.clean()) == {"tombstone": 1}
+    assert made.requests.get("t", request.number) is request
+    assert made.requests.get("other", request.number) is None
+
+
+def test_promises_are_kept() -> None:
+    made = Requests(min_compaction_lag_ms=DAY_MS)
+    log = made.world.log()
+    for number in range(50):
+        put(log, f"k{number % 5}", f"{number}")
+    assert removed(made.clean()) == {}
+    made.world.time.advance(DAY_MS)
+    producer = Producer(7)
+    producer.send(log, (b"k1", b"open"))
+    assert removed(made.clean()) == {"superseded": 45}
+    producer.end(log, commit=False)
+    made.world.time.advance(DAY_MS)
+    assert removed(made.clean())["aborted"] == 1
+    made.requests.stop()
+
+
+def test_a_map_that_is_too_small_takes_as_many_passes_as_it_needs() -> None:
+    made = Requests(map_entries=64)
+    log = made.world.log()
+    for number in range(400):
+        put(log, f"k{number % 200}", "v")
+    assert removed(made.clean()) == {"superseded": 200}
+    made.requests.stop()
+
+
+def test_retention_of_a_topic_that_is_not_compacted() -> None:
+    made = Requests(cleanup_policy=frozenset({"delete"}), retention_ms=-1, retention_bytes=500)
+    log = made.world.log()
+    for number in range(30):
+        put(log, f"{number}", "x" * 50)
+    request = made.clean()
+    assert removed(request) == {"retention": log.log_start_offset}
+    assert log.log_start_offset > 0
+    made.requests.stop()
+
+
+def test_a_failure_is_told_and_the_next_partition_is_cleaned_all_the_same(made: Requests) -> None:
+    broken, sound = made.world.log(), made.world.log("t", 1)
+    for log in (broken, sound):
+        for number in range(50):
+            put(log, f"k{number % 5}", f"{number}")
+        log.roll()
+        log.flush()
+    path = f"{broken.directory}/{broken.segments[0].base_offset:020}.log"
+    file = made.world.file_system.open(path)
+    size = file.size()
+    file.truncate(size - 20)
+    file.append(b"\xff" * 20)
+    file.close()
+    request = made.clean(broken, sound)
+    assert removed(request) == {"superseded": 45}
+    assert list(request.errors) == [0]
+    assert "CorruptRecordError" in request.errors[0] or "InvalidRecordError" in request.errors[0]
+
+
+def test_a_pass_under_way_is_waited_for_and_counted(made: Requests) -> None:
+    log = made.world.log()
+    for number in range(50):
+        put(log, f"k{number % 5}", f"{number}")
+    work = made.world.cleaners.take(log)
+    assert work is not None
+    request = made.requests.ask("t", [log])
+    assert not request.done.wait(0.1)
+    assert request.describe()["state"] == "running"
+    from support.cleaning import Control
+
+    made.world.cleaners.clean(work, made.world.cleaner, Control(made.world.time))
+    assert request.done.wait(10)
+    assert removed(request) == {"superseded": 45}
+
+
+def test_waiting_requests_are_joined_and_bounded(made: Requests) -> None:
+    log = made.world.log()
+    put(log, "k", "v")
+    work = made.world.cleaners.take(log)
+    assert work is not None
+    first = made.requests.ask("t", [log])
+    while first.started_ms is None:
+        first.done.wait(0.005)
+    second = made.requests.ask("t", [log])
+    assert second is not first
+    assert made.requests.ask("t", [log]) is second
+    for number in range(MAX_WAITING - 1):
+        made.requests.ask(f"topic-{number}", [])
+    with pytest.raises(TooManyRequestsError, match=f"{MAX_WAITING} requests"):
+        made.requests.ask("one-more", [])
+    made.world.cleaners.give_back(work)
+    assert second.done.wait(10)
+
+
+def test_a_stop_does_not_wait_for_a_log_that_is_taken(made: Requests) -> None:
+    log = made.world.log()
+    put(log, "k", "v")
+    assert made.world.cleaners.take(log) is not None
+    request = made.requests.ask("t", [log])
+    made.requests.stop()
+    assert request.done.wait(10)
+    assert request.errors == {0: "the daemon stops"}
+    assert not [thread for thread in threading.enumerate() if thread.name == "clean-requests"]

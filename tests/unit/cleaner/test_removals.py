@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from support.cleaning import CleaningWorld, keyed, put
+from tidelog.cleaner.kernel_results import FilterCounts
+from tidelog.cleaner.removals import Removals, apply_retention, removed_by_pass
+
+
+def world(**settings: object) -> CleaningWorld:
+    made = CleaningWorld()
+    made.start(**({"segment_bytes": 300} | settings))
+    return made
+
+
+def would_go(made: CleaningWorld, count: int) -> list[int]:
+    return [segment.base_offset for segment in made.log().segments[:count]]
+
+
+def test_a_pass_by_cause() -> None:
+    counts = FilterCounts(1, 2, 3, 4, 5, 6, records_read=30, records_kept=9, bytes_read=900, bytes_kept=200)
+    removed = removed_by_pass(counts)
+    assert removed.by_cause() == {
+        "superseded": 1, "tombstone": 2, "aborted": 3, "keyless": 4, "marker": 5, "retention": 0, "delete-records": 6,
+    }  # fmt: skip
+    assert (removed.records, removed.bytes) == (counts.removed, 700)
+    assert removed.plus(Removals(retention=1, bytes=1)).records == 22
+
+
+def test_retention_counts_records_and_not_offsets_where_cleaning_left_gaps() -> None:
+    made = world(cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=0, retention_ms=-1)
+    for number in range(40):
+        put(made.log(), f"k{number % 4}", "x" * 20)
+    made.log().roll()
+    made.clean_all()
+    live = 40 - sum(r.counts.removed for r in [made.cleaners.partitions()[0].last_pass] if r is not None)
+    size = made.log().size
+    removed = apply_retention(made.log(), lambda: would_go(made, 99))
+    assert (removed.retention, removed.delete_records, removed.bytes) == (live, 0, size)
+    assert made.log().log_start_offset == 40
+
+
+def test_below_the_start_offset_is_delete_records() -> None:
+    made = world(cleanup_policy=frozenset({"delete"}), retention_ms=1000, retention_bytes=-1)
+    for number in range(30):
+        keyed(made.log(), (b"a", b"x" * 20), (b"b", b"%d" % number))
+    bases = [segment.base_offset for segment in made.log().segments]
+    made.log().increment_log_start_offset(bases[2] + 1)  # the first record of a batch of two
+    removed = apply_retention(made.log(), lambda: would_go(made, 2))
+    assert (removed.delete_records, removed.retention) == (bases[2], 0)
+    made.time.advance(1001)
+    removed = apply_retention(made.log(), lambda: would_go(made, 99))
+    assert (removed.delete_records, removed.retention) == (1, 60 - bases[2] - 1)
+
+
+def test_what_was_not_foreseen_counts_by_its_offsets() -> None:
+    made = world(cleanup_policy=frozenset({"delete"}), retention_ms=-1, retention_bytes=0)
+    for number in range(10):
+        put(made.log(), f"{number}", "x" * 100)
+    made.log().roll()
+    assert apply_retention(made.log(), list).retention == 10
