@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from support.fake_filesystem import FakeFileSystem, Operation
@@ -283,6 +284,25 @@ def test_a_rolled_segments_indexes_are_trimmed_and_opened_read_only(world: World
     assert not files.offset_index.writable
     assert not files.time_index.writable
     files.release()
+
+
+def test_the_time_index_rises_though_producers_times_do_not_and_gets_its_last_entry_on_a_roll(world: World) -> None:
+    """Its entries are a segment's largest timestamp so far and where that is, whatever came between."""
+    times = [50, 40, 60, 10, 60, 55, 70, 0, 30]
+
+    def entries(interval: int) -> list[tuple[int, int]]:
+        world.start(index_interval_bytes=interval)
+        log = world.log(f"every-{interval}")
+        for time_ms in times:
+            append(log, "a" * 50, timestamp=START_MS + time_ms)
+        log.roll()
+        files = log.segments[0].acquire()
+        found = [(entry.timestamp - START_MS, entry.offset) for entry in files.time_index]
+        files.release()
+        return found
+
+    assert entries(0) == [(50, 0), (60, 2), (70, 6)]
+    assert entries(1 << 20) == [(70, 6)]
 
 
 def test_lesson_38_an_idle_or_emptied_log_rolls_onto_no_existing_base_offset(world: World) -> None:
@@ -621,6 +641,35 @@ def test_files_go_after_the_delay(world: World) -> None:
     assert [path for path in world.fake.paths() if path.endswith(".deleted")] == marked
     world.time.advance(1)
     assert not [path for path in world.fake.paths() if path.endswith(".deleted")]
+
+
+def test_every_file_of_a_segment_is_marked_deleted_and_goes(world: World) -> None:
+    world.start(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=5000)
+    log = world.log("t2")
+    for sequence in range(3):
+        append(log, "a" * 50, producer_id=7, producer_epoch=0, base_sequence=sequence)
+    world.time.advance(0)  # snapshots are written in the pool
+    before = set(world.fake.paths())
+    log.delete_old_segments()
+    gone = {path.removesuffix(".deleted") for path in world.fake.paths() if path.endswith(".deleted")}
+    assert gone == before - set(world.fake.paths())
+    assert {path.rpartition(".")[2] for path in gone} == {"log", "index", "timeindex", "snapshot"}
+    world.time.advance(5000)
+    assert set(world.fake.paths()) == before - gone
+
+
+@pytest.mark.parametrize("index_bytes", [24, 1 << 20])
+def test_retention_bytes_is_each_partitions_and_counts_log_files_alone(world: World, index_bytes: int) -> None:
+    """Preallocated or filled indexes make no difference."""
+    size = len(batch("a" * 50))
+    settings = {"segment_bytes": size, "index_interval_bytes": 0, "segment_index_bytes": index_bytes}
+    world.start(retention_bytes=3 * size, **settings)
+    logs = [world.manager.get_or_create("sized", partition, UUID(int=9), world.log_config) for partition in (0, 1)]
+    for log in logs:
+        for _ in range(5):
+            append(log, "a" * 50)
+        assert [deletion.base_offset for deletion in log.delete_old_segments()] == [0, 1]
+        assert log.size == 3 * size
 
 
 def test_lesson_36_no_delay_and_stop(world: World) -> None:
