@@ -26,7 +26,14 @@ from .dump_log import batch_header
 from .exceptions import CorruptCheckpointError, StorageError
 from .filesystem import FileSystem
 from .key_count import KeyCounter
-from .log_names import LOG_SUFFIX, DirectoryState, file_name, parse_directory_name, parse_file_name
+from .log_names import (
+    CLUSTER_METADATA_TOPIC,
+    LOG_SUFFIX,
+    DirectoryState,
+    file_name,
+    parse_directory_name,
+    parse_file_name,
+)
 
 
 class Section(Enum):
@@ -151,12 +158,12 @@ def partitions_in(file_system: FileSystem, directory: str) -> list[str]:
     found = []
     for name in names:
         parsed = parse_directory_name(name)
-        if (
-            parsed is not None
-            and parsed.state is DirectoryState.LIVE
-            and file_system.is_directory(f"{directory}/{name}")
-        ):
-            found.append(f"{directory}/{name}")
+        path = f"{directory}/{name}"
+        if parsed is None or parsed.state is not DirectoryState.LIVE or not file_system.is_directory(path):
+            continue
+        if parsed.topic == CLUSTER_METADATA_TOPIC and not any(map(parse_file_name, file_system.list_directory(path))):
+            continue  # what `tidelog log export-kraft` wrote: a snapshot, and no log until Kafka has run
+        found.append(path)
     if not found:
         raise StorageError(f"{directory}: neither a partition's directory nor one that has some")
     return found

@@ -29,7 +29,7 @@ from .checkpoint import (
 from .data_directory import LOCK_FILE
 from .exceptions import CorruptCheckpointError, DataDirectoryError, StorageError
 from .filesystem import FileSystem
-from .log_names import LOG_SUFFIX, DirectoryState, parse_directory_name, parse_file_name
+from .log_names import CLUSTER_METADATA_TOPIC, LOG_SUFFIX, DirectoryState, parse_directory_name, parse_file_name
 from .meta_properties import META_PROPERTIES_FILE, read_meta_properties
 from .verify_partition import PartitionFacts, RootFacts, verify_partition
 from .verify_report import Finding, Report
@@ -118,6 +118,8 @@ def _verify_root(
             report.add("foreign-directory", path, -1, "not <topic>-<partition>")
         elif name.state is not DirectoryState.LIVE:
             report.add("leftover", path, -1, f"a partition that is marked {name.state.value}")
+        elif name.topic == CLUSTER_METADATA_TOPIC and not any(map(parse_file_name, file_system.list_directory(path))):
+            continue  # what `tidelog log export-kraft` wrote: a snapshot, and no log until Kafka has run
         else:
             partitions.append(((name.topic, name.partition), path))
     progress.total(sum(_log_bytes(file_system, path) for _, path in partitions))

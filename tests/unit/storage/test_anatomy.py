@@ -127,6 +127,7 @@ def test_which_directories() -> None:
     system = small(0)
     system.put("/data/u-1.0123456789abcdef-delete/x", b"")
     system.put("/data/photos/x", b"")
+    system.put("/data/__cluster_metadata-0/00000000000000000064-0000000001.checkpoint", b"")
     assert partitions_in(system, "/data/") == ["/data/t-0"]
     assert partitions_in(system, "/data/t-0") == ["/data/t-0"]
     for nothing in ("/data/photos", "/data/photos/x", "/nowhere"):

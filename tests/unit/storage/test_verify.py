@@ -429,6 +429,12 @@ def test_offsets_within_a_batch() -> None:
 # --- what is no fault ---
 
 
+def test_metadata_that_was_exported_to_kafka_has_no_log_and_needs_none() -> None:
+    files = {path: data for path, data in KAFKA.items() if "/__cluster_metadata-0/" not in path}
+    exported = files | {"/data/__cluster_metadata-0/00000000000000000064-0000000001.checkpoint": b""}
+    assert found_in(exported) == found_in(files)
+
+
 def test_notes() -> None:
     files = dict(KAFKA) | {
         "/data/mixed-0/00000000000000000000.log.deleted": b"",
