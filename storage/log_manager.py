@@ -105,6 +105,7 @@ class LogManager:
         self._progress_lock = threading.Lock()
         self._bytes_total = 0
         self._bytes_done = 0
+        self._is_loaded = False
         self.cluster_id = ""
         self.node_id: int = config.node_id
         self.recovery_stats = RecoveryStats()
@@ -183,6 +184,7 @@ class LogManager:
         except BaseException:
             self._release()
             raise
+        self._is_loaded = True
         stats = self.recovery_stats
         elapsed_ms = self._time.monotonic_ms() - started_ms
         logger.info("loaded %d logs in %.0f ms", len(self._logs), elapsed_ms)
@@ -466,9 +468,15 @@ class LogManager:
     # --- stop ---
 
     def shutdown(self) -> None:
-        """Close every log durably, then mark the stop as clean. A directory where that fails gets no mark. Blocks."""
+        """Close every log durably, then mark the stop as clean. A directory where that fails gets no mark. Blocks.
+
+        After a load that failed, or none, only the locks are given back: checkpoints and mark stay what the last stop left.
+        """
         for upkeep in self._upkeeps:
             upkeep.cancel()
+        if not self._is_loaded:
+            self._release()
+            return
         failed: set[int] = set()
 
         def close(item: tuple[TopicPartition, UnifiedLog]) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from . import log_anatomy, log_dump, log_export_kraft, log_verify
+from . import log_anatomy, log_compact, log_dump, log_export_kraft, log_verify
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-TOOLS = (log_dump, log_verify, log_anatomy, log_export_kraft)
+TOOLS = (log_dump, log_verify, log_anatomy, log_compact, log_export_kraft)
 
 
 def add_parser(commands: Subparsers) -> None:

@@ -55,7 +55,6 @@ ELSEWHERE: dict[str, str] = {
     "protocol/records/reference.py": "an oracle: tests/unit/protocol/records/test_kernel.py holds the kernel to it",
     "storage/data_directory.py": "tests/unit/storage/test_log_loader.py",
     "storage/local_log.py": "tests/unit/storage/test_unified_log.py",
-    "storage/log_manager.py": "tests/unit/storage/test_log_loader.py, test_retention.py, tests/crash",
     "storage/log_reader.py": "tests/unit/storage/test_unified_log.py, tests/property/test_log_model.py",
     "storage/log_segment.py": "tests/unit/storage/test_unified_log.py, tests/property/test_log_model.py",
     "storage/producer_replay.py": "tests/unit/storage/test_log_loader.py, tests/property/test_producer_state_model.py",
