@@ -2,11 +2,14 @@
 `/clean` for people who ask about segments (`http_api.py`).
 
 Runs on threads of its own, so that a scrape never delays a client: at most `MAX_REQUESTS` at a time, each bounded in
-time. The socket is bound at start (its port is in the ready line); what serves it is imported when it is first needed.
+time. When all are taken, the oldest connection that has not asked yet makes room, so that those who connect and say
+nothing keep nobody out. The socket is bound at start (its port is in the ready line); what serves it is imported when it
+is first needed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
@@ -24,6 +27,29 @@ REQUEST_TIMEOUT_S = 10.0
 _PATHS = "here are /metrics, /health/ready, /health/live, /why/<topic> and /clean/<topic>\n"
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class _Silent:
+    """Connections whose request has not come yet, oldest first. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sockets: dict[int, socket.socket] = {}
+
+    def add(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._sockets[id(connection)] = connection
+
+    def discard(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._sockets.pop(id(connection), None)
+
+    def end_oldest(self) -> None:
+        """Its thread then reads the end of its stream, and gives its place back."""
+        with self._lock, contextlib.suppress(OSError):
+            oldest = next(iter(self._sockets), None)
+            if oldest is not None:
+                self._sockets.pop(oldest).shutdown(socket.SHUT_RDWR)
 
 
 class HttpServer:
@@ -78,18 +104,23 @@ class HttpServer:
         from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
         slots = threading.BoundedSemaphore(MAX_REQUESTS)
+        silent = _Silent()
 
         class Server(ThreadingMixIn, WSGIServer):
             daemon_threads = True
 
             def process_request(self, request: Any, client_address: Any) -> None:
-                slots.acquire()
+                if not slots.acquire(blocking=False):
+                    silent.end_oldest()
+                    slots.acquire()
+                silent.add(request)
                 super().process_request(request, client_address)
 
             def process_request_thread(self, request: Any, client_address: Any) -> None:
                 try:
                     super().process_request_thread(request, client_address)
                 finally:
+                    silent.discard(request)
                     slots.release()
 
             def handle_error(self, request: Any, client_address: Any) -> None:
@@ -97,6 +128,11 @@ class HttpServer:
 
         class Handler(WSGIRequestHandler):
             timeout = REQUEST_TIMEOUT_S
+
+            def parse_request(self) -> bool:
+                is_right = super().parse_request()
+                silent.discard(self.connection)
+                return is_right
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
                 log.debug("http %s: %s", self.address_string(), format % args)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
+import urllib.request
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.broker.http_server import HttpServer
+from tidelog.broker.http_server import MAX_REQUESTS, REQUEST_TIMEOUT_S, HttpServer
 from tidelog.storage.disk_space import DiskSpace
 
 
@@ -37,6 +40,21 @@ def test_health(server: HttpServer) -> None:
     assert ask(server, "/health/ready") == ("503 Service Unavailable", b"loading logs\n")
     server._broker.ready = True
     assert ask(server, "/health/ready") == ("200 OK", b"ready\n")
+
+
+def test_who_connects_and_says_nothing_keeps_nobody_out(server: HttpServer) -> None:
+    """Nor who begins a request and does not end it: those who came first make room, long before their time is up."""
+    server.start()
+    idle = [socket.create_connection((server.host, server.port)) for _ in range(2 * MAX_REQUESTS)]
+    for connection in idle[::2]:
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nX")
+    began = time.monotonic()
+    for _ in range(MAX_REQUESTS + 1):
+        with urllib.request.urlopen(f"{server.url}/health/live", timeout=30) as answer:
+            assert answer.read() == b"alive\n"
+    assert time.monotonic() - began < REQUEST_TIMEOUT_S / 2
+    for connection in idle:
+        connection.close()
 
 
 def test_other_paths_and_methods(server: HttpServer) -> None:
