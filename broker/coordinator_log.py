@@ -1,7 +1,8 @@
 """Where a coordinator keeps its state: the partitions of an internal topic.
 
 `CoordinatorLog` is what a coordinator needs of it; `PartitionCoordinatorLog` is the real one, on the broker's own
-partitions and logs. Appends happen on the loop thread, as all appends do; replay in a pool thread.
+partitions and logs. Appends happen on the loop thread, to a slow directory too: what a coordinator has written it acts on at
+once, and a write that fails is refused before anything has changed. Replay happens in a pool thread.
 """
 
 from __future__ import annotations

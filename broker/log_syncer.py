@@ -1,4 +1,5 @@
-"""Threads that wait for disks: the syncs that answers wait for, in one group of threads per log directory.
+"""Threads that wait for disks: the syncs that answers wait for, in one group of threads per log directory; with one
+thread, the appends to a directory that is slow (`slow_directory.py`).
 
 With `flush.messages=1` a sync is asked for with every append, so what a sync costs besides the disk counts: the work goes
 to the threads through a C queue, and all that they finished until the loop looks comes back in one wake-up of it. The
@@ -12,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,15 +21,18 @@ if TYPE_CHECKING:
 #: Threads per log directory. They sleep in fdatasync; that many syncs at once let a file system share its journal commits.
 THREADS = 4
 
+T = TypeVar("T")
+
 #: What a sync came to: the offset up to which a log is durable, or why it failed.
 Outcome: TypeAlias = "int | BaseException"
 
 
-class LogSyncer:
+class LogSyncer(Generic[T]):
     """Runs functions that block, and calls back on the loop thread. One per log directory.
 
-    `submit` and `close`: loop thread. No more than one function per log is under way, so the queue has at most one entry a
-    partition.
+    `submit` and `close`: loop thread. No more than one sync per log is under way, so the queue has at most one entry a
+    partition; `SlowDirectory` bounds its own. Functions start in their order; with one thread they end in it, and are
+    told in it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str, threads: int = THREADS) -> None:
@@ -36,13 +40,13 @@ class LogSyncer:
         self._name = name
         self._limit = threads
         self._threads: list[threading.Thread] = []
-        self._work: SimpleQueue[tuple[Callable[[], int], Callable[[Outcome], None]] | None] = SimpleQueue()
-        self._finished: deque[tuple[Callable[[Outcome], None], Outcome]] = deque()
+        self._work: SimpleQueue[tuple[Callable[[], T], Callable[[T | BaseException], None]] | None] = SimpleQueue()
+        self._finished: deque[tuple[Callable[[T | BaseException], None], T | BaseException]] = deque()
         self._under_way = 0
         self._loop_is_woken = False
         self._closed = False
 
-    def submit(self, sync: Callable[[], int], done: Callable[[Outcome], None]) -> None:
+    def submit(self, sync: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
         """`sync` in a thread, then `done` with its outcome on the loop."""
         self._under_way += 1
         self._work.put((sync, done))
@@ -57,11 +61,16 @@ class LogSyncer:
         for _ in self._threads:
             self._work.put(None)
 
+    def join(self) -> None:
+        """Waits until the threads have done what they had at `close`. Any thread but the loop's; blocks."""
+        for thread in self._threads:
+            thread.join()
+
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
             sync, done = work
             try:
-                outcome: Outcome = sync()
+                outcome: T | BaseException = sync()
             except BaseException as error:  # handed to the loop thread, whoever it is meant for
                 outcome = error
             self._finished.append((done, outcome))

@@ -19,7 +19,9 @@ from .metric_family import Family
 if TYPE_CHECKING:
     from ..storage.disk_space import DiskSpace
     from ..storage.unified_log import UnifiedLog
+    from ..storage.write_pace import WritePace
     from .server import Broker
+    from .slow_directory import SlowDirectory
 
 #: API keys are small numbers; a list is the cheapest map.
 _KEYS = max(ApiKey) + 1
@@ -150,12 +152,35 @@ def _space_families(spaces: Sequence[tuple[str, DiskSpace]]) -> Iterator[Family]
     yield per_directory("refused_appends", "counter", "Appends that were refused so.", (s.refused for s in found))
 
 
+def _pace_families(
+    paces: Sequence[tuple[str, WritePace]], directories: Mapping[str, SlowDirectory]
+) -> Iterator[Family]:
+    """How long appends' writes take, by log directory, and which way they go."""
+
+    def per_directory(name: str, kind: str, text: str, values: Iterable[float]) -> Family:
+        rows = [((path,), value) for (path, _), value in zip(paces, values, strict=True)]
+        return Family(f"tidelog_log_directory_{name}", kind, text, ("directory",), rows)
+
+    yield per_directory("slow", "gauge", "1 from a write of 100 ms on until writes have been quick for 10 s: clients' "
+                        "appends go through a thread.", (int(pace.is_slow) for _, pace in paces))  # fmt: skip
+    yield per_directory("slow_writes", "counter", "Appends whose write took 100 ms or longer.",
+                        (pace.slow_writes for _, pace in paces))  # fmt: skip
+    yield per_directory("longest_write_seconds", "gauge", "The longest write of an append since the last scrape.",
+                        (pace.take_longest() for _, pace in paces))  # fmt: skip
+    found = [directories.get(path) for path, _ in paces]
+    yield per_directory("thread_appends", "counter", "Appends that went through the directory's writer thread.",
+                        (directory.submitted if directory else 0 for directory in found))  # fmt: skip
+    yield per_directory("thread_queue_bytes", "gauge", "Bytes of batches that this thread has still to write.",
+                        (directory.queued_bytes if directory else 0 for directory in found))  # fmt: skip
+
+
 def _log_families(broker: Broker) -> Iterator[Family]:
     logs = list(broker.logs.logs())
     yield _one("tidelog_partitions", "gauge", "Partitions with a log here.", len(logs))
     yield _one("tidelog_segments", "gauge", "Segments of all logs.", sum(log.segment_count for log in logs))
     yield _one("tidelog_logs_bytes", "gauge", "Bytes of all segments' .log files.", sum(log.size for log in logs))
     yield from _space_families(broker.logs.spaces)
+    yield from _pace_families(broker.logs.paces, broker.partitions.directories)
     if not broker.config.metrics_per_topic:
         return
     yield from _retention_families(logs, broker.time.milliseconds())

@@ -3,6 +3,9 @@
 The log decides when a sync is due (`flush.messages`) and holds its high watermark until it is done. Here the sync is
 run: one at a time per log, in the threads of its directory; all answers that wait for the same log share it (group
 commit). What was appended meanwhile is covered by the next one.
+
+Appends happen on the loop thread, unless the log's directory is slow: then in its writer thread (`slow_directory.py`), and
+whatever takes the log's lock, which that thread may hold for as long as its disk likes, happens in a thread too.
 """
 
 from __future__ import annotations
@@ -12,13 +15,16 @@ import contextlib
 import logging
 import os
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..storage.exceptions import KafkaStorageError, StorageError
 from ..storage.log_segments import floor_index
 from .log_syncer import LogSyncer
+from .slow_directory import SlowDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..storage.log_values import FetchDataInfo, LogAppendInfo
     from ..storage.unified_log import UnifiedLog
     from .log_syncer import Outcome
@@ -34,10 +40,14 @@ WARM_TAIL_BYTES = 32 << 20
 class Partition:
     """Loop thread only."""
 
-    __slots__ = ("_loop", "_syncer", "_syncing", "_unsynced", "log", "waiters")
+    __slots__ = ("_loop", "_syncer", "_syncing", "_unsynced", "directory", "log", "waiters")
 
-    def __init__(self, log: UnifiedLog, loop: asyncio.AbstractEventLoop, syncer: LogSyncer) -> None:
+    def __init__(
+        self, log: UnifiedLog, loop: asyncio.AbstractEventLoop, syncer: LogSyncer[int], directory: SlowDirectory
+    ) -> None:
         self.log = log
+        #: How appends get to the log: while it is engaged, by `append_later`.
+        self.directory = directory
         #: Fetches that are looked at again when the high watermark moves.
         self.waiters: set[DelayedFetch] = set()
         self._loop = loop
@@ -55,8 +65,21 @@ class Partition:
             self.wake()
         return info
 
+    def append_later(self, buffer: bytearray, start: int, end: int) -> asyncio.Future[LogAppendInfo]:
+        """As `append`, by the directory's writer thread. The batch is copied; the buffer is the caller's again at once.
+
+        What an append raises is the future's. A future that is cancelled leaves open whether the batch is appended.
+        """
+        with memoryview(buffer) as view:
+            data = bytearray(view[start:end])
+        size = end - start
+        return self.directory.submit(lambda: self.log.append_as_leader(data, 0, size), size, self._written)
+
+    def _written(self, _info: LogAppendInfo) -> None:
+        self.appended()
+
     def appended(self) -> None:
-        """For appends that went to the log directly (internal topics)."""
+        """For appends that went to the log directly (internal topics), or in another thread."""
         if self.log.needs_sync:
             self.sync()
         elif self.waiters:
@@ -107,15 +130,39 @@ class Partition:
     def _synced(self, outcome: Outcome) -> None:
         self._syncing = False
         if isinstance(outcome, BaseException):
-            # A failed fsync may have dropped the pages: what was not acknowledged stays unacknowledged.
-            log.error("%s-%d: sync failed: %s", self.log.topic, self.log.partition, outcome)
-            failure = KafkaStorageError(f"{self.log.topic}-{self.log.partition}: sync failed: {outcome}")
-            while self._unsynced:
-                future = self._unsynced.popleft()[1]
-                if not future.done():
-                    future.set_exception(failure)
-            return
-        self.log.complete_sync(outcome)
+            self._sync_failed(outcome)
+        elif not self.directory.engaged:
+            self.log.complete_sync(outcome)
+            self._synced_up_to()
+        else:
+            # It takes the log's lock, for which the loop would wait as long as an append under way does for the disk.
+            self._syncing = True
+            log, offset = self.log, outcome
+
+            def complete() -> int:
+                log.complete_sync(offset)
+                return offset
+
+            self._syncer.submit(complete, self._completed)
+
+    def _completed(self, outcome: Outcome) -> None:
+        self._syncing = False
+        if isinstance(outcome, BaseException):
+            self._sync_failed(outcome)
+        else:
+            self._synced_up_to()
+
+    def _sync_failed(self, error: BaseException) -> None:
+        # A failed fsync may have dropped the pages: what was not acknowledged stays unacknowledged.
+        log.error("%s-%d: sync failed: %s", self.log.topic, self.log.partition, error)
+        failure = KafkaStorageError(f"{self.log.topic}-{self.log.partition}: sync failed: {error}")
+        while self._unsynced:
+            future = self._unsynced.popleft()[1]
+            if not future.done():
+                future.set_exception(failure)
+
+    def _synced_up_to(self) -> None:
+        """The high watermark has moved: who waited for that is told."""
         reached = self.log.high_watermark
         while self._unsynced and self._unsynced[0][0] <= reached:
             future = self._unsynced.popleft()[1]
@@ -130,13 +177,15 @@ class Partition:
 class PartitionTable:
     """Partitions by topic name and by topic id, made from the logs when first asked for. Loop thread."""
 
-    __slots__ = ("_by_id", "_by_name", "_loop", "_syncers", "_topics")
+    __slots__ = ("_by_id", "_by_name", "_directories", "_loop", "_syncers", "_topics", "_writers")
 
     def __init__(self, topics: TopicRegistry, loop: asyncio.AbstractEventLoop) -> None:
         self._topics = topics
         self._loop = loop
         #: By log directory.
-        self._syncers: dict[str, LogSyncer] = {}
+        self._syncers: dict[str, LogSyncer[int]] = {}
+        self._writers: dict[str, LogSyncer[Any]] = {}
+        self._directories: dict[str, SlowDirectory] = {}
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, str] = {}
 
@@ -160,21 +209,36 @@ class PartitionTable:
         found = self._topics.log(topic, index)
         if found is None:
             return None
-        partition = Partition(found, self._loop, self._syncer(found))
+        partition = Partition(found, self._loop, *self._ways(found))
         self._by_name.setdefault(topic, {})[index] = partition
         return partition
 
-    def _syncer(self, log: UnifiedLog) -> LogSyncer:
-        directory = os.path.dirname(log.directory)
-        syncer = self._syncers.get(directory)
-        if syncer is None:
-            syncer = self._syncers[directory] = LogSyncer(self._loop, f"sync-{len(self._syncers)}")
-        return syncer
+    @property
+    def directories(self) -> Mapping[str, SlowDirectory]:
+        """Of each log directory that a partition here is in."""
+        return self._directories
+
+    def _ways(self, log: UnifiedLog) -> tuple[LogSyncer[int], SlowDirectory]:
+        """Which threads sync that log, and how it is appended to."""
+        path = os.path.dirname(log.directory)
+        directory = self._directories.get(path)
+        if directory is None:
+            number = len(self._directories)
+            self._syncers[path] = LogSyncer(self._loop, f"sync-{number}")
+            self._writers[path] = LogSyncer(self._loop, f"writer-{number}", threads=1)
+            directory = SlowDirectory(log.log_directory.pace, self._writers[path], self._loop)
+            self._directories[path] = directory
+        return self._syncers[path], directory
 
     def close(self) -> None:
-        """Syncs under way end by themselves; their outcomes are not waited for."""
-        for syncer in self._syncers.values():
-            syncer.close()
+        """No work is taken any more. Syncs under way end by themselves; their outcomes are not waited for."""
+        for threads in (*self._syncers.values(), *self._writers.values()):
+            threads.close()
+
+    def join_writers(self) -> None:
+        """After `close`: waits until appends that writer threads have are in the logs. Pool thread; blocks."""
+        for writer in self._writers.values():
+            writer.join()
 
     def forget(self, topic: str) -> None:
         """Called when a topic is deleted: its waiting fetches look again and find that it is gone."""

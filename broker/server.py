@@ -198,6 +198,7 @@ class Broker:
             self.groups.close()
         if hasattr(self, "partitions"):
             self.partitions.close()
+            await run(None, self.partitions.join_writers)
         if hasattr(self, "topics"):
             await self.topics.stop()
         if hasattr(self, "cleaner"):

@@ -28,7 +28,8 @@ _NO_LIMIT = 1 << 62
 
 
 class DiskSpace:
-    """One data directory's. `sample` is for a pool thread; the rest for the loop thread, or any to read.
+    """One data directory's. `sample` is for a pool thread; the rest for who appends, or any to read. A slow directory has two
+    who append: that a subtraction of theirs gets lost now and then is made good by the next look.
 
     Attributes:
         left: bytes that clients may still append before the reserve is reached, as far as is known.

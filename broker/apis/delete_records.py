@@ -34,7 +34,7 @@ _NO_OFFSET = -1
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     topics = [
         DeleteRecordsTopicResult(
-            name=topic.name, partitions=[_delete(topic.name, part, context) for part in topic.partitions]
+            name=topic.name, partitions=[await _delete(topic.name, part, context) for part in topic.partitions]
         )
         for topic in request.topics
     ]
@@ -44,11 +44,11 @@ async def delete_records(request: DeleteRecordsRequest, context: RequestContext)
     return DeleteRecordsResponse(topics=topics)
 
 
-def _delete(topic: str, part: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
+async def _delete(topic: str, part: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
     index = part.partition_index
     try:
         return DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=_move_start(topic, index, part.offset, context)
+            partition_index=index, low_watermark=await _move_start(topic, index, part.offset, context)
         )
     except Exception as error:
         return DeleteRecordsPartitionResult(
@@ -56,7 +56,7 @@ def _delete(topic: str, part: DeleteRecordsPartition, context: RequestContext) -
         )
 
 
-def _move_start(topic: str, index: int, offset: int, context: RequestContext) -> int:
+async def _move_start(topic: str, index: int, offset: int, context: RequestContext) -> int:
     """Returns where the log starts afterwards."""
     if topic in INTERNAL_TOPICS:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -69,6 +69,10 @@ def _move_start(topic: str, index: int, offset: int, context: RequestContext) ->
     wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
     if wanted < 0:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if log.increment_log_start_offset(wanted) and partition.waiters:
+    if partition.directory.engaged:  # the log's lock is its writer's, for as long as the disk takes
+        is_moved = await partition.directory.submit(lambda: log.increment_log_start_offset(wanted))
+    else:
+        is_moved = log.increment_log_start_offset(wanted)
+    if is_moved and partition.waiters:
         partition.wake()  # who waits below the new start is to be told so
     return log.log_start_offset

@@ -7,14 +7,15 @@
 - acks 1 and all are the same on one node: the answer is sent when the batch is in the log and, where `flush.messages`
   asks for it, on the disk. acks 0 has no answer; an error then closes the connection, as in Kafka, so that the client
   notices.
-- A batch is appended from the buffer that it was received in; offsets are patched in place.
+- A batch is appended from the buffer that it was received in; offsets are patched in place. While its log directory is
+  slow (`slow_directory.py`) a copy is appended in a thread, and the connection waits for that, with acks 0 too.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
@@ -35,7 +36,10 @@ from ..topics import INTERNAL_TOPICS
 from .registry import api
 
 if TYPE_CHECKING:
+    from ...storage.log_values import LogAppendInfo
     from ..connection import Connection
+    from ..metrics import RequestCounters
+    from ..partition import Partition
     from ..server import Broker
 
 #: (index, error code, base offset, log append time, log start offset, message)
@@ -70,6 +74,7 @@ def produce(
     waits: list[asyncio.Future[None]] | None = None
     record_errors: RecordErrors | None = None
     failed = False
+    later: list[_Later] | None = None
     for name, partitions in topics:
         done: list[PartitionAnswer] = []
         answers.append((name, done))
@@ -90,6 +95,12 @@ def produce(
                     raise InvalidRecordError(f"{name}-{index}: the record set is null")
                 if version < 7 and last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & _CODEC_MASK == _ZSTD:
                     raise _Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or above")
+                if partition.directory.engaged:
+                    later = later or []
+                    future = partition.append_later(buffer, first, last)
+                    later.append(_Later(name, index, partition, done, len(done), last - first, future))
+                    done.append((index, _NONE, -1, -1, -1, None))
+                    continue
                 info = partition.append(buffer, first, last)
                 counters.produced_bytes += last - first
                 counters.produced_records += info.record_count
@@ -99,13 +110,13 @@ def produce(
                     waits.append(wait)
             except Exception as error:
                 failed = True
-                code, message = (error.code, error.message) if isinstance(error, _Refused) else error_code(error)
-                counters.errors[ApiKey.PRODUCE] += 1
-                counters.produce_errors[code] += 1
-                done.append((index, code, -1, -1, -1, message))
-                if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_index >= 0:
-                    record_errors = record_errors or {}
-                    record_errors[name, index] = [(error.record_index, str(error))]
+                if record_errors is None:
+                    record_errors = {}
+                done.append(_failure(counters, record_errors, name, index, error))
+    if later is not None:
+        return _when_written(
+            later, counters, version, correlation_id, acks, answers, record_errors or {}, waits or [], failed
+        )
     if acks == 0:
         if failed:
             raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(answers)}")
@@ -117,6 +128,18 @@ def produce(
     return write_produce_response(version, correlation_id, answers)
 
 
+class _Later(NamedTuple):
+    """A batch that is being appended in a thread, and where its answer belongs: `answers[at]`, with a placeholder now."""
+
+    topic: str
+    number: int
+    partition: Partition
+    answers: list[PartitionAnswer]
+    at: int
+    size: int
+    written: asyncio.Future[LogAppendInfo]
+
+
 class _Refused(Exception):
     """A partition's part of the request that is refused before its log is asked."""
 
@@ -126,12 +149,64 @@ class _Refused(Exception):
         self.message = message
 
 
+def _failure(
+    counters: RequestCounters, record_errors: RecordErrors, topic: str, index: int, error: Exception
+) -> PartitionAnswer:
+    """The answer to a batch that was not appended; counted, and a record at fault is noted."""
+    code, message = (error.code, error.message) if isinstance(error, _Refused) else error_code(error)
+    counters.errors[ApiKey.PRODUCE] += 1
+    counters.produce_errors[code] += 1
+    if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_index >= 0:
+        record_errors[topic, index] = [(error.record_index, str(error))]
+    return index, code, -1, -1, -1, message
+
+
 def _first_failure(answers: TopicAnswers) -> str:
     for name, partitions in answers:
         for index, code, *_, message in partitions:
             if code:
                 return f"{name}-{index}: {code.name}: {message}"
     return "unknown"
+
+
+async def _when_written(
+    later: list[_Later],
+    counters: RequestCounters,
+    version: int,
+    correlation_id: int,
+    acks: int,
+    answers: TopicAnswers,
+    record_errors: RecordErrors,
+    waits: list[asyncio.Future[None]],
+    failed: bool,
+) -> bytes | None:
+    """Answers after the appends that go through a thread, and then after the syncs. None for acks 0."""
+    try:
+        for part in later:
+            try:
+                info = await part.written
+            except Exception as error:
+                failed = True
+                part.answers[part.at] = _failure(counters, record_errors, part.topic, part.number, error)
+                continue
+            counters.produced_bytes += part.size
+            counters.produced_records += info.record_count
+            part.answers[part.at] = (
+                part.number, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None
+            )  # fmt: skip
+            if acks and (wait := part.partition.durable(info.last_offset + 1)) is not None:
+                waits.append(wait)
+    finally:
+        for part in later:  # the client has gone: what the thread was not handed yet is not appended
+            if not part.written.cancel() and not part.written.cancelled():
+                part.written.exception()  # or the loop would complain that nobody asked
+    if acks == 0:
+        if failed:
+            raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(answers)}")
+        return None
+    if waits:
+        return await _when_durable(version, correlation_id, answers, record_errors, waits)
+    return _with_record_errors(version, correlation_id, answers, record_errors)
 
 
 async def _when_durable(

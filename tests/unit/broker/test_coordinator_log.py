@@ -19,6 +19,7 @@ from tidelog.broker.coordinator_log import (
 )
 from tidelog.broker.log_syncer import LogSyncer
 from tidelog.broker.partition import Partition
+from tidelog.broker.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.attributes import Compression
@@ -163,7 +164,8 @@ async def syncer():
 
 
 def coordinator_on(log, syncer):
-    partition = Partition(log, asyncio.get_running_loop(), syncer)
+    loop = asyncio.get_running_loop()
+    partition = Partition(log, loop, syncer, SlowDirectory(log.log_directory.pace, syncer, loop))
     partitions = SimpleNamespace(get=lambda topic, index: partition if index == 0 else None)
     return PartitionCoordinatorLog(TOPIC, partitions, Topics(log))
 

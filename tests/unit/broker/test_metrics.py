@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from support.logs import World, append
-from tidelog.broker.metrics import Family, _retention_families, _task_families
+import pytest
+from support.logs import World, append, batch
+from support.slow_disks import SlowDisks
+from tidelog.broker.metrics import Family, _pace_families, _retention_families, _task_families
 from tidelog.storage.scheduler import ThreadPoolScheduler
 
 YEAR_2100 = 4_102_444_800_000
@@ -30,6 +33,29 @@ def test_what_retention_deleted_is_told_by_partition_and_policy() -> None:
     assert told["tidelog_future_dated_bytes"] == [(("future", "0"), future.size)]
     assert told["tidelog_future_dated_offsets"] == [(("future", "0"), 1)]
     world.stop()
+
+
+async def test_a_slow_directory_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = SlowDisks(monkeypatch)
+    disks.write_s["/b"] = 0.25
+    disks.ask({0: batch("a"), 1: batch("a")})
+    waiting = asyncio.ensure_future(disks.ask({1: batch("b")}))
+    await disks.turn()
+    paces, directories = disks.machine.manager.paces, {"/b": disks.directories[1]}
+    told = rows(_pace_families(paces, directories))
+    queued = told.pop("tidelog_log_directory_thread_queue_bytes")
+    assert queued == [(("/a",), 0), (("/b",), len(batch("b")))]
+    assert told == {
+        "tidelog_log_directory_slow": [(("/a",), 0), (("/b",), 1)],
+        "tidelog_log_directory_slow_writes": [(("/a",), 0), (("/b",), 1)],
+        "tidelog_log_directory_longest_write_seconds": [(("/a",), 0), (("/b",), 0.25)],
+        "tidelog_log_directory_thread_appends": [(("/a",), 0), (("/b",), 1)],
+    }
+    again = rows(_pace_families(paces, directories))
+    assert again["tidelog_log_directory_longest_write_seconds"] == [(("/a",), 0), (("/b",), 0)]
+    await disks.drain()
+    await waiting
+    disks.stop()
 
 
 def test_background_work_is_told_by_the_tasks_name() -> None:

@@ -11,6 +11,7 @@ import pytest
 from support.logs import World, append, batch
 from support.topic_world import topic_world
 from tidelog.broker.partition import WARM_TAIL_BYTES, Partition
+from tidelog.broker.slow_directory import SlowDirectory
 from tidelog.storage.exceptions import KafkaStorageError
 
 
@@ -36,6 +37,11 @@ class Reader:
         self.woken += 1
 
 
+def partition_of(machine: World, syncer: Syncer) -> Partition:
+    log, loop = machine.log(), asyncio.get_running_loop()
+    return Partition(log, loop, syncer, SlowDirectory(log.log_directory.pace, syncer, loop))  # type: ignore[arg-type]
+
+
 def produce(partition: Partition, *values: str) -> int:
     data = batch(*values)
     return partition.append(data, 0, len(data)).last_offset
@@ -47,7 +53,7 @@ async def rig() -> Any:
     machine = World()
     machine.start(flush_messages=1)
     syncer, reader = Syncer(), Reader()
-    partition = Partition(machine.log(), asyncio.get_running_loop(), syncer)  # type: ignore[arg-type]
+    partition = partition_of(machine, syncer)
     partition.waiters.add(reader)  # type: ignore[arg-type]
     yield partition, syncer, reader
     machine.stop()
@@ -87,7 +93,7 @@ async def test_without_syncs_readers_are_woken_at_once() -> None:
     machine = World()
     machine.start()
     reader = Reader()
-    partition = Partition(machine.log(), asyncio.get_running_loop(), Syncer())  # type: ignore[arg-type]
+    partition = partition_of(machine, Syncer())
     partition.waiters.add(reader)  # type: ignore[arg-type]
     assert partition.durable(produce(partition, "a") + 1) is None
     append(partition.log, "b")
@@ -99,7 +105,7 @@ async def test_without_syncs_readers_are_woken_at_once() -> None:
 async def test_the_tail_is_known_to_be_in_memory() -> None:
     machine = World()
     machine.start(segment_bytes=200)
-    partition = Partition(machine.log(), asyncio.get_running_loop(), Syncer())  # type: ignore[arg-type]
+    partition = partition_of(machine, Syncer())
     for _ in range(6):
         produce(partition, "x" * 100)
     assert len(partition.log.segments) > 2

@@ -42,6 +42,20 @@ async def ask(
     return row.error_code, row.low_watermark
 
 
+async def test_a_slow_directory_is_waited_for_in_its_thread(tmp_path: Path) -> None:
+    """The log's lock may be its writer's for as long as the disk takes."""
+    machine = World()
+    async with world_with_records(tmp_path, machine) as world:
+        partition = world.partitions.get("t", 0)
+        assert partition is not None
+        machine.manager.paces[0][1].note(1.0)
+        assert await ask(world, 4) == (ErrorCode.NONE, 4)
+        assert await ask(world, 11) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        assert partition.directory.submitted == 2
+        world.partitions.close()
+        world.partitions.join_writers()
+
+
 @pytest.mark.parametrize("version", range(3))
 async def test_the_start_moves_up_and_never_back(tmp_path: Path, version: int) -> None:
     async with world_with_records(tmp_path, World()) as world:

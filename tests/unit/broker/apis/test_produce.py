@@ -28,6 +28,7 @@ class FakePartition:
 
     def __init__(self, config: LogConfig) -> None:
         self.log = SimpleNamespace(config=config)
+        self.directory = SimpleNamespace(engaged=False)
         self.appended = 0
 
     def append(self, _buffer: bytearray, start: int, end: int) -> LogAppendInfo:

@@ -1,0 +1,114 @@
+"""SlowDirectory: the way of clients' appends to one data directory while its disk is slow.
+
+    quick      the handler appends itself, on the loop thread: half as dear as asking a thread
+    engaged    appends are copied and queued; one thread, the directory's writer, does them in the order in which they came
+
+It becomes engaged with the first write that is slow (`storage/write_pace.py`) and lets go when writes are quick again and
+nothing is queued or under way, so an append never overtakes another, at neither switch. A connection has one request at a time
+and stands still until it is answered, so its order is kept in any case; the queue keeps that of the connections.
+
+What is handed to the writer is bounded in bytes. What comes then waits here, and with it its connection; a client that goes
+away takes its waiting appends with it, so that clients which give up and come again do not fill the memory.
+
+Everything here happens on the loop thread but the work itself; the thread and its way back are `LogSyncer`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from ..storage.write_pace import WritePace
+
+T = TypeVar("T")
+
+QUEUE_BYTES = 64 << 20
+"""Of batches handed to one writer: more than a disk writes in the 100 ms that make it slow, less than anybody misses."""
+
+
+class Threads(Protocol):
+    """What `LogSyncer` with one thread does."""
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """`work` after all before it, then `done` on the loop with what it returned or raised."""
+
+
+class SlowDirectory:
+    """One data directory's. Loop thread, but `engaged`, which the writer of a slow write sets, whoever it is.
+
+    Attributes:
+        engaged: appends have to go through `submit`.
+        submitted: how much has gone through it since the start.
+    """
+
+    __slots__ = ("_bytes", "_limit", "_loop", "_pace", "_threads", "_under_way", "_waiting", "engaged", "submitted")
+
+    def __init__(
+        self, pace: WritePace, threads: Threads, loop: asyncio.AbstractEventLoop, queue_bytes: int = QUEUE_BYTES
+    ) -> None:
+        self._pace = pace
+        self._threads = threads
+        self._loop = loop
+        self._limit = queue_bytes
+        self._bytes = 0
+        self._under_way = 0
+        self._waiting: deque[tuple[Callable[[], Any], int, Callable[[Any], None] | None, asyncio.Future[Any]]] = deque()
+        self.engaged = pace.is_slow
+        self.submitted = 0
+        pace.on_slow = self._engage
+
+    def _engage(self) -> None:
+        self.engaged = True
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that the writer has been handed and has not written."""
+        return self._bytes
+
+    def submit(
+        self, work: Callable[[], T], size: int = 0, then: Callable[[T], None] | None = None
+    ) -> asyncio.Future[T]:
+        """Queue `work`, which holds `size` bytes of memory; the future has its outcome.
+
+        `then` is called on the loop with what it returned, also when nobody waits for the future any more. Cancelling the
+        future takes the work back as long as the writer has not been handed it.
+        """
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.submitted += 1
+        self._waiting.append((work, size, then, future))
+        self._hand_over()
+        return future
+
+    def _hand_over(self) -> None:
+        while self._waiting:
+            work, size, then, future = self._waiting[0]
+            if future.cancelled():
+                self._waiting.popleft()
+                continue
+            if self._bytes and self._bytes + size > self._limit:
+                return
+            self._waiting.popleft()
+            self._bytes += size
+            self._under_way += 1
+            self._threads.submit(work, partial(self._finished, size, then, future))
+
+    def _finished(
+        self, size: int, then: Callable[[Any], None] | None, future: asyncio.Future[Any], outcome: Any
+    ) -> None:
+        self._bytes -= size
+        self._under_way -= 1
+        if isinstance(outcome, BaseException):
+            if not future.done():
+                future.set_exception(outcome)
+        else:
+            if then is not None:
+                then(outcome)
+            if not future.done():
+                future.set_result(outcome)
+        self._hand_over()
+        if not self._under_way and not self._waiting and not self._pace.is_slow:
+            self.engaged = False
