@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 
 def no_checkpoint() -> bool:
-    """Of a log without a manager: nothing was written, so nothing went wrong."""
-    return True
+    """Of a log without a manager: nothing is on disk, so nothing may be done that relies on it."""
+    return False
 
 
 class LocalLog:

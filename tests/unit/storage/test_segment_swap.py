@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import pytest
 from support.logs import ROOT, World, append, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.storage.exceptions import KafkaStorageError
+from tidelog.storage.local_log import no_checkpoint
 from tidelog.storage.log_segment import LogSegment
 from tidelog.storage.segment_swap import CleanedSegment
 from tidelog.storage.time_index import TimestampOffset
@@ -170,10 +172,11 @@ def test_a_failure_in_the_middle_is_completed_by_the_next_start(world: World) ->
     assert leftovers(world) == []
 
 
-def test_without_a_durable_recovery_point_nothing_is_replaced(world: World) -> None:
+@pytest.mark.parametrize("save", [no_checkpoint, lambda: False], ids=["no manager", "not written"])
+def test_without_a_durable_recovery_point_nothing_is_replaced(world: World, save: Callable[[], bool]) -> None:
     """Cleaning leaves gaps: above the recovery point the next recovery would take them for losses."""
     log = world.log()
-    log.save_recovery_point = lambda: False
+    log.save_recovery_point = save
     with pytest.raises(KafkaStorageError, match="recovery point"):
         swap(world, log)
     assert leftovers(world) == []
