@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from .dump import CLEANER_STATE, QUORUM_STATE
-from .exceptions import CorruptCheckpointError
+from .exceptions import CorruptCheckpointError, StorageError
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochCache
 from .log_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name
 from .partition_metadata import PARTITION_METADATA_FILE, read_partition_metadata
@@ -67,7 +68,10 @@ def verify_partition(
         return PartitionFacts(topic_id, None)
     epochs = _epochs(file_system, directory, report)
     cleaned = root.cleaned if root.has_cleaner else -1
-    producers = ProducerCheck(file_system, directory, report, cleaned_below=root.cleaned or 0)
+    if _cleaning_is_unfinished(file_system, directory):
+        # Its checkpoint moves at the end; segments that it has put in place lie below the recovery point.
+        cleaned = max(root.cleaned or 0, root.recovery_point or 0)
+    producers = ProducerCheck(file_system, directory, report, cleaned_below=max(cleaned or 0, 0))
     snapshots = _snapshots(directory, files)
     producers.begin(bases[0], snapshots)
     around = Surroundings(cleaned, root.first_offset(bases[0]), root.recovery_point or 0, root.is_stopped, epochs)
@@ -103,6 +107,15 @@ def verify_partition(
             report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")
     _check_epochs_end(directory, epochs, end_offset, report)
     return PartitionFacts(topic_id, end_offset)
+
+
+def _cleaning_is_unfinished(file_system: FileSystem, directory: str) -> bool:
+    """Whether a pass of the cleaner is under way or was cut short: its own notes say so (`cleaner/cleaner_state.py`)."""
+    try:
+        content = json.loads(file_system.read_bytes(f"{directory}/{CLEANER_STATE}"))
+    except (FileNotFoundError, ValueError, RecursionError, StorageError):
+        return False
+    return isinstance(content, dict) and content.get("interrupted") is True
 
 
 def _check_names(directory: str, names: Iterable[str], report: Report) -> list[LogFileName]:

@@ -51,6 +51,20 @@ def test_gaps_between_segments() -> None:
     assert rules(system, RootFacts()) == ["gap-unexplained"]  # nothing is known of the cleaner
 
 
+def test_gaps_of_a_pass_that_was_cut_short() -> None:
+    """Its checkpoint has not moved yet; what it put in place lies below the recovery point."""
+    system = world(0, 5)
+    behind = STOPPED._replace(cleaned=0, recovery_point=5)
+    for state, expected in ((b'{"interrupted":true}', []), (b'{"interrupted":false}', ["segment-gap"])):
+        system.put("/t-0/tidelog-cleaner.json", state)
+        assert rules(system, behind) == expected
+    for damaged in (b"[", b"[1]", b""):
+        system.put("/t-0/tidelog-cleaner.json", damaged)
+        assert rules(system, behind) == ["segment-gap"]
+    system.put("/t-0/tidelog-cleaner.json", b'{"interrupted":true}')
+    assert rules(system, behind._replace(recovery_point=1)) == ["segment-gap"]
+
+
 def test_names() -> None:
     system = world(0)
     for name in ("00000000000000000000-0000000000.checkpoint", "quorum-state", "tidelog-cleaner.json"):
