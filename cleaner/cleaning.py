@@ -149,6 +149,7 @@ class _Pass:
         self._log = task.log
         self._directory = task.log.log_directory
         self._view = task.log.segments
+        self._end_at_start = task.log.log_end_offset
         self._map = cleaner._map
         self._swapped = False
         self._result = PassResult(task.first_dirty, task.first_uncleanable, cleaner._time.milliseconds())
@@ -323,6 +324,7 @@ class _Pass:
             self._control.check()
             if not self._swapped:
                 self._swapped = True
+                self._make_durable()
                 self._task.before_first_swap()
             if not self._log.replace_segments(new, members):
                 self._lost(members, end_offset)
@@ -330,6 +332,13 @@ class _Pass:
         except BaseException:
             output.discard()
             raise
+
+    def _make_durable(self) -> None:
+        """What supersedes a record, and the marker that decides a transaction, may lie far behind the group that is swapped in,
+        even in the active segment: a power cut must not take it once the older record is gone. KafkaStorageError.
+        """
+        if self._log.recovery_point < self._end_at_start:
+            self._log.flush()
 
     def _lost(self, members: list[LogSegment], end_offset: int) -> None:
         """`members` are not all in the log any more: fine when retention took all of them, else this pass is void."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from support.crash_ring import NO_LIMIT, Ring
-from support.fake_filesystem import FakeFileSystem, PowerCut
+from support.fake_filesystem import PowerCut
 from support.logs import ROOT
 from tidelog.protocol.records.compression import Compression
 from tidelog.protocol.records.record_batch import iterate_batches
-from tidelog.storage.checkpoint import REPLICATION_OFFSET_CHECKPOINT
 from tidelog.storage.log_segment import LogSegment
 from tidelog.storage.segment_swap import CleanedSegment, SegmentSwap
 from tidelog.storage.time_index import TimestampOffset
 from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
-from tidelog.storage.verify import verify as verify_directory
 
-STATES = "crash states"
 NewRing = Callable[..., Ring]
 
 
@@ -26,39 +23,9 @@ SIMULATED_CLEANING = frozenset(("batch-gap", "segment-gap", "snapshot-differs", 
 """The swapped segments have gaps and transactions that nothing else in the directory knows of."""
 
 
-def verify(system: FakeFileSystem, ignored: frozenset[str] = frozenset()) -> list[str]:
-    """The faults that `tidelog log verify` finds.
-
-    But the high watermarks' checkpoint tells what was readable, synced or not, and is only ever taken as far as the log goes.
-    """
-    return [
-        str(finding)
-        for finding in verify_directory(system, ROOT)
-        if finding.is_fault
-        and not finding.path.endswith("/" + REPLICATION_OFFSET_CHECKPOINT)
-        and finding.rule not in ignored
-    ]
-
-
 @pytest.fixture
-def new_ring(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Iterator[NewRing]:
-    limit = request.config.getoption("--crash-states", default=1)
-    rings: list[Ring] = []
-
-    def make(*, ignored: frozenset[str] = frozenset(), **settings: Any) -> Ring:
-        rings.append(Ring(limit, verify=lambda system: verify(system, ignored), **settings))
-        return rings[-1]
-
-    yield make
-    for ring in rings:
-        ring.finish()
-    counts = [
-        sum(ring.moments for ring in rings),
-        sum(ring.states for ring in rings),
-        sum(len(ring.distinct) for ring in rings),
-    ]
-    record_property(STATES, counts)
-    print(f"{counts[0]:,} moments, {counts[1]:,} states, {counts[2]:,} different ones")
+def new_ring(ring_of: Callable[..., Ring]) -> NewRing:
+    return partial(ring_of, Ring)
 
 
 @pytest.mark.parametrize("flush_messages", [1, 3, NO_LIMIT])

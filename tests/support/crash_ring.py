@@ -23,9 +23,11 @@ from typing import Any, NamedTuple
 from support.fake_filesystem import FakeFileSystem, Operation
 from support.fake_states import Choice, Moment
 from support.logs import ROOT, World, batch, read_records
-from tidelog.protocol.records.record_batch import iterate_records
+from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
+from tidelog.storage.checkpoint import REPLICATION_OFFSET_CHECKPOINT
 from tidelog.storage.log_names import CLEANED_STAGE, DELETED_STAGE, SWAP_STAGE
 from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.verify import verify as verify_directory
 
 NO_LIMIT = 1 << 60
 
@@ -71,6 +73,20 @@ class Outcome(NamedTuple):
     bytes_scanned: int
 
 
+def verify(system: FakeFileSystem, ignored: frozenset[str] = frozenset()) -> list[str]:
+    """The faults that `tidelog log verify` finds.
+
+    But the high watermarks' checkpoint tells what was readable, synced or not, and is only ever taken as far as the log goes.
+    """
+    return [
+        str(finding)
+        for finding in verify_directory(system, ROOT)
+        if finding.is_fault
+        and not finding.path.endswith("/" + REPLICATION_OFFSET_CHECKPOINT)
+        and finding.rule not in ignored
+    ]
+
+
 class Ring:
     """One run of one scenario."""
 
@@ -81,16 +97,21 @@ class Ring:
         self._limit = states_per_moment
         self._verify = verify
         self.settings = {"index_interval_bytes": 300, "segment_index_bytes": 240} | settings
-        self.world = World()
+        self.world = self._new_world()
         self.books: dict[str, Book] = {}
         self.moments = 0
         self.states = 0
         self.distinct: dict[bytes, Outcome] = {}
         self.must_be_clean = False
         self._watching = False
+        self._failure: BaseException | None = None
         self._sequence = 0
         self.start()
         self.watch()
+
+    def _new_world(self, state: FakeFileSystem | None = None) -> World:
+        """A daemon's storage, on a new disk or on this one."""
+        return World(state)
 
     # --- the daemon's life ---
 
@@ -113,14 +134,24 @@ class Ring:
         self._watching = True
         self.world.fake.fail_when(self._before)
 
+    def look_away(self) -> None:
+        """Moments don't count until `watch`: for what leads up to a scenario and is another one's."""
+        self._watching = False
+
     def _before(self, operation: Operation) -> None:
         if self._watching and operation.kind != "prefetch":
             self.enumerate(str(operation))
 
     def finish(self) -> None:
         """And the states after the last call."""
+        self.raise_failure()
         self.enumerate("the end")
         self._watching = False
+
+    def raise_failure(self) -> None:
+        """Again, for whoever calls what takes an exception for its own business, as the cleaner does."""
+        if self._failure is not None:
+            raise self._failure
 
     # --- what scenarios do ---
 
@@ -192,6 +223,7 @@ class Ring:
                 self._judge(outcome)
             except BaseException as error:
                 error.add_note(f"before {moment_name}, {moment.describe(choice)}")
+                self._failure, self._watching = error, False
                 raise
 
     def _note_promises(self) -> None:
@@ -209,7 +241,7 @@ class Ring:
             book.durable = max(book.durable, log.recovery_point, promised)
 
     def _recover(self, state: FakeFileSystem) -> Outcome:
-        world = World(state)
+        world = self._new_world(state)
         world.log_config = self.world.log_config
         outcome = _start(world)
         files = _lasting(state)
@@ -266,7 +298,8 @@ def _start(world: World) -> Outcome:
         for segment in log.segments:
             for offset in (segment.base_offset, end - 1):
                 if log.log_start_offset <= offset < end:
-                    assert _first_offset(log, offset, end) == min(o for o in offsets if o >= offset)
+                    following = min((o for o in offsets if o >= offset), default=None)
+                    assert _first_offset(log, offset, end) == following
         logs[log.topic] = Recovered(
             log.log_start_offset,
             end,
@@ -282,13 +315,18 @@ def _start(world: World) -> Outcome:
     return Outcome(logs, manager.had_clean_shutdown, manager.recovery_stats.bytes_scanned)
 
 
-def _first_offset(log: UnifiedLog, offset: int, end: int) -> int:
-    """Of the first record that a look-up of `offset` leads to."""
-    info = log.read(offset, 1, limit_offset=end)
-    assert info.file is not None
-    data = info.file.pread(info.size, info.position)
-    info.release()
-    return next(record.offset for record in iterate_records(data) if record.offset >= offset)
+def _first_offset(log: UnifiedLog, offset: int, end: int) -> int | None:
+    """Of the first record that a look-up of `offset` leads to; batches that cleaning has emptied are passed over."""
+    while offset < end:
+        info = log.read(offset, 1, limit_offset=end)
+        assert info.file is not None
+        data = info.file.pread(info.size, info.position)
+        info.release()
+        for record in iterate_records(data):
+            if record.offset >= offset:
+                return record.offset
+        offset = next(iterate_batches(data)).last_offset + 1
+    return None
 
 
 def _lasting(system: FakeFileSystem) -> dict[str, bytes]:

@@ -626,3 +626,20 @@ def test_lesson_16_tombstones_of_old_formats_go_by_file_times() -> None:
         log.roll()
         made.clean_all()
     assert [(r.key, r.value) for r in data_records(log)] == [(b"a", b"5")]
+
+
+def test_what_supersedes_a_record_is_durable_before_that_goes() -> None:
+    """The marker that decides it is in the active segment, which nobody has synced: a power cut must not take it alone."""
+    made = world()
+    log = made.log()
+    producer = Producer(1)
+    put(log, "a", "old")
+    log.flush()
+    producer.send(log, (b"a", b"new"))
+    log.roll()
+    producer.end(log, commit=True)
+    assert made.clean_all()
+    assert [r.value for r in data_records(log)] == [b"new"]
+    made.scheduler.shutdown()
+    made.file_system = next(made.fake.power_cut_states())[1]  # all that was not synced is lost
+    assert state_of(committed_records(made._again())) == {b"a": b"new"}
