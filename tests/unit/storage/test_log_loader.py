@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -344,3 +345,32 @@ def test_opens_what_kafka_wrote() -> None:
         assert records[-1].offset == log.log_end_offset - 1
         assert world.manager.recovery_stats.bytes_truncated == 0
         world.stop()
+
+
+def test_each_directorys_logs_are_loaded_in_so_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """num.recovery.threads.per.data.dir: three logs are in work at one moment, and never a fourth."""
+    world = World()
+    world.start()
+    for partition in range(6):
+        append(world.log("t", partition), "a")
+    world.kill()
+    world = World(world.fake, num_recovery_threads_per_data_dir="3")
+    together = threading.Barrier(3, timeout=20)  # who waits for two others that never come fails the test
+    in_work: list[str] = []
+    most = 0
+    original = world.fake.list_directory
+
+    def list_directory(path: str) -> list[str]:
+        nonlocal most
+        if "/t-" in path:
+            in_work.append(path)
+            together.wait()
+            most = max(most, len(in_work))
+            together.wait()
+            in_work.remove(path)
+        return original(path)
+
+    monkeypatch.setattr(world.fake, "list_directory", list_directory)
+    world.start()
+    assert most == 3
+    assert [log.log_end_offset for log in world.manager.logs()] == [1] * 6
