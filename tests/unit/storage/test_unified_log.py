@@ -643,21 +643,6 @@ def test_files_go_after_the_delay(world: World) -> None:
     assert not [path for path in world.fake.paths() if path.endswith(".deleted")]
 
 
-def test_every_file_of_a_segment_is_marked_deleted_and_goes(world: World) -> None:
-    world.start(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=5000)
-    log = world.log("t2")
-    for sequence in range(3):
-        append(log, "a" * 50, producer_id=7, producer_epoch=0, base_sequence=sequence)
-    world.time.advance(0)  # snapshots are written in the pool
-    before = set(world.fake.paths())
-    log.delete_old_segments()
-    gone = {path.removesuffix(".deleted") for path in world.fake.paths() if path.endswith(".deleted")}
-    assert gone == before - set(world.fake.paths())
-    assert {path.rpartition(".")[2] for path in gone} == {"log", "index", "timeindex", "snapshot"}
-    world.time.advance(5000)
-    assert set(world.fake.paths()) == before - gone
-
-
 @pytest.mark.parametrize("index_bytes", [24, 1 << 20])
 def test_retention_bytes_is_each_partitions_and_counts_log_files_alone(world: World, index_bytes: int) -> None:
     """Preallocated or filled indexes make no difference."""
