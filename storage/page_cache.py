@@ -6,7 +6,8 @@ All are advice. Where the kernel or a sandbox refuses a call, the answer is "can
   takes about 2 µs for 1 MiB, most of it ctypes; before 6.5 mincore(2) on a map that is never dereferenced.
   `preadv2(RWF_NOWAIT)` would copy what it probes, and tmpfs and overlayfs refuse it.
 - `start_writeback` is sync_file_range(2) with WRITE only: starts writing dirty pages and waits for none, so that a
-  later fdatasync finds little left. It says nothing about durability.
+  later fdatasync finds little left. It says nothing about durability. For the cleaner: beside appends it costs more than
+  it gives (docs/adr/0017-slow-disks.md).
 - `reserve_blocks` is fallocate(2) with KEEP_SIZE: the blocks are the file's from now on, its size stays.
 
 The probes go through `PyDLL`, which keeps the GIL: they never sleep, and a thread that gives the GIL away for a
