@@ -85,10 +85,18 @@ class CleanRequest:
 class CleanRequests:
     """Any thread. `stop` blocks until the pass under way has ended."""
 
-    def __init__(self, manager: CleanerManager, make_cleaner: Callable[[], Cleaner], time: Time) -> None:
+    def __init__(
+        self,
+        manager: CleanerManager,
+        make_cleaner: Callable[[], Cleaner],
+        time: Time,
+        lower_priority: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`lower_priority` is called in the thread as it begins."""
         self._manager = manager
         self._make_cleaner = make_cleaner
         self._time = time
+        self._lower_priority = lower_priority
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._waiting: deque[tuple[CleanRequest, Sequence[UnifiedLog]]] = deque()
@@ -132,6 +140,7 @@ class CleanRequests:
     # --- the thread ---
 
     def _run(self) -> None:
+        self._lower_priority()
         cleaner: Cleaner | None = None
         while True:
             with self._lock:

@@ -46,7 +46,7 @@ class LogCleaner:
             secret=lambda: secrets.token_bytes(16),
             lower_priority=lower_priority,
         )
-        self.requests = CleanRequests(self.manager, self.pool.make_cleaner, time)
+        self.requests = CleanRequests(self.manager, self.pool.make_cleaner, time, lower_priority)
 
     def start(self) -> None:
         """Blocks; OSError when a checkpoint can't be read."""

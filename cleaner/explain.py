@@ -128,25 +128,25 @@ def _cleaning_holds(situation: Situation) -> dict[int, list[Hold]]:
             event="cleanup.policy has compact in it",
         )
         return {segment.base_offset: [held] for segment in closed}
-    young_until: int | None = None
+    youngest: int | None = None
     holds: dict[int, list[Hold]] = {}
     for segment, end in zip(closed, ends, strict=True):
         is_dirty = end > found.first_dirty
         if is_dirty and facts.min_lag_ms > 0 and segment.largest_timestamp > facts.now_ms - facts.min_lag_ms:
-            young_until = max(young_until or 0, segment.largest_timestamp + facts.min_lag_ms)
+            youngest = max(youngest or 0, segment.largest_timestamp)
         mine: list[Hold] = []
         if not situation.is_cleaner_enabled:
             event = "log.cleaner.enable is true (read at the start)"
             mine.append(Hold(CLEANING, "log.cleaner.enable", "log.cleaner.enable", False, event=event))
         if segment.base_offset >= found.first_uncleanable:
-            mine += _out_of_range(situation, end, young_until)
+            mine += _out_of_range(situation, end, youngest)
         elif situation.is_cleaner_enabled:
             mine += _in_range(situation, segment, is_dirty)
         holds[segment.base_offset] = mine
     return holds
 
 
-def _out_of_range(situation: Situation, end: int, young_until: int | None) -> Iterator[Hold]:
+def _out_of_range(situation: Situation, end: int, youngest: int | None) -> Iterator[Hold]:
     """A pass must not touch it: what `evaluate` rounds down for, and what it stops at."""
     facts = situation.cleaning
     if end > facts.last_stable_offset and facts.last_stable_offset < facts.high_watermark:
@@ -160,10 +160,10 @@ def _out_of_range(situation: Situation, end: int, young_until: int | None) -> It
     elif end > min(facts.last_stable_offset, facts.high_watermark):
         event = f"the high watermark passes offset {end}: a sync is pending"
         yield Hold(CLEANING, "high watermark", event=event, facts={"highWatermark": facts.high_watermark})
-    if young_until is not None:
+    if youngest is not None:
         # One that is old enough waits for the younger ones before it: a pass takes no range with a hole.
-        lag = facts.min_lag_ms
-        yield Hold(CLEANING, "min.compaction.lag.ms", "min.compaction.lag.ms", lag, young_until)
+        lag, name = facts.min_lag_ms, "min.compaction.lag.ms"
+        yield Hold(CLEANING, name, name, lag, youngest + lag, facts=_newest(youngest, facts.now_ms))
 
 
 def _in_range(situation: Situation, segment: SegmentFacts, is_dirty: bool) -> Iterator[Hold]:
@@ -283,7 +283,7 @@ def _deletion_holds(views: Sequence[SegmentView], situation: Situation) -> dict[
             )
             for failed in failures
         ]
-        if not mine:
+        if not mine and not situation.policies:
             event = "a deletion policy is set, or DeleteRecords passes its end"
             mine = [Hold(DELETION, "deletion.policies", "deletion.policies", "", event=event)]
         holds[view.base_offset] = mine
@@ -304,9 +304,8 @@ def _held_by_policy(
             # Segments go in order: a younger one before this one holds it too.
             until[named.name] = max(until.get(named.name, 0), began + limit + 1)
             if until[named.name] > situation.log.now_ms:
-                yield Hold(
-                    DELETION, "retention.ms", "retention.ms", limit, until[named.name], facts={"policy": named.name}
-                )
+                details = {"policy": named.name, **_newest(until[named.name] - limit - 1, situation.log.now_ms)}
+                yield Hold(DELETION, "retention.ms", "retention.ms", limit, until[named.name], facts=details)
     elif named.name == "size":
         limit = config.retention_bytes
         if limit < 0:
@@ -317,6 +316,11 @@ def _held_by_policy(
     else:
         event = f"the policy {named.name} names it, when it is asked (log.retention.check.interval.ms)"
         yield Hold(DELETION, "deletion.policies", "deletion.policies", named.name, event=event)
+
+
+def _newest(timestamp: int, now_ms: int) -> dict[str, Value]:
+    """The time that a rule counts from, and for how long it lies in the future: a wrong date can hold a segment for years."""
+    return {"newestMs": timestamp, **({"futureMs": timestamp - now_ms} if timestamp > now_ms else {})}
 
 
 def _policy_text(situation: Situation) -> str:

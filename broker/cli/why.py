@@ -119,9 +119,13 @@ def _until(reason: Any, now_ms: int) -> str:
         parts.append(f"{_time(reason['untilMs'])} ({_span(reason['untilMs'] - now_ms)})")
     if reason["event"]:
         parts.append(reason["event"])
+    if "futureMs" in reason["facts"]:
+        parts.append(f"a record is dated {_time(reason['facts']['newestMs'])}, in the future")
     if "cause" in reason["facts"]:
         parts.append(f"failed {reason['facts']['attempts']} times: {reason['facts']['cause']}")
-    return "; or ".join(parts[:2]) + "".join(f"; {part}" for part in parts[2:])
+    told = parts[1:2] if reason["untilMs"] is not None and reason["event"] else []
+    rest = parts[1 + len(told) :]
+    return "; or ".join([*parts[:1], *told]) + "".join(f"; {part}" for part in rest)
 
 
 def _time(milliseconds: int) -> str:

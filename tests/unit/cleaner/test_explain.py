@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cleaning import DAY_MS, CleaningWorld, Producer, data_records, keyed, put
+from support.cleaning import DAY_MS, CleaningWorld, Producer, data_records, put
 from support.mock_time import START_MS
-from tidelog.broker.why import situation_of, why_log
+from tidelog.broker.why import why_log
 from tidelog.cleaner.eligibility import CleaningFacts, SegmentFacts, evaluate
 from tidelog.cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, explain
 from tidelog.config.log_config import LogConfig
@@ -158,6 +158,38 @@ def test_retention_ms_the_active_segment_included() -> None:
     assert len(made.log().delete_old_segments()) == len(found)
 
 
+def test_retention_by_append_time_whatever_the_records_say() -> None:
+    made = world(cleanup_policy=DELETE, retention_ms=HOUR_MS, deletion_policies=("append-time",))
+    fill(made, timestamp=START_MS - DAY_MS)
+    held = hold(made, "retention.ms")
+    assert (held.until_ms, dict(held.facts)) == (
+        START_MS + HOUR_MS + 1,
+        {"policy": "append-time", "newestMs": START_MS},
+    )
+    advance_to(made, START_MS + HOUR_MS)
+    assert not made.log().delete_old_segments()
+    advance_to(made, START_MS + HOUR_MS + 1)
+    assert made.log().delete_old_segments()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"min_compaction_lag_ms": 1000}, {"cleanup_policy": DELETE, "retention_ms": 1000}]
+)
+def test_a_date_in_the_future_is_counted_from(settings: dict[str, Any]) -> None:
+    made = world(**settings)
+    fill(made, timestamp=START_MS + 60_000)
+    name = "min.compaction.lag.ms" if "min_compaction_lag_ms" in settings else "retention.ms"
+    facts = hold(made, name).facts
+    assert (facts["newestMs"], facts["futureMs"]) == (START_MS + 60_000, 60_000)
+    made.time.advance(60_000)
+    assert "futureMs" not in hold(made, name).facts
+
+
+def test_an_empty_log_is_held_by_nothing_but_its_being_active() -> None:
+    made = world(cleanup_policy=DELETE, retention_ms=1000, retention_bytes=100)
+    assert [[h.reason for h in one.holds] for one in reasons(made)] == [["active"]]
+
+
 # --- causes that an event ends ---
 
 
@@ -253,12 +285,6 @@ def test_a_policy_that_is_not_there_and_one_of_somebody_else() -> None:
     missing = hold(made, "deletion.policies")
     assert missing.value == "no-such"
     assert "no deletion policy 'no-such' is installed" in str(missing.event)
-
-
-def test_keys_that_are_already_there() -> None:
-    made = world()
-    assert keyed(made.log(), (b"a", b"1")) == 0
-    assert situation_of(made.log(), made.cleaners).roll.first_timestamp == START_MS
 
 
 # --- never a second opinion ---

@@ -97,3 +97,17 @@ def test_a_failure_says_its_cause() -> None:
     }
     assert why._cause(reason) == "uncleanable"
     assert why._until(reason, 0) == "1970-01-01 00:00:05 UTC (in 5 s); or the next try; failed 3 times: OSError: disk"
+
+
+def test_a_date_in_the_future_is_told() -> None:
+    reason = {
+        "reason": "retention.ms",
+        "setting": "retention.ms",
+        "value": 1000,
+        "untilMs": 6001,
+        "event": None,
+        "facts": {"policy": "time", "newestMs": 5000, "futureMs": 4000},
+    }
+    assert why._until(reason, 1000) == (
+        "1970-01-01 00:00:06 UTC (in 5 s); a record is dated 1970-01-01 00:00:05 UTC, in the future"
+    )
