@@ -1,1 +1,1 @@
-"""The log cleaner (compaction by key). Empty until the cleaner is built."""
+"""The log cleaner: compaction by key. Start at `cleaner_manager.py` (what to clean), then `cleaning.py` (one pass)."""
