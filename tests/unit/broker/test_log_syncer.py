@@ -92,3 +92,28 @@ async def test_nothing_is_told_after_the_close() -> None:
     await asyncio.get_running_loop().run_in_executor(None, thread.join, 20)
     await asyncio.sleep(0)
     assert told == []
+
+
+async def test_what_the_threads_have_at_the_close_is_done_before_the_join_ends() -> None:
+    syncer = LogSyncer(asyncio.get_running_loop(), "test", threads=1)
+    begun, go = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def work(number: int) -> Callable[[], int]:
+        def run() -> int:
+            begun.set()
+            assert go.wait(20)
+            done.append(number)
+            return number
+
+        return run
+
+    for number in range(5):
+        syncer.submit(work(number), lambda _: None)
+    begun.wait(20)
+    syncer.close()
+    joined = asyncio.get_running_loop().run_in_executor(None, syncer.join)
+    assert done == []
+    go.set()
+    await asyncio.wait_for(joined, 20)
+    assert done == list(range(5)), "in their order, as one thread does them"

@@ -169,6 +169,26 @@ def test_coordinators_write_without_sequences(log: Log) -> None:
 # --- transactions ---
 
 
+def test_the_first_unstable_offset_is_asked_again_when_an_append_comes_between(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers take no lock, and the append may be in another thread."""
+    log.append(Batch(0, 10, producer_id=9))
+    log.append(Batch(0, is_transactional=True))
+    real = ProducerStateManager.first_undecided_offset.fget
+    answers = iter([RuntimeError("dictionary changed size during iteration"), ValueError("min() of nothing")])
+
+    def undecided(state: ProducerStateManager) -> int | None:
+        for error in answers:
+            raise error
+        assert real is not None
+        found: int | None = real(state)
+        return found
+
+    monkeypatch.setattr(ProducerStateManager, "first_undecided_offset", property(undecided))
+    assert log.state.first_unstable_offset == 10
+
+
 def test_the_first_unstable_offset_follows_transactions_and_high_watermark(log: Log) -> None:
     log.append(Batch(0, 10, producer_id=9))
     assert log.state.first_unstable_offset is None
