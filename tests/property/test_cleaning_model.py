@@ -8,6 +8,7 @@ a pass went over each offset.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ from support.cleaning import (
     state_of,
 )
 from support.logs import read_records
+from tidelog.cleaner.kernel_results import FilterCounts
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
@@ -167,6 +169,7 @@ class Run:
         stable = self.log.last_stable_offset
         active = self.log.segments[-1].base_offset
         before = {r.offset for r in data_records(self.log)}
+        markers_before = set(markers(self.log))
         result = self.world.clean_once()
         assert self.world.cleaners.uncleanable() == []
         if result is None:
@@ -177,6 +180,7 @@ class Run:
         now = result.started_ms
         gone = before - {r.offset for r in data_records(self.log)}
         self._check_removed(gone, now, stable)
+        self._check_counts(result.counts, gone, markers_before - set(markers(self.log)), stable)
         self._stamp(self.cleaned_to, now)
         self._check_cleaned()
 
@@ -230,6 +234,37 @@ class Run:
                 continue  # formats without a horizon go by file times
             assert item.horizon_ms is not None, f"{item} went in the first pass over it"
             assert item.horizon_ms <= now, f"{item} went before its time"
+
+    def _check_counts(self, counts: FilterCounts, gone: set[int], markers_gone: set[int], stable: int) -> None:
+        """What a pass says it has removed is what is missing, in offsets. Where two causes hold for one, either is told."""
+        latest = self.oracle.latest(stable)
+        told = {
+            "below start": counts.below_start,
+            "marker": counts.markers_expired,
+            "aborted": counts.aborted,
+            "superseded": counts.superseded,
+            "tombstone": counts.tombstones_expired,
+        }
+        only, possible = Counter[str](), Counter[str]()
+        for offset in gone | markers_gone:
+            item = self.oracle.written.get(offset)
+            causes = ["below start"] if offset < self.oracle.start else []
+            if item is None:
+                causes.append("marker")
+            elif self.oracle.is_aborted(item):
+                causes.append("aborted")
+            else:
+                if latest[item.record.key or b""] > offset:
+                    causes.append("superseded")
+                if item.record.value is None:
+                    causes.append("tombstone")
+            possible.update(causes)
+            if len(causes) == 1:
+                only.update(causes)
+        assert counts.records_read == counts.records_kept + counts.removed
+        assert counts.removed == sum(told.values()) == len(gone | markers_gone)
+        for cause, count in told.items():
+            assert only[cause] <= count <= possible[cause], cause
 
     def _check_cleaned(self) -> None:
         """Below the checkpoint every key is there once, and no aborted record is."""
