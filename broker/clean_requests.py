@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..cleaner.cleaner_manager import COMPACT_POLICY
 from ..cleaner.exceptions import CleaningAborted
 from ..cleaner.removals import Removals, apply_retention, removed_by_pass
+from ..cleaner.settled import settled
 from ..protocol.records.exceptions import RecordError
 from ..storage.exceptions import StorageError
 from ..storage.retention import plan_deletions
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING = 32
 MAX_KEPT = 100
+MAX_TRIES = 10
 _POLL_S = 0.02
 _STOP_TIMEOUT_S = 10.0
 
@@ -176,6 +178,7 @@ class CleanRequests:
 
     def _clean(self, request: CleanRequest, one: UnifiedLog, cleaner: Cleaner) -> None:
         work = self._take(request, one, roll=True)
+        tries = 0
         while True:
             found = work.eligibility
             if found.reason is None and not found.dirty_bytes:
@@ -184,8 +187,13 @@ class CleanRequests:
             result = self._manager.clean(work, cleaner, self)
             if result is None:
                 failed = dict(self._manager.uncleanable()).get(one.name)
-                request.errors[one.partition] = failed.cause if failed is not None else "the pass was stopped"
-                return
+                tries += 1
+                if failed is not None or tries == MAX_TRIES or self._stopping.wait(_POLL_S * tries):
+                    request.errors[one.partition] = failed.cause if failed is not None else "the pass was ended early"
+                    return
+                # Retention took segments from under it.
+                work = self._take(request, one, roll=False)
+                continue
             self._add(request, one, removed_by_pass(result.counts))
             if not result.map_was_full:
                 return
@@ -225,4 +233,7 @@ class CleanRequests:
 def due_for_deletion(one: UnifiedLog, manager: CleanerManager) -> list[int]:
     """Base offsets of the segments that retention would take now."""
     situation = situation_of(one, manager)
-    return [d.base_offset for d in plan_deletions(one.segment_views(), situation.log, situation.policies).deletions]
+    views = settled(one, lambda: list(one.segment_views()))
+    return [
+        deletion.base_offset for deletion in plan_deletions(iter(views), situation.log, situation.policies).deletions
+    ]

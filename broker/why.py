@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cleaner.eligibility import evaluate
 from ..cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, explain
+from ..cleaner.settled import settled
 from ..storage.deletion_policy import LogFacts, NamedPolicy, find_policy
 from ..storage.exceptions import DeletionPolicyError
 from ..storage.retention import PolicyFailure
@@ -31,6 +32,10 @@ MAX_SEGMENTS = 2000
 
 def situation_of(log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True) -> Situation:
     """Everything that cleaning and retention of this log decide on, now. Pool threads; blocks. OSError, StorageError."""
+    return settled(log, lambda: _situation_of(log, manager, is_cleaner_enabled))
+
+
+def _situation_of(log: UnifiedLog, manager: CleanerManager, is_cleaner_enabled: bool) -> Situation:
     facts = manager.facts(log)
     config = log.config
     active = log.segments[-1]
@@ -60,15 +65,17 @@ def situation_of(log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled
 
 def why_log(log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True) -> list[SegmentReasons]:
     """The reasons of each segment. As `situation_of`."""
-    return explain(list(log.segment_views()), situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled))
+    views = settled(log, lambda: list(log.segment_views()))
+    return explain(views, situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled))
 
 
 def why_partition(
     log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool, limit: int = MAX_SEGMENTS
 ) -> dict[str, Any]:
     """One partition's part of the answer, with at most `limit` segments. As `situation_of`."""
+    views = settled(log, lambda: list(log.segment_views()))
     situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled)
-    reasons = explain(list(log.segment_views()), situation)
+    reasons = explain(views, situation)
     facts, found = situation.cleaning, situation.found
     shown = reasons if len(reasons) <= limit else [*reasons[: max(0, limit - 1)], reasons[-1]]
     times = [hold.until_ms for segment in reasons for hold in segment.holds if hold.until_ms is not None]

@@ -26,6 +26,7 @@ from .cleaner_state import CleanerState, read_state, write_state
 from .cleaning import Cleaner, CleaningTask, PassControl, PassResult
 from .eligibility import CleaningFacts, Eligibility, Reason, SegmentFacts, evaluate
 from .exceptions import CleaningAborted
+from .settled import settled
 
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
@@ -227,6 +228,9 @@ class CleanerManager:
 
     def facts(self, log: UnifiedLog) -> CleaningFacts:
         """What is decided on, as it is now. Blocks as `examine` does; OSError, StorageError."""
+        return settled(log, lambda: self._facts(log))
+
+    def _facts(self, log: UnifiedLog) -> CleaningFacts:
         state = self._state(log)
         if state.horizons is None:
             self._find_horizons(state)

@@ -120,6 +120,11 @@ class Cleaner:
         one = _Pass(self, task, control)
         try:
             return one.run()
+        except FileNotFoundError as error:
+            # Files are opened when the pass comes to them.
+            if task.log.segments[0].base_offset == one.first_base_offset:
+                raise
+            raise CleaningAborted(f"{task.log.name}: retention took segments while they were being cleaned") from error
         finally:
             self._map.release()
             self._restore_buffers()
@@ -153,6 +158,11 @@ class _Pass:
         self._map = cleaner._map
         self._swapped = False
         self._result = PassResult(task.first_dirty, task.first_uncleanable, cleaner._time.milliseconds())
+
+    @property
+    def first_base_offset(self) -> int:
+        """Where the log began when the pass did."""
+        return self._view[0].base_offset
 
     def run(self) -> PassResult:
         result, time, throttler = self._result, self._cleaner._time, self._cleaner._throttler

@@ -14,6 +14,7 @@ The unit is the record, a transaction marker is one too. What retention takes is
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.records.record_batch import MAGIC_V2
@@ -72,7 +73,11 @@ def apply_retention(log: UnifiedLog, would_go: Callable[[], list[int]]) -> Remov
     """
     wanted = set(would_go())
     start = log.log_start_offset
-    counted = {segment.base_offset: _count(segment, start) for segment in log.segments if segment.base_offset in wanted}
+    counted: dict[int, tuple[int, int]] = {}
+    for segment in log.segments:
+        if segment.base_offset in wanted:
+            with suppress(FileNotFoundError):  # another run took it meanwhile
+                counted[segment.base_offset] = _count(segment, start)
     total = Removals()
     for deletion in log.delete_old_segments():
         below, above = counted.get(deletion.base_offset, (0, deletion.next_base_offset - deletion.base_offset))

@@ -21,6 +21,7 @@ from .segment_swap import SegmentSwap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from uuid import UUID
 
     from ..config.log_config import LogConfig
@@ -168,6 +169,13 @@ class LocalLog:
                 is_active,
                 segment.modified_ms(),
             )
+
+    def steady(self) -> AbstractContextManager[object]:
+        """While it is held no file of this log is renamed, replaced or removed: for who reads facts of several segments.
+
+        Any thread but the loop's; blocks while retention or a swap is at it. Nothing that does either may be called in it.
+        """
+        return self._deletion_lock
 
     def dated_after(self, now_ms: int) -> HeldSegments:
         """Segments whose newest record is dated in the future: their age can't be told yet. Any thread; reads no file.
