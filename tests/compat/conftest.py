@@ -31,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--kill-rounds", type=int, default=3, help="rounds of kill -9 in test_kill.py")
     group.addoption("--kill-seed", type=int, default=None, help="seed of the moments in test_kill.py")
+    group.addoption(
+        "--compaction-kill-s", type=float, default=0, help="seconds of kill -9 under Kafka's compaction tester"
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,15 +23,12 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from support.clients.base import CODECS, eventually
 from support.daemon import Daemon
-from support.dump_log_segments import PEER, complaints, dump, files_of, first_offsets
+from support.dump_log_segments import complaints, dump, files_of, first_offsets
+from support.kafka_broker import KEEP, QUIET, all_led, export, free_port, kafka
 
 TEST_TIMEOUT_S = 150
-TIDELOG = [sys.executable, "-m", "tidelog.broker"]
 START_MS = 1_700_000_000_000
-QUIET = {"log_level": 0}  # brokers come and go
 GROUP = "readers"
-# What we write is years old by its timestamps, and no retention shall meet it on either side.
-KEEP = {"log.retention.ms": -1}
 TOPICS: dict[str, dict[str, str]] = {
     **{f"codec-{codec}": {"retention.ms": "-1", "segment.bytes": "30000"} for codec in CODECS},
     "append-time": {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime", "index.interval.bytes": "512"},
@@ -64,48 +56,6 @@ class Seen(NamedTuple):
     partitions: dict[str, int]
     settings: dict[str, dict[str, str]]
     committed: dict[tuple[str, int], int]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def kafka(directory: Path, **settings: str) -> Iterator[str]:
-    """Apache Kafka on `directory`/data; yields its address once every partition has a leader.
-
-    `settings` have underscores for dots.
-    """
-    port = int(settings.pop("port", 0)) or free_port()
-    command = [sys.executable, str(PEER), "start", str(directory), str(port)]
-    command += [f"{name}={value}" for name, value in KEEP.items()]
-    command += [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    try:
-        said: list[str] = []  # the first time, what fetching it says comes first
-        for line in process.stdout:
-            said.append(line)
-            if line.startswith("ready "):
-                break
-        assert said, "it ended at once"
-        assert said[-1].startswith("ready "), "".join(said)
-        bootstrap = f"127.0.0.1:{port}"
-        admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-        eventually(lambda: all_led(admin), 20, "every partition has a leader")
-        yield bootstrap
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        process.stdout.close()
-    assert process.returncode == 0
-
-
-def all_led(admin: AdminClient) -> bool:
-    topics = admin.list_topics(timeout=10).topics.values()
-    return bool(topics) and all(part.leader >= 0 for topic in topics for part in topic.partitions.values())
 
 
 def see(bootstrap: str) -> Seen:
@@ -181,11 +131,6 @@ def commit(bootstrap: str, offset: int) -> None:
     offsets = [TopicPartition(f"codec-{codec}", 0, offset + n, metadata="m") for n, codec in enumerate(CODECS)]
     eventually(lambda: consumer.commit(offsets=offsets, asynchronous=False), 20, "offsets are committed")
     consumer.close()
-
-
-def export(directory: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [*TIDELOG, "log", "export-kraft", str(directory), *more]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def by_topic(messages: list[Message], keep: Callable[[Message], bool] = lambda _: True) -> dict[str, list[Message]]:

@@ -29,6 +29,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-q"]
 # Builds file systems as root; the client in it is this environment's.
 IMAGE = [*(["sudo"] if os.geteuid() else []), sys.executable, "docker/check-image"]
 UNLIMITED = ["--timeout", "0"]
+COMPACTION = [*PYTEST, *UNLIMITED, "tests/compat/test_log_compaction_tester.py"]
 STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/test_unified_log.py", "-k", "lesson_51"]
 # `make test` has the fixed examples.
 RANDOM = [*PYTEST, *UNLIMITED, "-n", "2", "tests/unit", "tests/property"]
@@ -43,6 +44,7 @@ RINGS = [
         6,
         90,
     ),
+    Ring("compaction", [], [*COMPACTION, "--compaction-kill-s", "120"], 0, 15),
     Ring(
         "crash",
         [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "5"],
