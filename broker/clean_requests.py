@@ -158,6 +158,8 @@ class CleanRequests:
             request.started_ms = self._time.milliseconds()
             for one in logs:
                 try:
+                    if one.failure is not None:  # deleted while the request waited, or its disk has failed
+                        raise one.failure
                     if COMPACT_POLICY in one.config.cleanup_policy:
                         cleaner = cleaner or self._make_cleaner()
                         self._clean(request, one, cleaner)

@@ -174,7 +174,7 @@ def _in_range(situation: Situation, segment: SegmentFacts, is_dirty: bool) -> It
             CLEANING,
             "uncleanable",
             until_ms=facts.retry_ms,
-            event="the next try, or a change of the topic's settings",
+            event="the topic's settings are changed",
             facts={"cause": facts.failure, "attempts": situation.failed_attempts},
         )
     elif found.reason is not None and (is_dirty or (horizon_ms is not None and horizon_ms <= facts.now_ms)):
@@ -184,11 +184,9 @@ def _in_range(situation: Situation, segment: SegmentFacts, is_dirty: bool) -> It
         if found.reason is None and facts.failure is None:
             yield _below_ratio(found)
     elif horizon_ms is not None:
-        # What a segment of deletion marks waits for is in the batch; delete.retention.ms of today does not change it.
-        event = "its earliest deletion mark or transaction marker may go"
-        yield Hold(
-            CLEANING, "tombstones", "delete.retention.ms", situation.log.config.delete_retention_ms, horizon_ms, event
-        )
+        # The horizon is in the batches; delete.retention.ms of today does not change it.
+        setting = "delete.retention.ms"
+        yield Hold(CLEANING, "tombstones", setting, situation.log.config.delete_retention_ms, horizon_ms)
     else:
         yield Hold(CLEANING, "clean", event="a newer record with one of its keys is written")
 
@@ -205,8 +203,7 @@ def _below_ratio(found: Eligibility) -> Hold:
         missing = int(found.threshold * found.clean_bytes / (1 - found.threshold)) + 1 - found.dirty_bytes
         details["bytesToGo"] = max(1, missing)
         event = f"{max(1, missing)} more bytes are written and rolled"
-    if found.next_ms is not None:
-        event += ", or max.compaction.lag.ms or a delete horizon comes before"
+    # `next_ms`: max.compaction.lag.ms, or a delete horizon, comes whatever is written.
     name = "min.cleanable.dirty.ratio"
     return Hold(CLEANING, name, name, found.threshold, found.next_ms, event, details)
 

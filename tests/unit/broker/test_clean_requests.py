@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from support.cleaning import DAY_MS, CleaningWorld, Producer, data_records, put, state_of
+from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, put, state_of
 from tidelog.broker.clean_requests import MAX_WAITING, CleanRequest, CleanRequests, TooManyRequestsError
 from tidelog.cleaner._kernel import OffsetMap
 from tidelog.cleaner.cleaning import Cleaner
@@ -132,11 +132,26 @@ def test_a_pass_under_way_is_waited_for_and_counted(made: Requests) -> None:
     request = made.requests.ask("t", [log])
     assert not request.done.wait(0.1)
     assert request.describe()["state"] == "running"
-    from support.cleaning import Control
-
     made.world.cleaners.clean(work, made.world.cleaner, Control(made.world.time))
     assert request.done.wait(10)
     assert removed(request) == {"superseded": 45}
+
+
+def test_a_topic_that_is_deleted_while_its_request_waits_is_not_touched(made: Requests) -> None:
+    first, second = made.world.log(), made.world.log("u")
+    put(first, "k", "v")
+    put(second, "k", "v")
+    work = made.world.cleaners.take(first)
+    assert work is not None
+    made.requests.ask("t", [first])
+    request = made.requests.ask("u", [second])
+    made.world.manager.delete("u", 0)
+    again = made.world.log("u")
+    made.world.cleaners.examine(again)
+    made.world.cleaners.give_back(work)
+    assert request.done.wait(10)
+    assert request.errors == {0: "u-0 is closed"}
+    assert made.world.cleaners._states["u", 0].log is again
 
 
 def test_waiting_requests_are_joined_and_bounded(made: Requests) -> None:
