@@ -35,9 +35,13 @@ class ProducerReplay:
         self._aborted: TransactionIndex | None = None
 
     def catch_up(self, segments: Sequence[LogSegment], log_start_offset: int, end_offset: int) -> None:
-        """Bring the state to `end_offset`, which all batches of `segments` lie below."""
+        """Bring the state to `end_offset`, which all batches of `segments` lie below.
+
+        Batches below the log's start count as long as they are there: their producers may send them again.
+        """
         producers = self._producers
-        producers.truncate_and_reload(log_start_offset, end_offset, self._time.milliseconds())
+        first_offset = min(log_start_offset, segments[0].base_offset if segments else end_offset)
+        producers.truncate_and_reload(first_offset, end_offset, self._time.milliseconds())
         start_offset = producers.map_end_offset
         if start_offset < end_offset:
             for index, segment in enumerate(segments):

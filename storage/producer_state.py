@@ -285,7 +285,9 @@ class ProducerStateManager:
         self.on_high_watermark_updated(log_start_offset)
         self._map_end_offset = max(self._map_end_offset, log_start_offset)
         with self._snapshot_lock:
-            self._last_snapshot_offset = max(self._snapshots, default=log_start_offset)
+            # With no snapshot left, that of a roll or stop right here is all that would tell of the producers.
+            nothing_to_tell = log_start_offset if not self._producers else 0
+            self._last_snapshot_offset = max(self._snapshots, default=nothing_to_tell)
 
     def oldest_transaction(self) -> OpenTransaction | None:
         """The open transaction that holds the last stable offset back."""

@@ -381,6 +381,16 @@ def test_a_raised_log_start_keeps_producers(log: Log) -> None:
     assert log.system.paths() == []
 
 
+def test_a_snapshot_is_written_right_at_a_raised_log_start(log: Log) -> None:
+    """Without one below it nothing else would tell of the producers; without producers there is nothing to tell."""
+    log.state.on_log_start_offset_incremented(5)
+    assert log.state.take_snapshot() is None
+    log.end = 5
+    log.append(Batch(0, 10))
+    log.state.on_log_start_offset_incremented(15)
+    assert log.state.take_snapshot() == 15
+
+
 def test_truncate_fully(log: Log) -> None:
     log.append(Batch(0, 10, is_transactional=True))
     log.state.take_snapshot()
