@@ -155,7 +155,9 @@ class UnifiedLog(ShrinkingLog):
     def last_stable_offset(self) -> int:
         high = self.high_watermark  # first: an append that begins a transaction moves it last
         first_unstable = self._producers.first_unstable_offset
-        return high if first_unstable is None or first_unstable > high else first_unstable
+        if first_unstable is None or first_unstable > high:
+            return high
+        return max(first_unstable, self.log_start_offset)  # DeleteRecords may take the beginning of an open transaction
 
     @property
     def producers(self) -> ProducerStateManager:

@@ -696,6 +696,22 @@ def test_delete_records_stays_at_or_below_the_high_watermark(world: World) -> No
     assert not log.increment_log_start_offset(0)
 
 
+def test_delete_records_into_an_open_transaction_leave_no_stable_offset_below_the_start(world: World) -> None:
+    log = world.log()
+    append(log, "a", "b", producer_id=4, producer_epoch=0, base_sequence=0, is_transactional=True)
+    append(log, "x", "y", "z")
+    assert log.last_stable_offset == 0
+    log.increment_log_start_offset(4)
+    world.manager.checkpoint_log_start_offsets()
+    for restart in (world.stop, world.kill):
+        assert (log.log_start_offset, log.last_stable_offset, log.high_watermark) == (4, 4, 5)
+        assert read_records(log, 4, limit_offset=log.last_stable_offset) == []
+        restart()
+        world.start()
+        log = world.log()
+    assert log.last_stable_offset == 4
+
+
 def test_lesson_54_delete_records_lists_no_directory(world: World) -> None:
     """KAFKA-9393: 10,000 segments; neither the deletion nor the look-ups scan the directory."""
     world.start(segment_bytes=70)
