@@ -1,7 +1,8 @@
 """`tidelog log compact DIR`: cleans one partition's log offline, with the daemon's own cleaner, and counts what went.
 
-DIR is a partition's directory within one of log.dirs, which is locked meanwhile: no daemon may have it. The topic's settings
-are those that are stored there; where nothing is known of the topic, it is compacted with the defaults.
+DIR is a partition's directory within one of log.dirs, which is locked meanwhile: no daemon may have it. Its other partitions
+are opened and closed as by a start and a stop, with recovery if the last stop was not clean. The topic's settings are those
+that are stored there; where nothing is known of the topic, it is compacted with the defaults.
 """
 
 from __future__ import annotations
