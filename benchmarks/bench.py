@@ -24,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 
 import bench_catch_up
+import bench_clean
 import bench_fetch
 import bench_flush
 import bench_idle
@@ -44,6 +45,7 @@ GROUPS: dict[str, ModuleType] = {
     "start": bench_start,
     "idle": bench_idle,
     "recovery": bench_recovery,
+    "cleaning": bench_clean,
     "memory": bench_memory,
     "produce": bench_produce,
     "fetch": bench_fetch,

@@ -17,6 +17,7 @@
 //   --rate R                                            open loop, R requests/s in all; latency counts from the due time
 //   --value-bytes N [1024] --records N [1]              produce: one batch a request; N records of N bytes
 //   --codec none|lz4 [none] --acks 0|1|-1 [1]           lz4 needs liblz4.so.1; values are half random, half text
+//   --keys N                                            produce: each record has one of N keys of 16 bytes (else none)
 //   --seed N [1]                                        produce: other data for another seed
 //   --max-bytes N [1048576] --min-bytes N [1] --max-wait MS [500]   fetch
 //   --once                                              fetch: each partition from its start to its end, then stop
@@ -52,7 +53,7 @@
 #include <unistd.h>
 
 enum { API_PRODUCE = 0, API_FETCH = 1, API_LIST_OFFSETS = 2, API_METADATA = 3 };
-enum { BATCH_HEADER = 61, CODEC_LZ4 = 3, STAMP = 16, MAX_RESPONSE = 256 << 20, SLACK = 4096 };
+enum { BATCH_HEADER = 61, CODEC_LZ4 = 3, STAMP = 16, KEY = 16, MAX_RESPONSE = 256 << 20, SLACK = 4096 };
 #define SECOND 1000000000LL
 
 static struct {
@@ -62,7 +63,7 @@ static struct {
     int max_bytes, min_bytes, max_wait;
     double seconds, warmup, rate;
     int64_t requests, bytes;
-    uint64_t seed;
+    uint64_t seed, keys;
 } opt = {.host = "127.0.0.1", .topic = "bench", .codec = "none", .port = 9092, .partitions = 1, .connections = 1,
          .depth = 1, .records = 1, .value_bytes = 1024, .acks = 1, .max_bytes = 1 << 20, .min_bytes = 1,
          .max_wait = 500, .seconds = 5, .seed = 1};
@@ -236,7 +237,7 @@ static inline uint64_t random64(void) {  // splitmix64
 static void batches_prepare(void) {
     if (opt.value_bytes < STAMP) die("--value-bytes %d: %d at least, each value carries its number and time", opt.value_bytes, STAMP);
     if (opt.records < 1) die("--records %d: 1 at least", opt.records);
-    batch_capacity = BATCH_HEADER + (size_t)opt.records * (size_t)(opt.value_bytes + 32);
+    batch_capacity = BATCH_HEADER + (size_t)opt.records * (size_t)(opt.value_bytes + KEY + 32);
     batch_capacity += batch_capacity / 64 + 1024;
     if (batch_capacity > 128 << 20) die("a batch of %zu bytes is too large", batch_capacity);
     random_state = opt.seed * 0x2545f4914f6cdd1du;
@@ -266,6 +267,13 @@ static uint8_t *put_value(uint8_t *p, int64_t due) {
     return p;
 }
 
+// One of --keys, by chance: sixteen hexadecimal digits.
+static uint8_t *put_key(uint8_t *p) {
+    uint64_t number = random64() % opt.keys;
+    for (int digit = 0; digit < KEY; digit++, number >>= 4) p[KEY - 1 - digit] = (uint8_t)"0123456789abcdef"[number & 15];
+    return p + KEY;
+}
+
 // One LZ4 frame: independent blocks of up to 64 KiB, no checksums; 0x82 is the header's own for these flags.
 static size_t put_lz4_frame(uint8_t *out, const uint8_t *data, size_t size) {
     static const uint8_t head[7] = {0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82};
@@ -288,12 +296,14 @@ static size_t put_lz4_frame(uint8_t *out, const uint8_t *data, size_t size) {
 static size_t put_batch(uint8_t *out, int64_t due, uint32_t *crc) {
     uint8_t *records = lz4_compress ? plain : out + BATCH_HEADER, *p = records;
     for (int i = 0; i < opt.records; i++) {
-        int body = 1 + 1 + varint_size(i) + 1 + varint_size(opt.value_bytes) + opt.value_bytes + 1;
+        int key = opt.keys ? KEY : -1;
+        int body = 1 + 1 + varint_size(i) + 1 + (opt.keys ? KEY : 0) + varint_size(opt.value_bytes) + opt.value_bytes + 1;
         p = put_varint(p, body);
         p = put8(p, 0);               // attributes
         p = put8(p, 0);               // timestamp delta
         p = put_varint(p, i);         // offset delta
-        p = put8(p, 1);               // key: null
+        p = put_varint(p, key);       // -1: null
+        if (opt.keys) p = put_key(p);
         p = put_varint(p, opt.value_bytes);
         p = put_value(p, due);
         p = put8(p, 0);               // headers: none
@@ -906,7 +916,7 @@ int main(int argc, char **argv) {
         {"host", 1, 0, 'h'}, {"port", 1, 0, 'p'}, {"topic", 1, 0, 't'}, {"partitions", 1, 0, 'P'}, {"connections", 1, 0, 'c'},
         {"depth", 1, 0, 'd'}, {"seconds", 1, 0, 's'}, {"requests", 1, 0, 'r'}, {"bytes", 1, 0, 'b'}, {"warmup", 1, 0, 'w'},
         {"rate", 1, 0, 'R'}, {"value-bytes", 1, 0, 'v'}, {"records", 1, 0, 'n'}, {"codec", 1, 0, 'C'}, {"acks", 1, 0, 'a'},
-        {"seed", 1, 0, 'S'}, {"max-bytes", 1, 0, 'm'}, {"min-bytes", 1, 0, 'M'}, {"max-wait", 1, 0, 'W'}, {"once", 0, 0, 'o'},
+        {"seed", 1, 0, 'S'}, {"keys", 1, 0, 'k'}, {"max-bytes", 1, 0, 'm'}, {"min-bytes", 1, 0, 'M'}, {"max-wait", 1, 0, 'W'}, {"once", 0, 0, 'o'},
         {"tail", 0, 0, 'T'}, {"session", 0, 0, 'e'}, {"offsets", 1, 0, 'O'}, {"api-version", 1, 0, 'V'}, {"pid", 1, 0, 'i'}, {0, 0, 0, 0}};
     if (argc < 2 || (strcmp(argv[1], "produce") && strcmp(argv[1], "fetch"))) die("say produce or fetch first; the options are at the top of loadgen.c");
     opt.produce = !strcmp(argv[1], "produce");
@@ -926,6 +936,7 @@ int main(int argc, char **argv) {
         case 'n': opt.records = atoi(optarg); break;
         case 'C': opt.codec = optarg; break;
         case 'a': opt.acks = atoi(optarg); break;
+        case 'k': opt.keys = strtoull(optarg, NULL, 10); break;
         case 'S': opt.seed = strtoull(optarg, NULL, 10); break;
         case 'm': opt.max_bytes = atoi(optarg); break;
         case 'M': opt.min_bytes = atoi(optarg); break;

@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Mapping
 
-API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 18, 19, 20
+API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS = 18, 19, 20, 44
 HOST = "127.0.0.1"
 
 
@@ -72,6 +72,16 @@ def delete_topic(port: int, topic: str) -> None:
     """Deletes a topic (DeleteTopics v1); its files go later, after `file.delete.delay.ms`."""
     answer = call(port, DELETE_TOPICS, 1, struct.pack(">i", 1) + _string(topic) + struct.pack(">i", 60_000))
     _check(answer, topic, "DeleteTopics")
+
+
+def alter_topic(port: int, topic: str, name: str, value: object) -> None:
+    """Sets one setting of a topic (IncrementalAlterConfigs v0)."""
+    resource = struct.pack(">ib", 1, 2) + _string(topic)
+    change = struct.pack(">i", 1) + _string(name) + b"\0" + _string(str(value))
+    answer = call(port, INCREMENTAL_ALTER_CONFIGS, 0, resource + change + b"\0")
+    (error,) = struct.unpack_from(">h", answer, 8)  # throttle time, count
+    if error:
+        raise WireError(f"IncrementalAlterConfigs of {topic}: error {error}: {answer[10:]!r}")
 
 
 def _check(answer: bytes, topic: str, what: str) -> None:
