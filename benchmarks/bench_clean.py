@@ -8,6 +8,7 @@ of both. Each side has cleaned a smaller topic before, and a JVM's compiler has 
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -88,6 +89,7 @@ def _write(session: Session, broker: Broker, topic: str, shape: tuple[object, ..
     wire.create_topic(broker.port, topic, 1, {"segment.bytes": 64 * MIB, "retention.ms": -1})
     produced = session.load(broker, "produce", topic, *shape, "--bytes", size)
     session.verify(broker, topic, produced)
+    os.sync()  # the disk is at rest on either side, and no pass pays for what was written before it
 
 
 def _clean(session: Session, broker: Broker, topic: str, shape: tuple[object, ...], size: int) -> tuple[Pass, float]:
