@@ -24,6 +24,7 @@ from ..protocol.records.exceptions import (
     InvalidTimestampError,
     RecordFault,
     RecordTooLargeError,
+    timestamp_fault,
 )
 from ..protocol.records.legacy_record import (
     MAGIC_V0,
@@ -280,7 +281,7 @@ def _check_records(records: Sequence[Record], messages: Sequence[LegacyRecord], 
             and record.timestamp != NO_TIMESTAMP
             and not rules.earliest <= record.timestamp <= rules.latest
         ):
-            fault = f"timestamp {record.timestamp} is not within [{rules.earliest}, {rules.latest}]"
+            fault = timestamp_fault(record.timestamp, rules.earliest, rules.latest)
             wrong_time = index if wrong_time < 0 else wrong_time
         else:
             continue

@@ -29,6 +29,7 @@ from .exceptions import (
     RecordFault,
     UnsupportedCompressionError,
     UnsupportedFormatError,
+    timestamp_fault,
 )
 from .record_batch import Record
 
@@ -781,18 +782,22 @@ cdef object records_error(
     if walk.fault != NO_KEY and walk.fault != WRONG_TIME:
         return InvalidRecordError(f"record {walk.fault_index} {_FAULTS[<int>walk.fault]}", walk.fault_index)
     faults = []
+    wrong_time = "its timestamp can't be taken"
     for index in range(count):  # each was read without a fault before
         p = read_record(p, end, &record, &fault)
         timestamp = tl_add(base_timestamp, record.timestamp_delta)
         if require_keys and not record.has_key:
             faults.append(RecordFault(index, "a compacted topic takes no record without a key"))
         elif timestamp != -1 and (timestamp < earliest or timestamp > latest):
-            faults.append(RecordFault(index, f"timestamp {timestamp} is not within [{earliest}, {latest}]"))
+            text = timestamp_fault(timestamp, earliest, latest)
+            if index == walk.fault_index:
+                wrong_time = text
+            faults.append(RecordFault(index, text))
         if len(faults) == MAX_FAULTS:
             break
     if walk.fault == WRONG_TIME:
         return InvalidTimestampError(
-            f"the timestamp of record {walk.fault_index} is not within [{earliest}, {latest}]",
+            f"record {walk.fault_index}: {wrong_time}",
             walk.fault_index,
             tuple(faults),
         )

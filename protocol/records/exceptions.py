@@ -79,3 +79,10 @@ class FormatLacksFeatureError(RecordError):
 
 class UnsupportedCompressionError(RecordError):
     """A codec that does not exist, or does not exist for this version of the request."""
+
+
+def timestamp_fault(timestamp: int, earliest: int, latest: int) -> str:
+    """What is wrong with a timestamp outside [earliest, latest], in milliseconds since 1970, and what decides that."""
+    if timestamp > latest:
+        return f"timestamp {timestamp} is after {latest}, the latest that message.timestamp.after.max.ms allows now"
+    return f"timestamp {timestamp} is before {earliest}, the earliest that message.timestamp.before.max.ms allows now"
