@@ -24,7 +24,6 @@ ELSEWHERE: dict[str, str] = {
     "config/definitions_topic.py": "a table: tests/unit/config/test_definitions.py",
     "config/exceptions.py": "types",
     "protocol/records/attributes.py": "constants",
-    "protocol/records/exceptions.py": "types",
     "storage/clock.py": "calls to the system's clocks",
     "storage/exceptions.py": "types",
     "storage/log_values.py": "values",
