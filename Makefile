@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNELS := $(shell find broker cleaner config pipeline protocol storage -name '_*.pyx' -o -name '_*.h')
+KERNELS := $(shell find broker cleaner config pipeline protocol storage -name '_*.pyx' -o -name '_*.h' -o -name '_*.pxi')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run setup test check slow lint demo bench docs clean help

@@ -33,140 +33,10 @@ from .exceptions import (
 )
 from .record_batch import Record
 
+include "_records.pxi"
+
 cdef extern from *:
     """
-    #include <stddef.h>
-    #include <stdint.h>
-    #include <string.h>
-    #if defined(__x86_64__)
-    #include <cpuid.h>
-    #elif defined(__aarch64__) && defined(__linux__)
-    #include <sys/auxv.h>
-    #endif
-
-    /* ---- big-endian fields; compilers make one instruction of each --------------------------------------------- */
-    static inline uint32_t tl_u32(const uint8_t *p) {
-        return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-    }
-    static inline uint64_t tl_u64(const uint8_t *p) { return (uint64_t)tl_u32(p) << 32 | tl_u32(p + 4); }
-    static inline int16_t tl_i16(const uint8_t *p) { return (int16_t)((uint16_t)p[0] << 8 | p[1]); }
-    static inline int32_t tl_i32(const uint8_t *p) { return (int32_t)tl_u32(p); }
-    static inline int64_t tl_i64(const uint8_t *p) { return (int64_t)tl_u64(p); }
-    static inline void tl_put16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)(v >> 8); p[1] = (uint8_t)v; }
-    static inline void tl_put32(uint8_t *p, uint32_t v) { tl_put16(p, (uint16_t)(v >> 16)); tl_put16(p + 2, (uint16_t)v); }
-    static inline void tl_put64(uint8_t *p, uint64_t v) { tl_put32(p, (uint32_t)(v >> 32)); tl_put32(p + 4, (uint32_t)v); }
-    /* Sums that wrap, as Kafka's do; signed overflow would be undefined. */
-    static inline int64_t tl_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-
-    /* ---- CRC-32C ------------------------------------------------------------------------------------------------ */
-    /* Reflected Castagnoli polynomial. In this form bit 31 stands for x^0. */
-    #define TL_POLY 0x82f63b78u
-    /* The CRC instruction takes one word a cycle but answers after three: three lanes keep it busy. A lane's length is
-       one of three, so that short batches profit too; lanes are joined by appending a lane's length of zeros. */
-    #define TL_LONG 4096
-    #define TL_MIDDLE 512
-    #define TL_SHORT 64
-
-    static uint32_t tl_bytes[8][256];
-    static uint32_t tl_zeros_long[4][256], tl_zeros_middle[4][256], tl_zeros_short[4][256];
-    static int tl_has_hardware, tl_use_hardware;
-
-    static uint32_t tl_multiply(uint32_t a, uint32_t b) { /* polynomials modulo TL_POLY; a is never 0 here */
-        uint32_t mask = 1u << 31, product = 0;
-        for (;;) {
-            if (a & mask) {
-                product ^= b;
-                if ((a & (mask - 1)) == 0) return product;
-            }
-            mask >>= 1;
-            b = b & 1 ? (b >> 1) ^ TL_POLY : b >> 1;
-        }
-    }
-    static void tl_make_zeros(uint32_t table[4][256], size_t length) {
-        uint32_t power = 1u << 31, square = 1u << 30; /* x^0 and x^1 */
-        size_t bits = length * 8;
-        for (; bits; bits >>= 1) {
-            if (bits & 1) power = tl_multiply(square, power);
-            square = tl_multiply(square, square);
-        }
-        for (uint32_t n = 0; n < 256; n++)
-            for (int k = 0; k < 4; k++) table[k][n] = tl_multiply(power, n << (8 * k));
-    }
-    static inline uint32_t tl_append_zeros(uint32_t table[4][256], uint32_t crc) {
-        return table[0][crc & 0xff] ^ table[1][crc >> 8 & 0xff] ^ table[2][crc >> 16 & 0xff] ^ table[3][crc >> 24];
-    }
-
-    static uint32_t tl_crc32c_table(uint32_t crc, const uint8_t *p, size_t n) {
-        crc = ~crc;
-        while (n >= 8) { /* slicing by 8: eight look-ups that do not wait for one another */
-            uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
-            crc = tl_bytes[7][low & 0xff] ^ tl_bytes[6][low >> 8 & 0xff] ^ tl_bytes[5][low >> 16 & 0xff]
-                ^ tl_bytes[4][low >> 24] ^ tl_bytes[3][p[4]] ^ tl_bytes[2][p[5]] ^ tl_bytes[1][p[6]] ^ tl_bytes[0][p[7]];
-            p += 8;
-            n -= 8;
-        }
-        while (n--) crc = crc >> 8 ^ tl_bytes[0][(crc ^ *p++) & 0xff];
-        return ~crc;
-    }
-
-    /* In assembler, because compilers disagree on what enables the intrinsics; only called where the processor has it. */
-    #if defined(__x86_64__)
-    #define TL_HARDWARE
-    #define TL_STEP8(crc, word) __asm__("crc32q %1, %0" : "+r"(crc) : "rm"(word))
-    #define TL_STEP1(crc, byte) __asm__("crc32b %1, %k0" : "+r"(crc) : "rm"(byte))
-    #elif defined(__aarch64__)
-    #define TL_HARDWARE
-    #define TL_STEP8(crc, word) __asm__(".arch_extension crc\\n\\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word))
-    #define TL_STEP1(crc, byte) \\
-        __asm__(".arch_extension crc\\n\\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)(byte)))
-    #endif
-
-    #ifdef TL_HARDWARE
-    static inline uint64_t tl_word(const uint8_t *p) { uint64_t word; memcpy(&word, p, 8); return word; }
-
-    #define TL_LANES(LENGTH, TABLE) \\
-        while (n >= 3 * LENGTH) { \\
-            uint64_t second = 0, third = 0; \\
-            const uint8_t *stop = p + LENGTH; \\
-            do { \\
-                uint64_t a = tl_word(p), b = tl_word(p + LENGTH), c = tl_word(p + 2 * LENGTH); \\
-                TL_STEP8(crc, a); \\
-                TL_STEP8(second, b); \\
-                TL_STEP8(third, c); \\
-                p += 8; \\
-            } while (p < stop); \\
-            crc = tl_append_zeros(TABLE, (uint32_t)crc) ^ second; \\
-            crc = tl_append_zeros(TABLE, (uint32_t)crc) ^ third; \\
-            p += 2 * LENGTH; \\
-            n -= 3 * LENGTH; \\
-        }
-
-    static uint32_t tl_crc32c_hardware(uint32_t start, const uint8_t *p, size_t n) {
-        uint64_t crc = (uint32_t)~start;
-        TL_LANES(TL_LONG, tl_zeros_long)
-        TL_LANES(TL_MIDDLE, tl_zeros_middle)
-        TL_LANES(TL_SHORT, tl_zeros_short)
-        while (n >= 8) {
-            uint64_t word = tl_word(p);
-            TL_STEP8(crc, word);
-            p += 8;
-            n -= 8;
-        }
-        while (n--) {
-            uint8_t byte = *p++;
-            TL_STEP1(crc, byte);
-        }
-        return ~(uint32_t)crc;
-    }
-    #endif
-
-    static inline uint32_t tl_crc32c(uint32_t crc, const uint8_t *p, size_t n) {
-    #ifdef TL_HARDWARE
-        if (tl_use_hardware) return tl_crc32c_hardware(crc, p, n);
-    #endif
-        return tl_crc32c_table(crc, p, n);
-    }
-
     /* ---- CRC-32, zlib's, of message formats 0 and 1: by table, as nothing but recovery of old logs needs it ------- */
     static uint32_t tl_legacy[8][256];
 
@@ -193,74 +63,15 @@ cdef extern from *:
             for (int k = 1; k < 8; k++)
                 tl_legacy[k][n] = tl_legacy[k - 1][n] >> 8 ^ tl_legacy[0][tl_legacy[k - 1][n] & 0xff];
     }
-
-    static void tl_crc32c_start(void) {
-        for (uint32_t n = 0; n < 256; n++) {
-            uint32_t crc = n;
-            for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ TL_POLY : crc >> 1;
-            tl_bytes[0][n] = crc;
-        }
-        for (uint32_t n = 0; n < 256; n++)
-            for (int k = 1; k < 8; k++)
-                tl_bytes[k][n] = tl_bytes[k - 1][n] >> 8 ^ tl_bytes[0][tl_bytes[k - 1][n] & 0xff];
-        tl_make_zeros(tl_zeros_long, TL_LONG);
-        tl_make_zeros(tl_zeros_middle, TL_MIDDLE);
-        tl_make_zeros(tl_zeros_short, TL_SHORT);
-    #if defined(__x86_64__)
-        unsigned int eax, ebx, ecx, edx;
-        tl_has_hardware = __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 20)) != 0; /* SSE4.2 */
-    #elif defined(__aarch64__) && defined(__linux__)
-        tl_has_hardware = (getauxval(AT_HWCAP) & (1 << 7)) != 0; /* HWCAP_CRC32 */
-    #elif defined(__aarch64__) && defined(__APPLE__)
-        tl_has_hardware = 1; /* every Apple core has it */
-    #endif
-        tl_use_hardware = tl_has_hardware;
-    }
     """
-    int16_t tl_i16(const uint8_t *p) noexcept nogil
-    int32_t tl_i32(const uint8_t *p) noexcept nogil
-    uint32_t tl_u32(const uint8_t *p) noexcept nogil
-    int64_t tl_i64(const uint8_t *p) noexcept nogil
-    int64_t tl_add(int64_t a, int64_t b) noexcept nogil
-    void tl_put16(uint8_t *p, uint32_t v) noexcept nogil
-    void tl_put32(uint8_t *p, uint32_t v) noexcept nogil
-    void tl_put64(uint8_t *p, uint64_t v) noexcept nogil
-    uint32_t tl_crc32c(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
-    void tl_crc32c_start() noexcept nogil
     uint32_t tl_crc32(const uint8_t *p, size_t n) noexcept nogil
     void tl_crc32_start() noexcept nogil
-    bint tl_has_hardware
-    bint tl_use_hardware
 
-# The ruler of record_batch once more, as C constants.
+# The ruler of legacy_record once more, as C constants, and what else is this module's own.
 cdef enum:
-    LOG_OVERHEAD = 12
-    HEADER_UP_TO_MAGIC = 17
-    RECORD_BATCH_OVERHEAD = 61
-    MIN_MESSAGE_SIZE = 14
-    LENGTH_AT = 8
-    PARTITION_LEADER_EPOCH_AT = 12
-    MAGIC_AT = 16
-    CRC_AT = 17
-    ATTRIBUTES_AT = 21
-    LAST_OFFSET_DELTA_AT = 23
-    BASE_TIMESTAMP_AT = 27
-    MAX_TIMESTAMP_AT = 35
-    PRODUCER_ID_AT = 43
-    PRODUCER_EPOCH_AT = 51
-    BASE_SEQUENCE_AT = 53
-    RECORD_COUNT_AT = 57
-    RECORDS_AT = 61
-    # And those of legacy_record.
     LEGACY_CRC_AT = 12
     LEGACY_TIMESTAMP_AT = 18
     MIN_MESSAGE_SIZE_V1 = 22
-    COMPRESSION_MASK = 0x07
-    TIMESTAMP_TYPE_MASK = 0x08
-    TRANSACTIONAL_MASK = 0x10
-    CONTROL_MASK = 0x20
-    DELETE_HORIZON_MASK = 0x40
-    LAST_CODEC = 4
     # Releasing and taking back the GIL costs about as much as checking this many bytes.
     NOGIL_BYTES = 8192
     # A refused batch names at most so many of its records.
@@ -582,58 +393,6 @@ cdef struct Walk:
     Fault fault
 
 
-cdef inline const uint8_t *read_varint(const uint8_t *p, const uint8_t *end, int32_t *out) noexcept nogil:
-    """Position behind the varint at p, NULL when it is malformed."""
-    cdef uint32_t raw, byte
-    cdef int shift
-    if p >= end:
-        return NULL
-    raw = p[0]
-    p += 1
-    if raw >= 0x80:
-        raw &= 0x7F
-        shift = 7
-        while True:
-            if p >= end:
-                return NULL
-            byte = p[0]
-            p += 1
-            if shift == 28 and byte > 0x0F:  # a sixth byte, or a 33rd bit
-                return NULL
-            raw |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-    out[0] = <int32_t>((raw >> 1) ^ (0 - (raw & 1)))
-    return p
-
-
-cdef inline const uint8_t *read_varlong(const uint8_t *p, const uint8_t *end, int64_t *out) noexcept nogil:
-    """Position behind the varlong at p, NULL when it is malformed."""
-    cdef uint64_t raw, byte
-    cdef int shift
-    if p >= end:
-        return NULL
-    raw = p[0]
-    p += 1
-    if raw >= 0x80:
-        raw &= 0x7F
-        shift = 7
-        while True:
-            if p >= end:
-                return NULL
-            byte = p[0]
-            p += 1
-            if shift == 63 and byte > 0x01:  # an eleventh byte, or a 65th bit
-                return NULL
-            raw |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-    out[0] = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
-    return p
-
-
 cdef inline const uint8_t *read_record(
     const uint8_t *p, const uint8_t *limit, RawRecord *out, Fault *fault
 ) noexcept nogil:
@@ -641,7 +400,7 @@ cdef inline const uint8_t *read_record(
     cdef int32_t length, count
     cdef int64_t i
     cdef const uint8_t *end
-    p = read_varint(p, limit, &length)
+    p = tl_varint(p, limit, &length)
     if p == NULL:
         fault[0] = BAD_VARINT
         return NULL
@@ -649,11 +408,11 @@ cdef inline const uint8_t *read_record(
         fault[0] = EMPTY if length == 0 else BAD_LENGTH
         return NULL
     end = p + length
-    p = read_varlong(p + 1, end, &out.timestamp_delta)  # + 1: attributes, none are defined
+    p = tl_varlong(p + 1, end, &out.timestamp_delta)  # + 1: attributes, none are defined
     if p != NULL:
-        p = read_varint(p, end, &out.offset_delta)
+        p = tl_varint(p, end, &out.offset_delta)
     if p != NULL:
-        p = read_varint(p, end, &length)
+        p = tl_varint(p, end, &length)
     if p == NULL:
         fault[0] = BAD_VARINT
         return NULL
@@ -666,7 +425,7 @@ cdef inline const uint8_t *read_record(
     elif length < -1:
         fault[0] = BAD_FIELD
         return NULL
-    p = read_varint(p, end, &length)
+    p = tl_varint(p, end, &length)
     if p == NULL:
         fault[0] = BAD_VARINT
         return NULL
@@ -678,7 +437,7 @@ cdef inline const uint8_t *read_record(
     elif length < -1:
         fault[0] = BAD_FIELD
         return NULL
-    p = read_varint(p, end, &count)
+    p = tl_varint(p, end, &count)
     if p == NULL:
         fault[0] = BAD_VARINT
         return NULL
@@ -687,7 +446,7 @@ cdef inline const uint8_t *read_record(
             fault[0] = BAD_HEADER_COUNT
             return NULL
         for i in range(2 * <int64_t>count):  # keys and values in turn
-            p = read_varint(p, end, &length)
+            p = tl_varint(p, end, &length)
             if p == NULL:
                 fault[0] = BAD_VARINT
                 return NULL
@@ -1099,7 +858,7 @@ _new_tuple = tuple.__new__
 cdef inline object take_field(const uint8_t **at, const uint8_t *end):
     """The nullable bytes at at[0] of a record that `read_record` found sound; at[0] moves behind them."""
     cdef int32_t length = -1
-    at[0] = read_varint(at[0], end, &length)
+    at[0] = tl_varint(at[0], end, &length)
     if length < 0:
         return None
     data = (<const char *>at[0])[:length]
@@ -1134,12 +893,12 @@ def decode_records(buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t max_d
             if p == NULL:
                 raise InvalidRecordError(f"record {index} {_FAULTS[<int>fault]}", index)
             # Sound, so the second look below needs no checks: length, attributes, two deltas, then what matters.
-            at = read_varint(at, p, &count) + 1
-            at = read_varlong(at, p, &timestamp)
-            at = read_varint(at, p, &count)
+            at = tl_varint(at, p, &count) + 1
+            at = tl_varlong(at, p, &timestamp)
+            at = tl_varint(at, p, &count)
             key = take_field(&at, p)
             value = take_field(&at, p)
-            at = read_varint(at, p, &count)
+            at = tl_varint(at, p, &count)
             headers = ()
             if count:
                 pairs = []
