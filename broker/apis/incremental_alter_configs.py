@@ -33,8 +33,7 @@ from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPI
 from .registry import api
 
 if TYPE_CHECKING:
-    from ...config.broker_config import BrokerConfig
-    from ..dynamic_settings import DynamicSettings
+    from ...config.setting import Setting
     from ..request_context import RequestContext
     from ..topics import Topic
 
@@ -76,11 +75,22 @@ async def incremental_alter_configs(
 async def _alter(
     resource: AlterConfigsResource, context: RequestContext, validate_only: bool, times: int
 ) -> AlterConfigsResourceResponse:
-    topics, config = context.broker.topics, context.broker.config
+    topics, config, dynamic = context.broker.topics, context.broker.config, context.broker.dynamic
     result = AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
 
     def change(topic: Topic) -> Mapping[str, str]:
-        return changed(topic, resource.configs, config)
+        def in_force(name: str) -> str:
+            (entry,) = describe_topic(config, topic.config, topic.overrides, (name,))
+            return entry.value or ""
+
+        return changed(topic.overrides, resource.configs, TOPIC_SETTINGS, in_force)
+
+    def change_broker(present: Mapping[str, str]) -> Mapping[str, str]:
+        def in_force(name: str) -> str:
+            (entry,) = describe_broker(dynamic.static, (name,), None, dynamic.layers)
+            return entry.value or ""
+
+        return changed(present, resource.configs, BROKER_SETTINGS, in_force)
 
     try:
         check_resource(resource.resource_type, times)
@@ -88,13 +98,7 @@ async def _alter(
             [item for item in resource.configs if item.config_operation != Operation.DELETE], resource.configs
         )
         if resource.resource_type == BROKER:
-            dynamic = context.broker.dynamic
-            await alter_broker(
-                resource.resource_name,
-                lambda present: changed_broker(present, resource.configs, dynamic),
-                context,
-                validate_only,
-            )
+            await alter_broker(resource.resource_name, change_broker, context, validate_only)
             return result
         check_name(resource.resource_name)
         if validate_only:
@@ -127,33 +131,16 @@ def check_configs(valued: Sequence[NamedConfig], configs: Sequence[NamedConfig])
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"settings without a value: {', '.join(nulls)}")
 
 
-def changed(topic: Topic, operations: Sequence[AlterableConfig], config: BrokerConfig) -> dict[str, str]:
-    """The topic's own settings after these operations. Raises `ProtocolError`; values are not checked here."""
-    overrides = dict(topic.overrides)
-    for operation in operations:
-        name, value = operation.name, operation.value or ""
-        match operation.config_operation:
-            case Operation.SET:
-                overrides[name] = value
-            case Operation.DELETE:
-                overrides.pop(name, None)
-            case Operation.APPEND | Operation.SUBTRACT:
-                row = TOPIC_SETTINGS.get(name)
-                if row is None or row.type is not SettingType.LIST:
-                    raise ProtocolError(
-                        ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can only be set or deleted"
-                    )
-                (entry,) = describe_topic(config, topic.config, topic.overrides, (name,))
-                overrides[name] = _combined(entry.value or "", value, operation.config_operation)
-            case unknown:
-                raise ProtocolError(ErrorCode.INVALID_REQUEST, f"there is no operation {unknown}")
-    return overrides
-
-
-def changed_broker(
-    present: Mapping[str, str], operations: Sequence[AlterableConfig], dynamic: DynamicSettings
+def changed(
+    present: Mapping[str, str],
+    operations: Sequence[AlterableConfig],
+    table: Mapping[str, Setting],
+    in_force: Callable[[str], str],
 ) -> dict[str, str]:
-    """A broker's settings after these operations. Raises `ProtocolError`; values are not checked here."""
+    """A resource's own settings after these operations. Raises `ProtocolError`; values are not checked here.
+
+    `table` has the settings of this kind of resource; `in_force` tells the value that a list has now, its own or not.
+    """
     settings = dict(present)
     for operation in operations:
         name, value = operation.name, operation.value or ""
@@ -163,13 +150,12 @@ def changed_broker(
             case Operation.DELETE:
                 settings.pop(name, None)
             case Operation.APPEND | Operation.SUBTRACT:
-                row = BROKER_SETTINGS.get(name)
+                row = table.get(name)
                 if row is None or row.type is not SettingType.LIST:
                     raise ProtocolError(
                         ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can only be set or deleted"
                     )
-                (entry,) = describe_broker(dynamic.static, (name,), None, dynamic.layers)
-                settings[name] = _combined(entry.value or "", value, operation.config_operation)
+                settings[name] = _combined(in_force(name), value, operation.config_operation)
             case unknown:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, f"there is no operation {unknown}")
     return settings
