@@ -9,7 +9,6 @@ import contextlib
 import logging
 import math
 import os
-import secrets
 import threading
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ class LogCleaner:
             self.manager,
             pool_settings(config),
             time=time,
-            secret=lambda: secrets.token_bytes(16),
+            secret=lambda: os.urandom(16),
             lower_priority=lower_priority,
         )
         self.requests = CleanRequests(self.manager, self.pool.make_cleaner, time, lower_priority)
