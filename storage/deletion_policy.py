@@ -12,7 +12,7 @@ and a topic uses it with `deletion.policies=newest-thirty`. docs/DELETION_POLICI
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -73,16 +73,23 @@ class StartOffsetPolicy:
         return takewhile(lambda segment: segment.next_base_offset <= log.log_start_offset, segments)
 
 
+def _beyond_retention(
+    segments: Iterable[SegmentView], log: LogFacts, time_of: Callable[[SegmentView], int]
+) -> Iterable[SegmentView]:
+    """The segments in front whose time lies further back than `retention.ms`; none where it is negative."""
+    limit = log.config.retention_ms
+    if limit < 0:
+        return ()
+    return takewhile(lambda segment: log.now_ms - time_of(segment) > limit, segments)
+
+
 class TimePolicy:
     """`retention.ms`: the newest record is older. The file's time counts only where no record has a timestamp."""
 
     takes_active = True
 
     def choose(self, segments: Iterable[SegmentView], log: LogFacts) -> Iterable[SegmentView]:
-        limit = log.config.retention_ms
-        if limit < 0:
-            return ()
-        return takewhile(lambda segment: log.now_ms - segment.largest_timestamp > limit, segments)
+        return _beyond_retention(segments, log, lambda segment: segment.largest_timestamp)
 
 
 class AppendTimePolicy:
@@ -91,10 +98,7 @@ class AppendTimePolicy:
     takes_active = True
 
     def choose(self, segments: Iterable[SegmentView], log: LogFacts) -> Iterable[SegmentView]:
-        limit = log.config.retention_ms
-        if limit < 0:
-            return ()
-        return takewhile(lambda segment: log.now_ms - segment.modified_ms > limit, segments)
+        return _beyond_retention(segments, log, lambda segment: segment.modified_ms)
 
 
 class SizePolicy:
