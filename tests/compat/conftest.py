@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shlex
 import shutil
 import signal
@@ -30,7 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="another server to start in the daemon's place; takes --set name=value, prints the same ready line",
     )
     group.addoption("--kill-rounds", type=int, default=3, help="rounds of kill -9 in test_kill.py")
-    group.addoption("--kill-seed", type=int, default=None, help="seed of the moments in test_kill.py")
+    group.addoption(
+        "--kill-seed", default="1", metavar="N|random", help="seed of the moments of kills and of what is written"
+    )
     group.addoption(
         "--compaction-kill-s", type=float, default=0, help="seconds of kill -9 under Kafka's compaction tester"
     )
@@ -49,6 +52,15 @@ def time_limit(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def seed(pytestconfig: pytest.Config) -> int:
+    """The same on every machine unless --kill-seed says otherwise: a failure is a seed plus a commit."""
+    given: str = pytestconfig.getoption("--kill-seed")
+    chosen = random.SystemRandom().randrange(1 << 32) if given == "random" else int(given)
+    print(f"--kill-seed {chosen}")
+    return chosen
 
 
 @pytest.fixture(scope="session")

@@ -108,12 +108,6 @@ def rounds(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture
-def seed(pytestconfig: pytest.Config) -> int:
-    given: int | None = pytestconfig.getoption("--kill-seed")
-    return random.SystemRandom().randrange(1 << 32) if given is None else given
-
-
-@pytest.fixture
 def own_daemon(data_directory: Path, server_command: Sequence[str]) -> Iterator[Daemon]:
     with Daemon(data_directory, SETTINGS, command=server_command, start_timeout_s=60, stop_timeout_s=60) as running:
         yield running
@@ -157,7 +151,6 @@ def verify(bootstrap: str, load: Load, *, exactly_once: bool) -> int:
 def test_kill_9_under_load_loses_nothing_acknowledged(
     own_daemon: Daemon, rounds: int, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print(f"--kill-seed {seed}")
     moments = random.Random(seed)
     settings = {"delivery_timeout_ms": 300_000, "log_level": 0, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 50}
     bootstrap = own_daemon.bootstrap

@@ -110,14 +110,11 @@ def test_kafkas_tester_finds_the_last_value_of_each_key_with_every_codec(
 
 
 def test_kafkas_tester_passes_while_the_daemon_is_killed_every_few_seconds(
-    daemon_of_its_own: Daemon, tmp_path: Path, pytestconfig: pytest.Config
+    daemon_of_its_own: Daemon, tmp_path: Path, pytestconfig: pytest.Config, seed: int
 ) -> None:
     seconds: float = pytestconfig.getoption("--compaction-kill-s")
     if not seconds:
         pytest.skip("only with --compaction-kill-s")
-    seed: int | None = pytestconfig.getoption("--kill-seed")
-    seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
-    print(f"--kill-seed {seed}")
     moments, over, kills = random.Random(seed), threading.Event(), 0
     messages = max(MESSAGES, int(seconds * 20_000))
     tester = CompactionRun(daemon_of_its_own.bootstrap, moments.choice(CODECS), tmp_path, messages=messages)

@@ -29,6 +29,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-q"]
 # Builds file systems as root; the client in it is this environment's.
 IMAGE = [*(["sudo"] if os.geteuid() else []), sys.executable, "docker/check-image"]
 UNLIMITED = ["--timeout", "0"]
+RANDOM_SEED = ["--kill-seed", "random"]
 COMPACTION = [*PYTEST, *UNLIMITED, "tests/compat/test_log_compaction_tester.py"]
 STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/test_unified_log.py", "-k", "lesson_51"]
 # `make test` has the fixed examples.
@@ -40,11 +41,11 @@ RINGS = [
     Ring(
         "kill -9",
         [*PYTEST, "--timeout", "600", "tests/compat/test_kill.py", "--kill-rounds", "20"],
-        [*PYTEST, *UNLIMITED, "tests/compat/test_kill.py", "--kill-rounds", "400"],
+        [*PYTEST, *UNLIMITED, "tests/compat/test_kill.py", "--kill-rounds", "400", *RANDOM_SEED],
         6,
         90,
     ),
-    Ring("compaction", [], [*COMPACTION, "--compaction-kill-s", "120"], 0, 15),
+    Ring("compaction", [], [*COMPACTION, "--compaction-kill-s", "120", *RANDOM_SEED], 0, 15),
     Ring(
         "crash",
         [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "5"],
