@@ -96,8 +96,11 @@ class CleanedWriter:
             size = self._file.size()
             too_long = size + batch_size > self._max_bytes
             if size and (too_long or last_offset - self._base_offset > MAX_OFFSET_DISTANCE):
+                next_offset = self._scanner.next_offset
                 self._close()
-                self._begin(base_offset)
+                # The first offset in a wrapper of format 0 or 1 is not told: any base below it will do that none before has.
+                is_wrapper = batches[position + MAGIC_AT] < MAGIC_V2
+                self._begin(max(next_offset, last_offset - MAX_OFFSET_DISTANCE) if is_wrapper else base_offset)
                 size = 0
             batch = batches[position : position + batch_size]
             self._file.append(batch)

@@ -2,7 +2,8 @@
 
     pass 1   temporary files: what a crash left half done is removed
     pass 2   complete `.swap` files take the place of the segments that they replace
-    pass 3   segments are listed; indexes that are missing or cannot be right are rebuilt
+    pass 3   segments are listed; one that spans too many offsets is split; indexes that are missing or cannot be right are
+             rebuilt
     pass 4   unclean stop: from the segment of the recovery point on, each batch's size, order and CRC is checked; the log
              ends before the first bad one, and later segments go
     pass 5   ends, leader epochs and producer state are brought in line with the log
@@ -18,7 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import file_records, segment_scan
+from . import file_records, segment_scan, segment_split
 from .exceptions import CorruptIndexError
 from .log_names import (
     CLEANED_STAGE,
@@ -122,6 +123,10 @@ class LogLoader:
         replay = ProducerReplay(self._directory, self._producers, self._time)
         end_offset = self._recover(segments, replay) if not self._clean and segments else None
         if end_offset is None and segments:
+            if segment_split.is_too_wide(segments[-1]):
+                last = segments[-1]
+                for part in (last, *self._split(segments, last)):
+                    self._rebuild_indexes(part)
             end_offset = segments[-1].read_next_offset()
             segments[-1].abandon()  # an idle log holds no files open
         if end_offset is None or end_offset < self._log_start_offset:
@@ -211,6 +216,14 @@ class LogLoader:
                 self._directory, base, created_ms=now, size=size, jitter_ms=self._jitter(jitter_ms) if jitter_ms else 0
             )
             segments.append(segment)
+        # Pass 4 sees it when it comes to it.
+        for segment in segments[:-1] if self._clean else segments[: self._first_to_recover(segments)]:
+            following = segments[segments.index(segment) + 1]
+            if following.base_offset - 1 - segment.base_offset > MAX_RELATIVE_OFFSET and segment_split.is_too_wide(
+                segment
+            ):
+                self._split(segments, segment)
+                present.difference_update({(segment.base_offset, suffix) for suffix in SEGMENT_SUFFIXES[1:]})
         # Segments that pass 4 reads anyway get their indexes there.
         recovered = len(segments) if self._clean else self._first_to_recover(segments)
         for index, segment in enumerate(segments[:recovered]):
@@ -225,6 +238,17 @@ class LogLoader:
             else:
                 self._rebuild_indexes(segment)
         return segments
+
+    def _split(self, segments: list[LogSegment], segment: LogSegment, start: int | None = None) -> list[LogSegment]:
+        """Several in the place of one, without indexes; returns those behind the first, which it stays itself."""
+        first, *rest = segment_split.split(self._directory, segment, start=start)
+        segment.size = first.end
+        now = self._time.milliseconds()
+        made = [LogSegment(self._directory, p.base_offset, created_ms=now, size=p.end - p.start) for p in rest]
+        at = segments.index(segment) + 1
+        segments[at:at] = made
+        self._files_changed = True
+        return made
 
     def _was_synced_when_closed(self, following: LogSegment, present: set[tuple[int, str]]) -> bool:
         """Whether the segment before the one where recovery begins has durable indexes.
@@ -294,7 +318,10 @@ class LogLoader:
         replay.catch_up(segments[:first], self._log_start_offset, suspects[0].base_offset)
         end_offset = suspects[0].base_offset
         for index, segment in enumerate(suspects):
-            if index and segment.base_offset != end_offset and end_offset >= self._gaps_below:
+            # No segment has more offsets than its indexes can say: a wider gap is not the lost end of one.
+            distance = segment.base_offset - suspects[index - 1].base_offset if index else 0
+            is_gap = index and segment.base_offset != end_offset and distance <= MAX_RELATIVE_OFFSET + 1
+            if is_gap and end_offset >= self._gaps_below:
                 # The one before lost its end, exactly between two batches: what follows was never promised to anybody.
                 logger.info("%s: offsets %d to %d are missing", self._directory.path, end_offset, segment.base_offset)
                 self._remove(segments, suspects[index:])
@@ -304,6 +331,8 @@ class LogLoader:
             scanner = segment_scan.scan_segment(
                 self._directory, segment, check_crc=True, on_batch=replay.add, on_progress=self._progress.done
             )
+            if scanner.is_too_wide:
+                suspects[index + 1 : index + 1] = self._split(segments, segment, scanner.valid_bytes)
             end_offset = scanner.next_offset
             removed = segment_scan.cut_log(self._directory, segment, scanner.valid_bytes)
             segment_scan.write_indexes(self._directory, segment, scanner, durable=False)

@@ -48,19 +48,28 @@ class CleanedSegment(NamedTuple):
 class SegmentSwap:
     """The file side of `UnifiedLog.replace_segments`. One thread, under the log's deletion lock. Blocks."""
 
-    def __init__(self, directory: LogDirectory, new: Sequence[CleanedSegment], old: Sequence[LogSegment]) -> None:
-        """`new` and `old` are in offset order, neither is empty."""
+    def __init__(
+        self,
+        directory: LogDirectory,
+        new: Sequence[CleanedSegment],
+        old: Sequence[LogSegment],
+        *,
+        has_readers: bool = True,
+    ) -> None:
+        """`new` and `old` are in offset order, neither is empty. `has_readers`: the log is loaded, and served."""
         self._directory = directory
         self._fs = directory.file_system
         self._new = new
         self._old = old
+        self._has_readers = has_readers
         self._deleted: list[str] = []
 
     def prepare(self) -> None:
         """Steps 1 and 2. OSError, StorageError: nothing has changed; `discard` what there is."""
         try:
-            for segment in self._old:
-                segment.pin()
+            if self._has_readers:
+                for segment in self._old:
+                    segment.pin()
             for cleaned in self._new:
                 for suffix in self._suffixes(cleaned.base_offset, CLEANED_STAGE):
                     file = self._fs.open(self._directory.file(cleaned.base_offset, suffix, CLEANED_STAGE))

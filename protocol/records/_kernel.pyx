@@ -1043,6 +1043,11 @@ cdef class BatchScanner:
         """Why the scan stopped at `valid_bytes`, None while all is well."""
         return None if self.reason == GOING else _STOPS[<int>self.reason]
 
+    @property
+    def is_too_wide(self):
+        """It stopped at a batch that is sound but whose offsets the segment's indexes can't say."""
+        return self.reason == STOP_OFFSET_RANGE
+
     def feed(self, buffer, Py_ssize_t start, Py_ssize_t end, int64_t file_position):
         """Takes whole batches from buffer[start:end], whose first byte stands at `file_position` of the file.
 
@@ -1129,7 +1134,10 @@ cdef class BatchScanner:
             if base < self.next_offset or last < base:
                 self.reason = STOP_ORDER
                 break
-            if last - self.base_offset > INT32_MAX or last == INT64_MAX:
+            if last == INT64_MAX:
+                self.reason = STOP_ORDER
+                break
+            if last - self.base_offset > INT32_MAX:
                 self.reason = STOP_OFFSET_RANGE
                 break
             if self.valid_bytes > INT32_MAX - size:

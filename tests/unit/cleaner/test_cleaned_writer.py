@@ -5,7 +5,9 @@ from support.cleaning import CleaningWorld
 from support.mock_time import START_MS
 from tidelog.cleaner.aborted_transactions import AbortedTransactions
 from tidelog.cleaner.cleaned_writer import CleanedWriter
+from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.exceptions import StorageError
 from tidelog.storage.segment_files import LogDirectory
@@ -51,6 +53,17 @@ def test_a_file_that_is_full_and_an_offset_too_far_begin_a_new_segment(directory
     writer = CleanedWriter(directory, 0, far + 1)
     writer.append(batches(0, far))
     assert [c.base_offset for c in writer.finish(0, AbortedTransactions(), [])] == [0, far]
+
+
+def test_a_new_segment_that_begins_with_a_wrapper_begins_below_all_offsets_in_it(directory: LogDirectory) -> None:
+    """A wrapper of the old formats has its last record's offset."""
+    records = [Record(number, START_MS, b"k%d" % number, b"v") for number in range(3)]
+    wrappers = [
+        build_legacy_set(records, magic=1, base_offset=base, compression=Compression.GZIP) for base in (0, 3, 6)
+    ]
+    writer = CleanedWriter(directory, 0, 9, max_bytes=len(wrappers[0]) + 1)
+    writer.append(memoryview(b"".join(wrappers)))
+    assert [cleaned.base_offset for cleaned in writer.finish(0, AbortedTransactions(), [])] == [0, 3, 6]
 
 
 def test_unsound_batches_are_refused(directory: LogDirectory) -> None:
