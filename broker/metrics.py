@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.api_keys import ApiKey
 from ..protocol.errors import ErrorCode
 from .cleaner_metrics import cleaner_families
+from .durability import durability_family
 from .metric_family import Family
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def _log_families(broker: Broker) -> Iterator[Family]:
     yield _one("tidelog_partitions", "gauge", "Partitions with a log here.", len(logs))
     yield _one("tidelog_segments", "gauge", "Segments of all logs.", sum(log.segment_count for log in logs))
     yield _one("tidelog_logs_bytes", "gauge", "Bytes of all segments' .log files.", sum(log.size for log in logs))
+    yield durability_family(log.config for log in logs)
     yield from _space_families(broker.logs.spaces)
     yield from _pace_families(broker.logs.paces, broker.partitions.directories)
     if not broker.config.metrics_per_topic:

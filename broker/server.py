@@ -22,6 +22,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from ..config.log_config import log_config
 from ..storage.clock import SystemTime, Time
 from ..storage.deletion_policy import check_policies
 from ..storage.filesystem import FileSystem, RealFileSystem
@@ -29,6 +30,7 @@ from ..storage.log_manager import LogManager
 from ..storage.scheduler import ThreadPoolScheduler
 from .apis.registry import load_apis
 from .dispatcher import Dispatcher
+from .durability import durability_line
 from .dynamic_settings import DynamicSettings
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
@@ -246,6 +248,7 @@ async def _serve(config: BrokerConfig) -> int:
         addresses = await starting
         print("ready", *addresses, flush=True)
         log.info("serving %s", " ".join(addresses))
+        log.info("%s", durability_line(log_config(broker.config, {}), (one.config for one in broker.logs.logs())))
         await stopping
         log.info("stopping")
     finally:
