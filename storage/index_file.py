@@ -23,7 +23,7 @@ from struct import Struct
 from typing import ClassVar, Self
 
 from .exceptions import CorruptIndexError, InvalidOffsetError, StorageError
-from .filesystem import Buffer, FileSystem, MappedFile, StrPath
+from .filesystem import FileSystem, MappedFile, StrPath
 
 MAX_RELATIVE_OFFSET = 2**31 - 1  # entries keep offset - baseOffset in 31 bits
 DEFAULT_MAX_INDEX_SIZE = 10 * 1024 * 1024
@@ -193,22 +193,12 @@ class IndexFile:
             self._writable = True
         self.resize(self.max_index_size)
 
-    def rename_to(self, path: StrPath) -> None:
-        """Moves the file. Writer."""
-        self._file_system.rename(self._path, path)
-        self.moved_to(path)
-
     def moved_to(self, path: StrPath) -> None:
         """Says where the file is, after its directory was renamed."""
         self._path = str(path)
         mapped = self._map
         if mapped is not None:
             mapped.renamed(path)
-
-    def delete_if_exists(self) -> None:
-        """Unmaps and removes the file. Writer, or the pool thread that buries the segment."""
-        self.close_map()
-        self._file_system.unlink(self._path, missing_ok=True)
 
     def flush(self) -> None:
         """Makes contents and size durable. Any thread; blocks.
@@ -308,26 +298,6 @@ class IndexFile:
             self._reserved = end
         return view
 
-    def append_raw(self, entries: Buffer) -> None:
-        """Appends packed entries, as the recovery kernel makes them; StorageError when they don't fit. Writer.
-
-        The kernel's order is trusted, but for the border to what is there.
-        """
-        count, rest = divmod(len(entries), self.ENTRY_SIZE)
-        if rest:
-            raise StorageError(f"{len(entries)} bytes are no whole number of {self.KIND} entries")
-        if not count:
-            return
-        if self.entries + count > self.max_entries:
-            raise StorageError(f"{self._path} has no room for {count} more entries")
-        if self._count and self.ENTRY.unpack_from(entries, 0)[0] <= self._entry_at(self._count - 1)[0]:
-            raise InvalidOffsetError(f"{self._path}: packed entries start at or before the last entry")
-        view = self._writable_view(len(entries))
-        start = self._count * self.ENTRY_SIZE
-        view[start : start + len(entries)] = entries
-        self._count += count
-        self._load_last(view)
-
     def _entry_at(self, slot: int) -> tuple[int, int]:
         """The raw entry in `slot`, whatever happens to the map meanwhile."""
         while True:
@@ -398,10 +368,6 @@ class IndexFile:
                 f"{self._path}: offset {offset} is not within 2^31 of the base offset {self.base_offset}"
             )
         return relative
-
-    def can_append_offset(self, offset: int) -> bool:
-        """Whether the offset fits 31 bits above the base offset; else the segment must roll."""
-        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def _checked_size(self) -> int:
         """Size of the file, or CorruptIndexError: what every `sanity_check` begins with."""

@@ -517,7 +517,3 @@ class LogManager:
         self._cache.close()
         for directory in self._directories:
             directory.close()
-
-    def any_failure(self) -> Iterable[tuple[str, StorageError]]:
-        """(name, cause) of each log that takes no appends."""
-        return [(log.name, log.failure) for log in self._logs.values() if log.failure is not None]

@@ -59,11 +59,6 @@ class SegmentList:
         index = floor_index(view, offset)
         return view[index] if index >= 0 else None
 
-    def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
-        """The segment that holds `offset` and all after it; all when `offset` lies below the first."""
-        view = self._view
-        return view[max(0, floor_index(view, offset)) :]
-
     def append(self, segment: LogSegment) -> None:
         """Publish the list with a new active segment."""
         assert not self._view or self._view[-1].base_offset < segment.base_offset

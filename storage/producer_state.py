@@ -433,10 +433,6 @@ class ProducerStateManager:
         """Removes the file of a forgotten snapshot. Any thread; blocks."""
         self._file_system.unlink(self.snapshot_path(offset), missing_ok=True)
 
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Deletes all snapshots below `offset`. Blocks."""
-        self._delete(known for known in self.snapshot_offsets if known < offset)
-
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Deletes snapshots of no segment, but for the newest when it lies above all: a clean stop wrote that."""
         last = max(segment_base_offsets, default=-1)

@@ -145,19 +145,9 @@ class TransactionIndex:
         finally:
             file.close()
 
-    def rename_to(self, path: StrPath) -> None:
-        """Moves the file, if there is one. Writer."""
-        if self._file_system.exists(self.path):
-            self._file_system.rename(self.path, path)
-        self.path = str(path)
-
     def moved_to(self, path: StrPath) -> None:
         """Says where the file is, after its directory was renamed."""
         self.path = str(path)
-
-    def delete_if_exists(self) -> None:
-        self.close()
-        self._file_system.unlink(self.path, missing_ok=True)
 
     def close(self) -> None:
         """Gives the descriptor back; the next append opens again. Writer."""

@@ -3,7 +3,6 @@
     iterate_batches   the headers, in order; a message of format 0 or 1 (a wrapper too) counts as a batch
     iterate_records   what is in one of them: a batch's records, a message, or the messages within a wrapper
     is_intact         its checksum, whichever its format has
-    retain_records    what compaction leaves of a message of format 0 or 1
 
 Stands above `record_batch` (format 2, whose records the kernel decodes) and `legacy_record` (0 and 1), which have the
 bytes. Any thread may call.
@@ -14,12 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ._kernel import decode_records
-from .attributes import Compression
 from .compression import DEFAULT_MAX_BYTES
 from .crc import crc32, crc32c
-from .exceptions import CorruptRecordError
 from .legacy_record import MAGIC_AT as LEGACY_CRC_FROM
-from .legacy_record import build_legacy_set, iterate_legacy_records, read_legacy_header, read_legacy_record
+from .legacy_record import iterate_legacy_records, read_legacy_header, read_legacy_record
 from .record_batch import (
     ATTRIBUTES_AT,
     HEADER_UP_TO_MAGIC,
@@ -27,7 +24,6 @@ from .record_batch import (
     MAGIC_AT,
     MAGIC_V2,
     MIN_MESSAGE_SIZE,
-    NO_TIMESTAMP,
     OVERHEAD,
     BatchHeader,
     Record,
@@ -35,7 +31,7 @@ from .record_batch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from .record_batch import Buffer
 
@@ -103,37 +99,3 @@ def is_intact(buffer: Buffer, header: BatchHeader) -> bool:
     if header.magic < MAGIC_V2:
         return crc32(view[header.position + LEGACY_CRC_FROM : header.position + header.size]) == header.crc
     return crc32c(view[header.position + ATTRIBUTES_AT : header.position + header.size]) == header.crc
-
-
-def retain_records(header: BatchHeader, records: Sequence[Record], *, level: int | None = None) -> bytes:
-    """A message of format 0 or 1 anew with only some of its records, as compaction leaves it: same format, codec,
-    timestamp type and, under LogAppendTime, time; each record keeps its offset, the wrapper gets that of the last.
-
-    One whose records all stay is better copied as it is.
-
-    Args:
-        header: of the message as it was, from `iterate_batches`.
-        records: those that stay, from `iterate_records`, in order; none gives no bytes: these formats have no empty batch.
-        level: for the codec, None for its default.
-
-    Raises:
-        ValueError: a batch of format 2, or several records from a message without a codec.
-    """
-    if header.magic >= MAGIC_V2:
-        raise ValueError("a batch of format 2 is filtered as a batch")
-    if not records:
-        return b""
-    if header.compression == Compression.NONE and len(records) > 1:
-        raise ValueError(f"{len(records)} records from one message")
-    if header.compression > Compression.LZ4:
-        raise CorruptRecordError(f"message format {header.magic} knows no codec with the id {header.compression}")
-    return build_legacy_set(
-        records,
-        magic=header.magic,
-        base_offset=records[0].offset,
-        offsets=[record.offset for record in records],
-        compression=Compression(header.compression),
-        level=level,
-        timestamp_type=header.timestamp_type,
-        append_time=header.max_timestamp if header.is_append_time else NO_TIMESTAMP,
-    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.fake_filesystem import FakeFileSystem, Operation
-from tidelog.storage.exceptions import CorruptIndexError, InvalidOffsetError, StorageError
+from tidelog.storage.exceptions import CorruptIndexError, StorageError
 from tidelog.storage.filesystem import RealFileSystem
 from tidelog.storage.offset_index import OffsetIndex, OffsetPosition
 from tidelog.storage.page_cache import resident_by_mincore
@@ -158,24 +158,6 @@ def test_reset_empties_whatever_was_there(system: FakeFileSystem) -> None:
     index.close()
 
 
-def test_append_raw(system: FakeFileSystem) -> None:
-    index = OffsetIndex(system, PATH, 100, 64)
-    index.reset()
-    index.append_raw(b"")
-    index.append_raw(b"\0\0\0\x01\0\0\x0f\xa0" + b"\0\0\0\x0b\0\0\x1f\x40")
-    assert list(index) == [(101, 4000), (111, 8000)]
-    assert index.last_offset == 111
-    with pytest.raises(InvalidOffsetError):
-        index.append_raw(b"\0\0\0\x0b\0\0\xff\xff")
-    with pytest.raises(StorageError, match="no whole number"):
-        index.append_raw(b"1234567")
-    with pytest.raises(StorageError, match="no room for 7"):
-        index.append_raw(b"\0\0\0\xff\0\0\xff\xff" * 7)
-    assert index.entries == 2
-    index.append(200, 9000)
-    index.close()
-
-
 def test_a_full_disk_is_an_error_and_not_a_signal(system: FakeFileSystem) -> None:
     index = filled(system, 3)
 
@@ -214,16 +196,14 @@ def test_truncate_zeroes_what_it_removes(system: FakeFileSystem) -> None:
     again.close()
 
 
-def test_rename_and_delete(system: FakeFileSystem) -> None:
+def test_rename(system: FakeFileSystem) -> None:
     index = filled(system, 2)
-    index.rename_to(PATH + ".deleted")
-    assert not system.exists(PATH)
+    system.rename(PATH, PATH + ".deleted")
+    index.moved_to(PATH + ".deleted")
     index.trim_to_valid_size()
     assert system.stat(PATH + ".deleted").size == 16
     index.flush()
-    index.delete_if_exists()
-    index.delete_if_exists()
-    assert system.paths() == []
+    index.close()
     assert not system.maps
 
 

@@ -69,10 +69,3 @@ def test_replacing_is_one_step() -> None:
     assert bases(listing.view) == [0, 12, 30]
     listing.remove(old)  # two of them are gone already: no error
     assert bases(listing.view) == [12]
-
-
-def test_from_offset_begins_with_the_segment_that_holds_it() -> None:
-    listing = SegmentList(segments(10, 20, 30))
-    assert bases(listing.from_offset(25)) == [20, 30]
-    assert bases(listing.from_offset(5)) == [10, 20, 30]
-    assert bases(listing.from_offset(30)) == [30]

@@ -377,8 +377,6 @@ def test_a_raised_log_start_keeps_producers(log: Log) -> None:
     log.state.on_log_start_offset_incremented(15)
     assert log.state.map_end_offset == 15
     assert log.state.check(Batch(0, 10)) == DuplicateBatch(0, 9, 1000)
-    log.state.delete_snapshots_before(15)
-    assert log.system.paths() == []
 
 
 def test_a_snapshot_is_written_right_at_a_raised_log_start(log: Log) -> None:

@@ -107,13 +107,11 @@ def test_truncate_to(index: TimeIndex, offset: int, left: int) -> None:
     assert index.last_entry == TimestampOffset(5000, 140)
 
 
-def test_reset_and_append_raw(index: TimeIndex) -> None:
+def test_reset(index: TimeIndex) -> None:
     index.reset()
     assert index.last_entry.timestamp == -1
-    index.append_raw(TimeIndex.ENTRY.pack(7, 1) + TimeIndex.ENTRY.pack(8, 2))
-    assert index.last_entry == TimestampOffset(8, 102)
     index.maybe_append(9, 103)
-    assert pairs(index) == [(7, 101), (8, 102), (9, 103)]
+    assert pairs(index) == [(9, 103)]
 
 
 @pytest.mark.parametrize(

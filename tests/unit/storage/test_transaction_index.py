@@ -49,8 +49,6 @@ def test_there_is_no_file_before_the_first_entry(system: FakeFileSystem) -> None
     index.flush()
     index.reset()
     index.truncate_to(0)
-    index.rename_to(PATH + ".swap")
-    index.delete_if_exists()
     assert system.paths() == []
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.protocol.records.attributes import Compression, TimestampType
+from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.exceptions import CorruptRecordError
 from tidelog.protocol.records.legacy_record import build_legacy_set
@@ -10,7 +10,6 @@ from tidelog.protocol.records.memory_records import (
     iterate_batches,
     iterate_records,
     read_header,
-    retain_records,
 )
 from tidelog.protocol.records.record_batch import Record
 
@@ -50,24 +49,3 @@ def test_damage_is_seen() -> None:
             list(iterate_batches(data))
     with pytest.raises(CorruptRecordError):
         read_header(MIXED, len(MIXED) - 5)
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
-@pytest.mark.parametrize("kind", list(TimestampType))
-def test_retain(magic: int, codec: Compression, kind: TimestampType) -> None:
-    data = build_legacy_set(RECORDS, magic=magic, base_offset=0, compression=codec, timestamp_type=kind, append_time=99)
-    header = read_header(data)
-    stays = list(iterate_records(data))[1::2]
-    rebuilt = retain_records(header, stays)
-    new = read_header(rebuilt)
-    assert (new.magic, new.attributes, new.last_offset) == (magic, header.attributes, 5)
-    assert list(iterate_records(rebuilt)) == stays
-    assert retain_records(header, []) == b""
-
-
-def test_retain_refuses() -> None:
-    with pytest.raises(ValueError, match="format 2"):
-        retain_records(read_header(build_batch(RECORDS)), RECORDS)
-    with pytest.raises(ValueError, match="6 records"):
-        retain_records(read_header(build_legacy_set(RECORDS, magic=1)), RECORDS)
