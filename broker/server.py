@@ -32,6 +32,7 @@ from .apis.registry import load_apis
 from .dispatcher import Dispatcher
 from .durability import durability_line
 from .dynamic_settings import DynamicSettings
+from .features import Features
 from .fetch_session import FetchSessions
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
@@ -110,8 +111,7 @@ class Broker:
         self.socket_server = SocketServer(loop, config, Dispatcher(self, load_apis(), self.counters), self.io_pool)
         self._file_system = file_system or RealFileSystem()
         self.http: HttpServer | None = None
-        #: Finalised feature levels that Apache Kafka wrote; empty in a directory that it never had.
-        self.features: dict[str, int] = {}
+        self.features = Features()
         # Made in `start`, in this order, when the directories are locked.
         self.logs: LogManager
         self.metadata: MetadataStore
@@ -168,7 +168,7 @@ class Broker:
         stored = import_metadata(
             self.metadata, self._file_system, self.logs.directories, self.logs.node_id, self.time.milliseconds()
         )
-        self.features = dict(stored.features)
+        self.features = Features(stored.features)
         self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)
         if self.dynamic.config is not self.config:
             self.config = self.dynamic.config

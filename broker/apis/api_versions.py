@@ -19,23 +19,12 @@ from ...protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ..features import SUPPORTED
 from .registry import Registration, api, load_apis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..request_context import RequestContext
 
-#: Feature: (lowest, highest supported version, finalised version). Levels are Kafka 4.3's; a feature whose protocol is
-#: not there yet is finalised at 0, which tells clients not to use it.
-METADATA_VERSION = "metadata.version"
-FEATURES = {
-    METADATA_VERSION: (7, 30, 30),
-    "group.version": (0, 0, 0),
-    "share.version": (0, 0, 0),
-    "streams.version": (0, 0, 0),
-    "transaction.version": (0, 0, 0),
-}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -45,17 +34,6 @@ def listed_versions(registrations: dict[int, Registration]) -> list[ApiVersion]:
         ApiVersion(api_key=key, min_version=entry.listed_min_version, max_version=entry.max_version)
         for key, entry in sorted(registrations.items())
     ]
-
-
-def finalized_levels(kafkas: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Features with a level above 0. In a directory of Apache Kafka's, the metadata version is what it was there."""
-    levels = []
-    for name, (low, high, level) in FEATURES.items():
-        if name == METADATA_VERSION:
-            level = min(max(kafkas.get(name, level), low), high)
-        if level > 0:
-            levels.append((name, level))
-    return levels
 
 
 @api(ApiKey.API_VERSIONS, (0, 4), ApiVersionsRequest)
@@ -69,12 +47,13 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         # Up to version 3, clients do not expect a supported range that begins at 0 (KIP-1022).
         response.supported_features = [
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high, _) in FEATURES.items()
+            for name, (low, high, _) in SUPPORTED.items()
             if low > 0 or context.api_version >= 4
         ]
-        response.finalized_features_epoch = 0
+        features = context.broker.features
+        response.finalized_features_epoch = features.epoch
         response.finalized_features = [
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in finalized_levels(context.broker.features)
+            for name, level in features.finalized()
         ]
     return response

@@ -48,6 +48,8 @@ def within_kios_limits(rng: random.Random, _: type[Struct], field: Field) -> Any
     """kio knows error codes, moments and durations where the protocol has numbers."""
     if field.name.endswith("error_code"):
         return rng.randrange(-1, 134)
+    if field.name == "transaction_start_time_ms":
+        return rng.randrange(4_000_000_000_000)
     if field.name in ("log_append_time_ms", "retention_time_ms"):
         return rng.choice((-1, 0, rng.randrange(4_000_000_000_000)))
     return ...

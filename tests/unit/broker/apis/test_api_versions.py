@@ -4,16 +4,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.broker.apis.api_versions import FEATURES, METADATA_VERSION, api_versions, finalized_levels, listed_versions
+from tidelog.broker.apis.api_versions import api_versions, listed_versions
 from tidelog.broker.apis.registry import load_apis
+from tidelog.broker.features import METADATA_VERSION, SUPPORTED, Features
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.schema import decode, encode
 
 
-def ask(version: int, name: str = "librdkafka", software: str = "2.16.0-rc1", **kafkas: int) -> ApiVersionsResponse:
-    context: Any = SimpleNamespace(api_version=version, broker=SimpleNamespace(features=kafkas))
+def ask(version: int, name: str = "librdkafka", software: str = "2.16.0-rc1") -> ApiVersionsResponse:
+    context: Any = SimpleNamespace(api_version=version, broker=SimpleNamespace(features=Features()))
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software)
     return decode(ApiVersionsResponse, version, encode(api_versions(request, context), version))[0]
 
@@ -32,14 +33,8 @@ def test_features_by_version() -> None:
     assert not ask(2).supported_features
     # A supported range that begins at 0 is for version 4 only (KIP-1022).
     assert {feature.name for feature in ask(3).supported_features} == {METADATA_VERSION}
-    assert {feature.name for feature in ask(4).supported_features} == set(FEATURES)
-    assert [(f.name, f.max_version_level) for f in ask(4).finalized_features] == [(METADATA_VERSION, 30)]
-
-
-def test_features_of_a_directory_of_kafkas() -> None:
-    assert finalized_levels({METADATA_VERSION: 25}) == [(METADATA_VERSION, 25)]
-    assert finalized_levels({METADATA_VERSION: 3}) == [(METADATA_VERSION, 7)], "within what is supported"
-    assert finalized_levels({METADATA_VERSION: 99}) == [(METADATA_VERSION, 30)]
+    assert {feature.name for feature in ask(4).supported_features} == set(SUPPORTED)
+    assert [(f.name, f.max_version_level) for f in ask(4).finalized_features] == Features().finalized()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""Features (KIP-584): what this daemon can do beyond versions of APIs, and at which level clients may rely on it.
+
+A level is *finalised* once for all clients; ApiVersions tells it and clients choose their protocol by it: at
+`transaction.version` 2 producers let Produce add partitions and get a new epoch with each transaction, below it they
+behave as before. Level 0 means: do not use it.
+
+The levels are those that were stored (by UpdateFeatures, or by Apache Kafka in its directory), within what is supported
+here, else the defaults. Loop thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+METADATA_VERSION = "metadata.version"
+TRANSACTION_VERSION = "transaction.version"
+
+
+class Feature(NamedTuple):
+    """The levels that are supported, and the one that is finalised unless somebody says otherwise."""
+
+    lowest: int
+    highest: int
+    default: int
+
+
+#: Levels are Kafka 4.3's; a feature whose protocol is not there yet is supported and finalised at 0.
+SUPPORTED = {
+    METADATA_VERSION: Feature(7, 30, 30),
+    "group.version": Feature(0, 0, 0),
+    "share.version": Feature(0, 0, 0),
+    "streams.version": Feature(0, 0, 0),
+    TRANSACTION_VERSION: Feature(0, 0, 0),
+}
+
+
+class Features:
+    """The finalised levels of this daemon.
+
+    Attributes:
+        epoch: rises with each change; told by ApiVersions, so that clients know which answer is newer.
+    """
+
+    __slots__ = ("_levels", "epoch")
+
+    def __init__(self, stored: Mapping[str, int] | None = None, epoch: int = 0) -> None:
+        """`stored` may have levels that are out of range (they are moved into it) and features that nobody knows."""
+        stored = stored or {}
+        self.epoch = epoch
+        self._levels = {
+            name: min(max(stored.get(name, feature.default), feature.lowest), feature.highest)
+            for name, feature in SUPPORTED.items()
+        }
+
+    def level(self, name: str) -> int:
+        """The finalised level; 0 for what is not supported."""
+        return self._levels.get(name, 0)
+
+    def finalized(self) -> list[tuple[str, int]]:
+        """Features with a level above 0."""
+        return [(name, level) for name, level in self._levels.items() if level > 0]
+
+    def finalize(self, name: str, level: int) -> None:
+        """From here on clients are told this level. ValueError when it is not supported. The caller has stored it."""
+        feature = SUPPORTED.get(name)
+        if feature is None or not feature.lowest <= level <= feature.highest:
+            raise ValueError(f"{name} at level {level} is not supported")
+        self._levels[name] = level
+        self.epoch += 1
