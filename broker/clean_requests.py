@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..cleaner.cleaner_manager import COMPACT_POLICY
 from ..cleaner.exceptions import CleaningAborted
+from ..cleaner.log_facts import COMPACT_POLICY
 from ..cleaner.removals import Removals, apply_retention, removed_by_pass
 from ..cleaner.settled import settled
 from ..protocol.records.exceptions import RecordError

@@ -16,6 +16,7 @@ from ..protocol.errors import ErrorCode
 from .cleaner_metrics import cleaner_families
 from .durability import durability_family
 from .metric_family import Family
+from .partition_metrics import partition_families
 
 if TYPE_CHECKING:
     from ..storage.disk_space import DiskSpace
@@ -185,7 +186,9 @@ def _log_families(broker: Broker) -> Iterator[Family]:
     yield from _pace_families(broker.logs.paces, broker.partitions.directories)
     if not broker.config.metrics_per_topic:
         return
-    yield from _retention_families(logs, broker.time.milliseconds())
+    now_ms = broker.time.milliseconds()
+    yield from _retention_families(logs, now_ms)
+    yield from partition_families(logs, now_ms)
     labels = ("topic", "partition")
 
     def per_log(name: str, text: str, values: Iterable[float]) -> Family:

@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..cleaner.cleaner_manager import COMPACT_POLICY, CleanerManager
+from ..cleaner.cleaner_manager import CleanerManager
 from ..cleaner.cleaner_pool import CleanerPool
+from ..cleaner.log_facts import COMPACT_POLICY
 from ..cleaner.removals import Removals, removed_by_pass
 from ..config.dynamic import with_dynamic_settings
 from ..config.exceptions import ConfigError

@@ -15,24 +15,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..protocol.records.exceptions import RecordError
-from ..storage import file_records
 from ..storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile, TopicPartition
 from ..storage.exceptions import CorruptCheckpointError, StorageError
 from .cleaner_state import CleanerState, read_state, write_state
 from .cleaning import Cleaner, CleaningTask, PassControl, PassResult
-from .eligibility import CleaningFacts, Eligibility, Reason, SegmentFacts, evaluate
+from .eligibility import CleaningFacts, Eligibility, Reason, evaluate
 from .exceptions import CleaningAborted
+from .log_facts import COMPACT_POLICY, DirtySection, dirty_section, earliest_horizon, segment_facts
 from .settled import settled
 
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
     from ..storage.clock import Time
     from ..storage.filesystem import FileSystem
-    from ..storage.log_segment import LogSegment
     from ..storage.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,6 @@ FIRST_RETRY_MS = 15_000
 LONGEST_RETRY_MS = 3_600_000
 BLOCKED_HORIZON_MS = 3_600_000
 """A horizon that is due and whose record stays all the same (it is the last of its producer) is asked about this much later."""
-COMPACT_POLICY = "compact"
 
 
 class Logs(Protocol):
@@ -77,6 +75,7 @@ class PartitionCleaning(NamedTuple):
     last_pass: PassResult | None
     last_pass_ms: int
     next_horizon_ms: int | None
+    section: DirtySection
 
 
 class _State:
@@ -243,7 +242,7 @@ class CleanerManager:
                 failure = None
             checkpoint, horizons, interrupted = state.checkpoint, dict(state.horizons or {}), state.interrupted
         return CleaningFacts(
-            _segment_facts(segments, config, checkpoint),
+            segment_facts(segments, config, checkpoint),
             log.log_start_offset,
             log.log_end_offset,
             log.last_stable_offset,
@@ -283,7 +282,7 @@ class CleanerManager:
         elif checkpoint is not None and COMPACT_POLICY in log.config.cleanup_policy:
             for segment in log.segments[:-1]:
                 if segment.base_offset < checkpoint:
-                    horizon = _earliest_horizon(segment)
+                    horizon = earliest_horizon(segment)
                     if horizon is not None:
                         horizons[segment.base_offset] = horizon
         with self._lock:
@@ -468,6 +467,7 @@ class CleanerManager:
                     state.last_pass,
                     state.last_pass_ms,
                     min((state.horizons or {}).values(), default=None),
+                    dirty_section(state.log, state.checkpoint),
                 )
                 for state in self._states.values()
                 if state.eligibility is not None and id(state.log) in live
@@ -527,33 +527,6 @@ def _urgency(found: Eligibility) -> tuple[bool, float]:
 
 def _data_directory(log: UnifiedLog) -> str:
     return log.directory.rpartition("/")[0] or "/"
-
-
-def _segment_facts(segments: Sequence[LogSegment], config: LogConfig, checkpoint: int | None) -> list[SegmentFacts]:
-    """Ages only where they matter: knowing them may cost opening a file."""
-    facts = []
-    needs_first = config.max_compaction_lag_ms < 2**63 - 1
-    needs_largest = config.min_compaction_lag_ms > 0
-    for number, segment in enumerate(segments):
-        is_active = number == len(segments) - 1
-        is_dirty = is_active or checkpoint is None or segments[number + 1].base_offset > checkpoint
-        first = segment.first_timestamp() if is_dirty and needs_first and segment.size else -1
-        largest = segment.largest_timestamp() if is_dirty and needs_largest and not is_active else -1
-        facts.append(SegmentFacts(segment.base_offset, segment.size, first, largest))
-    return facts
-
-
-def _earliest_horizon(segment: LogSegment) -> int | None:
-    file = segment.lease_file()
-    try:
-        headers: Iterable[int] = (
-            header.base_timestamp
-            for header in file_records.read_headers(file, 0, segment.size)
-            if header.has_delete_horizon
-        )
-        return min(headers, default=None)
-    finally:
-        file.release()
 
 
 def _report(log: UnifiedLog, found: Eligibility, result: PassResult) -> None:

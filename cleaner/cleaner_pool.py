@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .cleaning import Cleaner, PassResult
 from .exceptions import CleaningAborted
@@ -40,6 +40,14 @@ class PoolSettings:
     io_buffer_bytes: int = 512 << 10
     io_bytes_per_second: float = float("inf")
     backoff_ms: int = 15_000
+
+
+class ThreadState(NamedTuple):
+    """What a thread does now: `log_name` is the log that it cleans, None while it waits for work."""
+
+    number: int
+    log_name: str | None
+    is_alive: bool
 
 
 class CleanerPool:
@@ -148,6 +156,13 @@ class CleanerPool:
             1 for worker in list(self._workers) if worker.thread.ident is not None and not worker.thread.is_alive()
         )
 
+    def threads(self) -> list[ThreadState]:
+        """Each thread, by its number."""
+        return [
+            ThreadState(worker.number, worker.log_name, worker.thread.ident is None or worker.thread.is_alive())
+            for worker in list(self._workers)
+        ]
+
     def results(self) -> list[PassResult]:
         """The last pass of each thread that had one."""
         return list(self.last_results.values())
@@ -158,7 +173,8 @@ class _Worker:
 
     def __init__(self, pool: CleanerPool, number: int) -> None:
         self._pool = pool
-        self._number = number
+        self.number = number
+        self.log_name: str | None = None
         self.stopping = threading.Event()
         self.wake = threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"cleaner-{number}", daemon=True)
@@ -192,9 +208,13 @@ class _Worker:
     def _clean(self, work: Work, cleaner: Cleaner) -> bool:
         pool = self._pool
         begun = pool._time.monotonic_ms()
-        result = pool.manager.clean(work, cleaner, self)
+        self.log_name = work.log.name
+        try:
+            result = pool.manager.clean(work, cleaner, self)
+        finally:
+            self.log_name = None
         if result is not None:
-            pool.last_results[self._number] = result
+            pool.last_results[self.number] = result
         pool.busy_ms += pool._time.monotonic_ms() - begun
         return result is not None
 

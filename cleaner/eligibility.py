@@ -107,6 +107,8 @@ class Eligibility:
     """The active segment holds a record for which max.compaction.lag.ms is due: it should be rolled."""
     next_ms: int | None
     """When the cause will be gone by time alone; None when only an event can do that."""
+    future_bytes: int = 0
+    """Of dirty segments that min.compaction.lag.ms holds since a record in them is dated in the future."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -135,7 +137,9 @@ def evaluate(facts: CleaningFacts) -> Eligibility:
 
     limit, held_by = active.base_offset, Cause.ACTIVE
     young_until: int | None = None
+    future_bytes = 0
     if facts.min_lag_ms > 0:
+        future_bytes = sum(segment.size for segment in dirty if segment.largest_timestamp > facts.now_ms)
         for segment in dirty:
             if segment.largest_timestamp > facts.now_ms - facts.min_lag_ms:
                 limit, held_by = segment.base_offset, Cause.TOO_YOUNG
@@ -196,6 +200,7 @@ def evaluate(facts: CleaningFacts) -> Eligibility:
         overdue_ms,
         roll_is_due,
         next_ms,
+        future_bytes,
     )
 
 

@@ -75,6 +75,7 @@ class LocalLog:
         "save_recovery_point",
         "topic",
         "topic_id",
+        "unsynced_since_ms",
     )
 
     def __init__(
@@ -119,7 +120,7 @@ class LocalLog:
         # Base offsets and producer snapshots of rolls whose flush has not begun.
         self._rolled: list[tuple[int, PendingSnapshot | None]] = []
         self.failure: KafkaStorageError | None = None
-        self.last_flush_ms = time.milliseconds()
+        self.last_flush_ms = self.unsynced_since_ms = time.milliseconds()
         self._directory_is_dirty = self._parent_is_dirty = False
 
     @property
@@ -169,6 +170,17 @@ class LocalLog:
                 is_active,
                 segment.modified_ms(),
             )
+
+    def unsynced_ms(self, now_ms: int) -> int:
+        """For how long, at most, the oldest record has been there of which a power cut could take something; 0: there is none.
+
+        Any thread.
+        """
+        return max(0, now_ms - self.unsynced_since_ms) if self.recovery_point < self.log_end_offset else 0
+
+    def held_segments(self) -> list[int]:
+        """Sizes of segments that cleaning has replaced, or is replacing, and whose files a reader still holds. Any thread."""
+        return list(self._directory.pinned.values())
 
     def steady(self) -> AbstractContextManager[object]:
         """While it is held no file of this log is renamed, replaced or removed: for who reads facts of several segments.
@@ -259,6 +271,7 @@ class LocalLog:
     def _flush_up_to(self, offset: int | None) -> int:
         """`offset` is the base of a segment: those before it are synced. None: all of them, as they are now."""
         with self._flush_lock:
+            began_ms = self._time.milliseconds()
             with self._lock:
                 end = self._end
                 # A truncation may have come since the roll that asks for `offset`.
@@ -295,6 +308,7 @@ class LocalLog:
                     self.recovery_point = target
                     if offset is None:
                         self._synced = end
+                    self.unsynced_since_ms = began_ms  # of what came meanwhile, if anything did
                 self.last_flush_ms = self._time.milliseconds()
                 return self.recovery_point
 

@@ -38,12 +38,15 @@ _WARM_TAIL_BYTES = 8 << 20
 class _Pin:
     """A lease on open files that ends with its owner: the last reader who holds the segment lets go of it."""
 
-    __slots__ = ("_files",)
+    __slots__ = ("_files", "_pinned")
 
-    def __init__(self, files: SegmentFiles) -> None:
+    def __init__(self, files: SegmentFiles, size: int, pinned: dict[int, int]) -> None:
         self._files = files
+        self._pinned = pinned
+        pinned[id(self)] = size
 
     def __del__(self) -> None:
+        del self._pinned[id(self)]
         self._files.release()
 
 
@@ -405,6 +408,12 @@ class LogSegment:
         largest = self._largest
         return NO_TIMESTAMP if largest is None else largest.timestamp
 
+    @property
+    def known_first_timestamp(self) -> int:
+        """`first_timestamp`, as far as it is in memory; -1 where it would have to be read from the file. Never blocks."""
+        first = self._first_timestamp
+        return NO_TIMESTAMP if first is None else first
+
     def largest_timestamp(self) -> int:
         """Of its records; the file's modification time where no record has a timestamp. ms."""
         timestamp = self.largest_timestamp_so_far().timestamp
@@ -523,7 +532,7 @@ class LogSegment:
         OSError; StorageError when an index is missing.
         """
         files = self.acquire()
-        pin = _Pin(files)  # has the lease from here on
+        pin = _Pin(files, self.size, self._directory.pinned)  # has the lease from here on
         files.offset_index.open()
         files.time_index.open()
         self._pin, self._files = pin, files

@@ -53,6 +53,7 @@ class ProducerStateEntry:
         "last_timestamp",
         "producer_epoch",
         "producer_id",
+        "transaction_began_ms",
     )
 
     def __init__(
@@ -67,7 +68,8 @@ class ProducerStateEntry:
     ) -> None:
         """`last_timestamp` is the producer's own (ms);
 
-        `last_active_ms` our clock's when it last appended (see expiration).
+        `last_active_ms` our clock's when it last appended (see expiration). `transaction_began_ms` is ours too, of the open
+        transaction's first record; after a restart it is not known, and is the time of the last one.
         """
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -76,6 +78,7 @@ class ProducerStateEntry:
         self.current_txn_first_offset = current_txn_first_offset
         self.batches = list(batches)
         self.last_active_ms = last_active_ms
+        self.transaction_began_ms = last_active_ms
 
     @property
     def first_sequence(self) -> int:

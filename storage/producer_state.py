@@ -87,11 +87,14 @@ class CompletedTxn(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that has no marker yet; `last_timestamp` is its producer's last one (ms)."""
+    """A transaction that has no marker yet; `last_timestamp` is its producer's last one (ms), `began_ms` our clock's at its
+    first record (after a restart: at the last one before that).
+    """
 
     producer_id: int
     first_offset: int
     last_timestamp: int
+    began_ms: int = -1
 
 
 class PendingSnapshot(NamedTuple):
@@ -187,6 +190,7 @@ class ProducerStateManager:
         entry.last_active_ms = self._time.milliseconds()
         if batch.is_transactional and entry.current_txn_first_offset is None:
             entry.current_txn_first_offset = base
+            entry.transaction_began_ms = entry.last_active_ms
             self._ongoing[base] = producer_id
 
     def check_marker(
@@ -293,7 +297,9 @@ class ProducerStateManager:
         """The open transaction that holds the last stable offset back."""
         for first_offset, producer_id in self._ongoing.items():
             entry = self._producers.get(producer_id)
-            return OpenTransaction(producer_id, first_offset, entry.last_timestamp if entry is not None else -1)
+            if entry is None:
+                return OpenTransaction(producer_id, first_offset, -1)
+            return OpenTransaction(producer_id, first_offset, entry.last_timestamp, entry.transaction_began_ms)
         return None
 
     def has_late_transaction(self, now_ms: int) -> bool:
@@ -499,6 +505,7 @@ class ProducerStateManager:
             ongoing: dict[int, int] = {}
             for entry in entries:
                 entry.last_active_ms = min(max(entry.last_timestamp, written_ms), now_ms)
+                entry.transaction_began_ms = entry.last_active_ms
                 if self._is_expired(entry, now_ms):
                     continue
                 self._producers[entry.producer_id] = entry

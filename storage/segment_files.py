@@ -55,9 +55,10 @@ class LogDirectory:
     """Where the files of a log are, what opens them and which settings hold. One object for all segments of a log.
 
     `path` changes when the partition is deleted (its directory is renamed), `config` when the topic's settings are.
+    `pinned` has the sizes of segments that were replaced, or are about to be, and that somebody still holds.
     """
 
-    __slots__ = ("cache", "config", "file_system", "pace", "path", "space")
+    __slots__ = ("cache", "config", "file_system", "pace", "path", "pinned", "space")
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class LogDirectory:
         self.config = config
         self.space = space or DiskSpace()
         self.pace = pace or WritePace()
+        self.pinned: dict[int, int] = {}
 
     def file(self, base_offset: int, suffix: str, stage: str = "") -> str:
         return f"{self.path}/{file_name(base_offset, suffix, stage)}"

@@ -13,6 +13,7 @@ from .local_log import LocalLog
 from .log_segment import LogSegment
 from .log_values import LogOffsetMetadata
 from .producer_replay import ProducerReplay
+from .retention_outlook import KnownSegment, RetentionOutlook, outlook
 from .roll_params import ASK_ALWAYS, RollReason, is_due_without_write
 
 if TYPE_CHECKING:
@@ -92,6 +93,23 @@ class ShrinkingLog(LocalLog):
         return new
 
     # --- deletion ---
+
+    def retention_outlook(self, now_ms: int) -> RetentionOutlook:
+        """What retention would delete now, and when it will next, as far as that is in memory. Any thread; reads no file."""
+        view, end = self._segments.view, self.log_end_offset
+        ends = [*(segment.base_offset for segment in view[1:]), end]
+        last = len(view) - 1
+        known = (
+            KnownSegment(next_base, segment.size, segment.known_largest_timestamp, number == last)
+            for number, (segment, next_base) in enumerate(zip(view, ends, strict=True))
+        )
+        return outlook(
+            known,
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
 
     def delete_old_segments(self) -> list[SegmentDeletion]:
         """Apply retention now; returns what went and why. Pool threads: files are renamed, and opened to learn their age."""

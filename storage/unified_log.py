@@ -383,6 +383,8 @@ class UnifiedLog(ShrinkingLog):
         if took > pace.notice_s:
             pace.note(took)
         end_offset = last_offset + 1
+        if self.log_end_offset == self.recovery_point:
+            self.unsynced_since_ms = now
         self._end = end = _new(LogOffsetMetadata, (end_offset, segment.base_offset, segment.size))
         self.log_end_offset = end_offset
         if batch.producer_id >= 0:

@@ -1,0 +1,71 @@
+"""What the cleaner wants to know of a log's segments, as values: for the decision (`eligibility.py`) and for metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..storage import file_records
+from .eligibility import NO_LIMIT_MS, SegmentFacts, first_dirty_offset
+
+if TYPE_CHECKING:
+    from ..config.log_config import LogConfig
+    from ..storage.log_segment import LogSegment
+    from ..storage.unified_log import UnifiedLog
+
+COMPACT_POLICY = "compact"
+
+
+class DirtySection(NamedTuple):
+    """Where the clean part ends now, as far as that is in memory."""
+
+    clean_bytes: int
+    """Of the segments below: what the last pass has left."""
+    first_timestamp: int
+    """Of the first record above, ms: nothing superseded has been kept for longer. -1: nothing is there, or not known yet."""
+
+
+def segment_facts(segments: Sequence[LogSegment], config: LogConfig, checkpoint: int | None) -> list[SegmentFacts]:
+    """What is decided on. Ages only where they matter: knowing them may cost opening a file. OSError, StorageError."""
+    facts = []
+    # Beside what is decided on: the age of the first dirty record, for metrics.
+    needs_first = config.max_compaction_lag_ms < NO_LIMIT_MS or COMPACT_POLICY in config.cleanup_policy
+    needs_largest = config.min_compaction_lag_ms > 0
+    for number, segment in enumerate(segments):
+        is_active = number == len(segments) - 1
+        is_dirty = is_active or checkpoint is None or segments[number + 1].base_offset > checkpoint
+        first = segment.first_timestamp() if is_dirty and needs_first and segment.size else -1
+        if first >= 0:
+            needs_first = config.max_compaction_lag_ms < NO_LIMIT_MS
+        largest = segment.largest_timestamp() if is_dirty and needs_largest and not is_active else -1
+        facts.append(SegmentFacts(segment.base_offset, segment.size, first, largest))
+    return facts
+
+
+def dirty_section(log: UnifiedLog, checkpoint: int | None) -> DirtySection:
+    """As it is now. Any thread; reads no file."""
+    clean_bytes = 0
+    segments = log.segments
+    first_dirty, _ = first_dirty_offset(checkpoint, log.log_start_offset, log.log_end_offset)
+    for number, segment in enumerate(segments):
+        is_active = number == len(segments) - 1
+        if is_active or segments[number + 1].base_offset > first_dirty:
+            if segment.size and (not is_active or log.log_end_offset > first_dirty):
+                return DirtySection(clean_bytes, segment.known_first_timestamp)
+        else:
+            clean_bytes += segment.size
+    return DirtySection(clean_bytes, -1)
+
+
+def earliest_horizon(segment: LogSegment) -> int | None:
+    """Of its batches, by their headers. Blocks; OSError, CorruptRecordError."""
+    file = segment.lease_file()
+    try:
+        headers: Iterable[int] = (
+            header.base_timestamp
+            for header in file_records.read_headers(file, 0, segment.size)
+            if header.has_delete_horizon
+        )
+        return min(headers, default=None)
+    finally:
+        file.release()
