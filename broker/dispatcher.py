@@ -17,12 +17,13 @@ from ..protocol.errors import ErrorCode, ProtocolError
 from ..protocol.headers import parse_request_header, response_header_bytes
 from ..protocol.messages.api_versions import ApiVersionsResponse
 from ..protocol.schema import decode, encode
+from .apis.registry import Registration, loaded
 from .connection import ConnectionAborted
+from .error_answers import error_frame, unsupported
 from .error_mapping import error_code
 from .request_context import RequestContext
 
 if TYPE_CHECKING:
-    from .apis.registry import Registration
     from .connection import Connection
     from .metrics import RequestCounters
     from .send import Part
@@ -59,16 +60,17 @@ class Dispatcher:
             raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
         key, version, correlation_id = _HEADER.unpack_from(buffer, start)
         registration = self._registrations.get(key)
-        if registration is None:
-            raise ConnectionAborted(f"unknown API key {key} (version {version})")
-        if not registration.min_version <= version <= registration.max_version:
+        if registration is None or not registration.min_version <= version <= registration.max_version:
             if key == ApiKey.API_VERSIONS:
                 return self._unsupported_api_versions(correlation_id)
-            raise ConnectionAborted(
-                f"{registration.api_key.name} version {version} is not answered, only "
-                f"{registration.min_version} to {registration.max_version}"
-            )
+            if key < 0 or version < 0:
+                raise ConnectionAborted(f"API key {key} version {version}: that is no request of Kafka's protocol")
+            log.info("%s: API key %d version %d is not answered: UNSUPPORTED_VERSION", connection, key, version)
+            return unsupported(registration, key, version, correlation_id)
         self._counters.requests[key] += 1
+        if registration.handler is None:
+            registration = loaded(registration)
+        assert registration.handler is not None
         if registration.raw:
             try:
                 return registration.handler(self._broker, buffer, start, end, version, correlation_id, connection)  # type: ignore[no-any-return]
@@ -91,12 +93,13 @@ class Dispatcher:
         except ProtocolError as error:
             raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
         context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
+        assert registration.handler is not None
         try:
             response = registration.handler(request, context)
         except ConnectionAborted:
             raise
         except Exception as error:
-            raise self._failed(registration, version, error) from error
+            return self._failed(registration, version, correlation_id, error)
         if asyncio.isfuture(response) or asyncio.iscoroutine(response):
             return self._later(registration, version, correlation_id, response)
         return self._frame(key, version, correlation_id, response)
@@ -109,14 +112,17 @@ class Dispatcher:
         except ConnectionAborted:
             raise
         except Exception as error:
-            raise self._failed(registration, version, error) from error
+            return self._failed(registration, version, correlation_id, error)
         return self._frame(registration.api_key, version, correlation_id, done)
 
-    def _failed(self, registration: Registration, version: int, error: Exception) -> ConnectionAborted:
-        """A handler raised what it should have answered: no answer fits, so the connection ends."""
+    def _failed(self, registration: Registration, version: int, correlation_id: int, error: Exception) -> bytes:
+        """A handler raised what it should have answered. Where no answer fits, the connection ends."""
         code, message = error_code(error)
         self._counters.errors[registration.api_key] += 1
-        return ConnectionAborted(f"{registration.api_key.name} v{version} failed with {code.name}: {message}")
+        frame = error_frame(registration, version, correlation_id, code, message)
+        if frame is None:
+            raise ConnectionAborted(f"{registration.api_key.name} v{version} failed with {code.name}: {message}")
+        return frame
 
     def _frame(self, key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
         header = response_header_bytes(key, version, correlation_id)

@@ -116,6 +116,8 @@ class MetadataStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         self._database: sqlite3.Connection | None = None
         self._lock = threading.Lock()
+        self.changes = 0
+        """Writes that were asked for since the start."""
         # Writes that no commit has taken yet, with the futures that wait for it.
         self._queue: list[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = []
 
@@ -213,6 +215,7 @@ class MetadataStore:
 
     def _write(self, write: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.changes += 1
         with self._lock:
             self._queue.append((write, future))
             first = len(self._queue) == 1

@@ -35,7 +35,7 @@ from .log_loader import LogLoader, Progress
 from .log_names import DirectoryState, deleted_directory_name, is_valid_topic, partition_directory_name
 from .log_upkeep import LogUpkeep
 from .log_values import RecoveryStats
-from .partition_metadata import encode_uuid, read_partition_metadata, write_partition_metadata
+from .partition_metadata import ZERO_UUID, encode_uuid, read_partition_metadata, write_partition_metadata
 from .producer_state import ProducerStateManager
 from .segment_files import LogDirectory, SegmentFiles
 from .unified_log import UnifiedLog
@@ -108,6 +108,7 @@ class LogManager:
         self._is_loaded = False
         self.cluster_id = ""
         self.node_id: int = config.node_id
+        self.directory_ids: dict[str, UUID] = {}
         self.recovery_stats = RecoveryStats()
         self.had_clean_shutdown = True
         self.partitions_remaining = 0
@@ -153,7 +154,8 @@ class LogManager:
             if self.node_id < 0:  # node.id is not set
                 self.node_id = next((p.node_id for p in found if p is not None), _DEFAULT_NODE_ID)
             for directory in self._directories:
-                directory.identify(self.cluster_id, self.node_id, self._new_uuid())
+                identity = directory.identify(self.cluster_id, self.node_id, self._new_uuid())
+                self.directory_ids[directory.path] = identity.directory_id or ZERO_UUID
         except BaseException:
             for directory in self._directories:
                 directory.close()

@@ -2,13 +2,16 @@
 
 Each module of this package registers its handler with `@api(key, (min, max), RequestType)`. The dispatcher looks a
 request up here, and the ApiVersions answer is made from here: what is listed is what is answered.
+
+A start should cost little, and most of administration is asked for seldom: the modules of `ON_DEMAND` are imported with
+the first request of theirs. Their versions stand in the table as well, and an import checks that they agree.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,12 +31,38 @@ class Registration:
     min_version: int
     max_version: int
     request: Any
-    handler: Handler
+    handler: Handler | None
     listed_min_version: int
     #: True: the handler parses the frame itself and returns frames (see `dispatcher.py`).
-    raw: bool
+    raw: bool = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """False: `request` and `handler` are not there yet, `loaded` gets them."""
+        return self.handler is not None
 
 
+#: API → first and last version; the module has the API's name.
+ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
+    ApiKey.SASL_HANDSHAKE: (0, 1),
+    ApiKey.DESCRIBE_ACLS: (1, 3),
+    ApiKey.CREATE_ACLS: (1, 3),
+    ApiKey.DELETE_ACLS: (1, 3),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
+    ApiKey.CREATE_DELEGATION_TOKEN: (1, 3),
+    ApiKey.RENEW_DELEGATION_TOKEN: (1, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (1, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (1, 3),
+    ApiKey.ELECT_LEADERS: (0, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
+    ApiKey.ADD_RAFT_VOTER: (0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
+}
 _registrations: dict[int, Registration] = {}
 
 
@@ -51,7 +80,9 @@ def api(
     """
 
     def register(handler: HandlerT) -> HandlerT:
-        assert api_key not in _registrations, f"{api_key.name} is registered twice"
+        known = _registrations.get(api_key)
+        assert known is None or not known.is_loaded, f"{api_key.name} is registered twice"
+        assert ON_DEMAND.get(api_key, versions) == versions, f"{api_key.name} has other versions in ON_DEMAND"
         low, high = versions
         listed = low if listed_min_version is None else listed_min_version
         _registrations[api_key] = Registration(api_key, low, high, request, handler, listed, raw)
@@ -61,9 +92,22 @@ def api(
 
 
 def load_apis() -> dict[int, Registration]:
-    """Imports every module of this package and returns the whole table, by API key. Called once at start."""
+    """The whole table, by API key; imports the modules of this package that are not `ON_DEMAND`. Called once at start."""
     from .. import apis
 
+    later = {key.name.lower(): key for key in ON_DEMAND}
     for module in pkgutil.iter_modules(apis.__path__):
-        importlib.import_module(f"{apis.__name__}.{module.name}")
+        if (key := later.get(module.name)) is None:
+            importlib.import_module(f"{apis.__name__}.{module.name}")
+        elif key not in _registrations:
+            low, high = ON_DEMAND[key]
+            _registrations[key] = Registration(key, low, high, None, None, low)
     return _registrations
+
+
+def loaded(registration: Registration) -> Registration:
+    """The same with its handler. Loop thread; the first time imports one small module, about a millisecond."""
+    if not registration.is_loaded:
+        importlib.import_module(f"{__package__}.{registration.api_key.name.lower()}")
+        registration = _registrations[registration.api_key]
+    return registration

@@ -127,8 +127,7 @@ def test_acks_0_has_no_answer_and_an_error_ends_the_connection(daemon: Daemon) -
     ("data", "said"),
     [
         (struct.pack(">i", 10_001), "a request of 10001 bytes is announced; socket.request.max.bytes allows 10000"),
-        (struct.pack(">ihhih", 10, 99, 0, 7, -1), "unknown API key 99"),
-        (struct.pack(">ihhih", 10, ApiKey.METADATA, 99, 7, -1), "METADATA version 99 is not answered"),
+        (struct.pack(">i", 4) + bytes(4), "a request of 4 bytes is shorter than its header"),
     ],
 )
 def test_what_ends_a_connection_says_so_once_and_others_go_on(daemon: Daemon, data: bytes, said: str) -> None:
@@ -141,6 +140,23 @@ def test_what_ends_a_connection_says_so_once_and_others_go_on(daemon: Daemon, da
         lines = [line for line in daemon.stderr_lines_since(position) if str(bad.socket.getsockname()[1]) in line]
     assert len(lines) == 1
     assert said in lines[0]
+
+
+def test_what_is_not_supported_is_told_and_the_connection_goes_on(daemon: Daemon) -> None:
+    refused = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+    correlation_id = struct.pack(">i", 7)
+    with dial(daemon) as client:
+        for key, version, body in (
+            (999, 0, refused),  # no such API
+            (ApiKey.ENVELOPE, 0, b"\0" + refused),  # none of ours: flexible, and nothing is known of its response
+            (ApiKey.LIST_OFFSETS, 99, b"\0" + refused),  # its response has errors for partitions only
+            (ApiKey.HEARTBEAT, 99, b"\0" + bytes(4) + refused + b"\0"),  # as in version 4
+            (ApiKey.DESCRIBE_ACLS, 0, bytes(4) + refused),  # as in version 1, with a message
+        ):
+            client.send(struct.pack(">ihhih", 10, key, version, 7, -1))
+            answer = client.receive()
+            assert answer.startswith(correlation_id + body), key
+        client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
 
 
 def test_max_connections(daemon: Daemon) -> None:

@@ -31,7 +31,7 @@ from support.messages import case_id, cases, fields_in, message_classes, random_
 from tidelog.protocol.errors import MalformedRequest
 from tidelog.protocol.framing import INCOMPLETE, frame_end, room_for_frame
 from tidelog.protocol.headers import parse_request_header
-from tidelog.protocol.schema import ApiMessage, Field, Message, Struct, decode, encode
+from tidelog.protocol.schema import INT64, ApiMessage, Field, Message, Struct, decode, encode
 
 ROUNDS = 4
 
@@ -52,6 +52,8 @@ def within_kios_limits(rng: random.Random, _: type[Struct], field: Field) -> Any
         return rng.randrange(4_000_000_000_000)
     if field.name in ("log_append_time_ms", "retention_time_ms"):
         return rng.choice((-1, 0, rng.randrange(4_000_000_000_000)))
+    if field.element is INT64 and field.name.endswith(("_ms", "_period")):
+        return rng.choice((0, rng.randrange(4_000_000_000_000)))
     return ...
 
 

@@ -27,10 +27,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def kafka(directory: Path, **settings: str) -> Iterator[str]:
+def kafka(directory: Path, *, is_new: bool = False, **settings: str) -> Iterator[str]:
     """Apache Kafka on `directory`/data; yields its address once every partition has a leader.
 
-    `settings` have underscores for dots.
+    `is_new`: there are no topics to wait for. `settings` have underscores for dots.
     """
     port = int(settings.pop("port", 0)) or free_port()
     command = [sys.executable, str(PEER), "start", str(directory), str(port)]
@@ -48,7 +48,7 @@ def kafka(directory: Path, **settings: str) -> Iterator[str]:
         assert said[-1].startswith("ready "), "".join(said)
         bootstrap = f"127.0.0.1:{port}"
         admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-        eventually(lambda: all_led(admin), 20, "every partition has a leader")
+        eventually(lambda: is_new or all_led(admin), 20, "every partition has a leader")
         yield bootstrap
     finally:
         process.send_signal(signal.SIGTERM)

@@ -12,12 +12,14 @@ import tidelog.protocol.messages
 from tidelog.protocol.schema import (
     BOOLEAN,
     BYTES,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
     INT64,
     RECORDS,
     STRING,
+    UINT16,
     Field,
     Message,
     Struct,
@@ -90,6 +92,10 @@ def _random_value(
     if element in _BITS:
         bits = _BITS[element]
         return rng.choice((0, 1, -1, (1 << bits) - 1, -(1 << bits), rng.getrandbits(bits)))
+    if element is UINT16:
+        return rng.choice((0, 1, 0xFFFF, rng.getrandbits(16)))
+    if element is FLOAT64:
+        return rng.choice((0.0, -1.5, 1e300, float("inf"), rng.random()))
     if element is BOOLEAN:
         return rng.random() < 0.5
     if element is STRING:

@@ -27,9 +27,10 @@ class TopicWorld:
     def __init__(self, directory: Path, logs: Any, config: BrokerConfig, ids: itertools.count[int]) -> None:
         self.logs = logs
         self.config = config
-        self.store = MetadataStore(str(directory))
+        self.store = self.metadata = MetadataStore(str(directory))
+        self.time = MockTime()
         self.topics = TopicRegistry(
-            config, self.store, InlineExecutor(), MockTime(), lambda: UUID(int=next(ids), version=4)
+            config, self.store, InlineExecutor(), self.time, lambda: UUID(int=next(ids), version=4)
         )
         self.scheduler = MockScheduler(MockTime())
         self.dynamic = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)

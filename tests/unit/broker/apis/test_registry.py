@@ -4,22 +4,24 @@ import pkgutil
 
 import pytest
 from tidelog.broker import apis
-from tidelog.broker.apis.registry import api, load_apis
+from tidelog.broker.apis.registry import ON_DEMAND, api, load_apis, loaded
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 
 
 def test_every_module_of_the_package_registers_one_api() -> None:
-    handlers = {entry.handler.__module__.rpartition(".")[2] for entry in load_apis().values()}
+    handlers = {loaded(entry).handler.__module__.rpartition(".")[2] for entry in list(load_apis().values())}
     assert handlers == {module.name for module in pkgutil.iter_modules(apis.__path__)} - {"registry"}
     assert len(load_apis()) == len(handlers)
 
 
 def test_registrations_are_within_what_their_message_declares() -> None:
-    for key, entry in load_apis().items():
+    for key, listed in list(load_apis().items()):
+        entry = loaded(listed)
         low, high = entry.request.VERSIONS
         assert entry.request.API_KEY == entry.api_key == key
         assert low <= entry.min_version <= entry.max_version <= high
+        assert (entry.min_version, entry.max_version) == (listed.min_version, listed.max_version)
         assert (entry.listed_min_version == entry.min_version) or key == ApiKey.PRODUCE
 
 
@@ -27,3 +29,10 @@ def test_a_key_is_registered_once() -> None:
     load_apis()
     with pytest.raises(AssertionError, match="API_VERSIONS is registered twice"):
         api(ApiKey.API_VERSIONS, (0, 1), ApiVersionsRequest)(lambda: None)
+
+
+def test_what_is_loaded_on_demand_says_its_versions_twice_and_the_same() -> None:
+    load_apis()
+    key = next(iter(ON_DEMAND))
+    with pytest.raises(AssertionError, match=f"{key.name} (has other versions|is registered twice)"):
+        api(key, (0, 99), ApiVersionsRequest)(lambda: None)

@@ -1,0 +1,31 @@
+"""AddRaftVoter, API key 80, versions 0 and 1: refused; metadata is kept by this node alone.
+
+As in a cluster of Kafka's with kraft.version 0: UNSUPPORTED_VERSION; INCONSISTENT_CLUSTER_ID when another cluster is
+meant (KIP-853).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.ADD_RAFT_VOTER, (0, 1), AddRaftVoterRequest)
+def add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
+    code, message = voters_refusal(request.cluster_id, context)
+    return AddRaftVoterResponse(error_code=code, error_message=message)
+
+
+def voters_refusal(cluster_id: str | None, context: RequestContext) -> tuple[ErrorCode, str]:
+    """Why the voters can't be changed."""
+    own = context.broker.logs.cluster_id
+    if cluster_id is not None and cluster_id != own:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {own}, not {cluster_id}"
+    return ErrorCode.UNSUPPORTED_VERSION, "kraft.version is 0: the only voter is this broker, and stays it"

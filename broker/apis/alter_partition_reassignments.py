@@ -1,0 +1,56 @@
+"""AlterPartitionReassignments, API key 45, versions 0 and 1: partitions can be given to this node, where they are.
+
+- Replicas that are this node alone are taken, and nothing is to be done; any other brokers are
+  INVALID_REPLICA_ASSIGNMENT. Null, which ends a reassignment, is NO_REASSIGNMENT_IN_PROGRESS: there never is one.
+- 1 may forbid to change how many copies there are (KIP-860); nothing here can.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from ..error_mapping import error_code
+from .create_topics import check_assignments
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 1), AlterPartitionReassignmentsRequest)
+def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    response = AlterPartitionReassignmentsResponse(
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name, partitions=[_result(topic.name, wanted, context) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+    if context.api_version >= 1:
+        response.allow_replication_factor_change = request.allow_replication_factor_change
+    return response
+
+
+def _result(topic: str, wanted: ReassignablePartition, context: RequestContext) -> ReassignablePartitionResponse:
+    result = ReassignablePartitionResponse(partition_index=wanted.partition_index)
+    try:
+        if context.broker.topics.log(topic, wanted.partition_index) is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{wanted.partition_index}")
+        if wanted.replicas is None:
+            raise ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        check_assignments([wanted.replicas], context.broker.logs.node_id)
+    except ProtocolError as error:
+        result.error_code, result.error_message = error_code(error)
+    return result

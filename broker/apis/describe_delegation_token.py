@@ -1,0 +1,26 @@
+"""DescribeDelegationToken, API key 41, versions 1 to 3.
+
+Tokens are for those who authenticated; listeners here ask nobody to, so DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (KIP-48).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.DESCRIBE_DELEGATION_TOKEN, (1, 3), DescribeDelegationTokenRequest)
+def describe_delegation_token(
+    request: DescribeDelegationTokenRequest, context: RequestContext
+) -> DescribeDelegationTokenResponse:
+    return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

@@ -1,0 +1,54 @@
+"""ElectLeaders, API key 43, versions 0 to 2: this node leads every partition, so no election is ever needed.
+
+- Partitions that are asked for by name are answered one by one: ELECTION_NOT_NEEDED, or UNKNOWN_TOPIC_OR_PARTITION.
+- Null asks for all, and of those Kafka tells only where something was done: nothing.
+- 1 can ask for unclean elections (KIP-460), which changes nothing here; 2 is flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+_ELECTION_TYPES = (0, 1)
+
+
+@api(ApiKey.ELECT_LEADERS, (0, 2), ElectLeadersRequest)
+def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    if request.election_type not in _ELECTION_TYPES:
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=wanted.topic,
+                partition_result=[_result(wanted.topic, partition, context) for partition in wanted.partitions],
+            )
+            for wanted in request.topic_partitions or ()
+        ]
+    )
+
+
+def _result(topic: str, partition: int, context: RequestContext) -> PartitionResult:
+    if context.broker.topics.log(topic, partition) is None:
+        return PartitionResult(
+            partition_id=partition,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"there is no {topic}-{partition}",
+        )
+    return PartitionResult(
+        partition_id=partition,
+        error_code=ErrorCode.ELECTION_NOT_NEEDED,
+        error_message=f"broker {context.broker.logs.node_id} leads {topic}-{partition}, and is its only replica",
+    )

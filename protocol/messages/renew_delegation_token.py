@@ -1,0 +1,32 @@
+"""RenewDelegationToken (39): lets a token live on (KIP-48).
+
+Version 2 is flexible.
+"""
+
+from __future__ import annotations
+
+from ..api_keys import ApiKey
+from ..schema import ApiMessage, bytes_, int16, int32, int64
+
+
+class RenewDelegationTokenRequest(ApiMessage):
+    """The token by its HMAC."""
+
+    API_KEY = ApiKey.RENEW_DELEGATION_TOKEN
+    VERSIONS = (1, 2)
+    FLEXIBLE_FROM = 2
+
+    hmac: bytes = bytes_()
+    renew_period_ms: int = int64()
+
+
+class RenewDelegationTokenResponse(ApiMessage):
+    """When it expires, in ms."""
+
+    API_KEY = ApiKey.RENEW_DELEGATION_TOKEN
+    VERSIONS = (1, 2)
+    FLEXIBLE_FROM = 2
+
+    error_code: int = int16()
+    expiry_timestamp_ms: int = int64()
+    throttle_time_ms: int = int32()

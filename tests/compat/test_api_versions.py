@@ -1,0 +1,66 @@
+"""Which APIs and versions a client is offered: Apache Kafka's list, asked from Kafka itself, beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.daemon import Daemon
+from support.kafka_broker import kafka
+from support.wire_client import WireClient
+from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+#: Groups of other kinds than classic: not listed before they are there, so that clients fall back.
+NOT_YET = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_DESCRIBE, ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE, ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    # Transactions.
+    ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
+    # Administration.
+    ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.UPDATE_FEATURES,
+    ApiKey.LIST_CONFIG_RESOURCES,
+}  # fmt: skip
+#: A Kafka broker lists these when a plug-in takes what clients push; ours does that itself.
+PLUGGED_IN = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+
+Ranges = dict[int, tuple[int, int]]
+
+
+def listed(bootstrap: str) -> Ranges:
+    host, _, port = bootstrap.rpartition(":")
+    with WireClient((host, int(port))) as client:
+        answer = client.ask(
+            ApiVersionsRequest(client_software_name="tests", client_software_version="1"), 4, ApiVersionsResponse
+        )
+    return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+
+def difference(ours: Ranges, theirs: Ranges) -> list[str]:
+    def of(ranges: Ranges, key: int) -> str:
+        return "{0[0]} to {0[1]}".format(ranges[key]) if key in ranges else "no"
+
+    return [
+        f"{ApiKey(key).name:34} Kafka {of(theirs, key):10} ours {of(ours, key)}"
+        for key in sorted({*ours, *theirs})
+        if ours.get(key) != theirs.get(key)
+    ]
+
+
+def test_every_version_that_kafka_lists_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with kafka(tmp_path / "kafka", is_new=True) as theirs_at:
+        theirs = listed(theirs_at)
+    with Daemon(tmp_path / "ours") as ours_at:
+        ours = listed(ours_at.bootstrap)
+    with capsys.disabled():
+        print("", *difference(ours, theirs), sep="\n")
+    missing = set(theirs) - set(ours)
+    assert missing <= NOT_YET
+    assert set(ours) - set(theirs) <= PLUGGED_IN
+    for key in set(theirs) & set(ours):
+        assert ours[key][0] <= theirs[key][0], ApiKey(key).name
+        assert ours[key][1] == theirs[key][1], ApiKey(key).name
