@@ -22,6 +22,8 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
     (storage.OutOfOrderSequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (storage.InvalidProducerEpochError, ErrorCode.INVALID_PRODUCER_EPOCH),
     (storage.UnknownProducerError, ErrorCode.UNKNOWN_PRODUCER_ID),
+    (storage.InvalidTxnStateError, ErrorCode.INVALID_TXN_STATE),
+    (storage.TransactionCoordinatorFencedError, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
     (storage.DiskFullError, ErrorCode.KAFKA_STORAGE_ERROR),  # clients try again; said once, not each time
     (storage.KafkaStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
     (OSError, ErrorCode.KAFKA_STORAGE_ERROR),

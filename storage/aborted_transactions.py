@@ -10,8 +10,10 @@ on the loop thread: the files of one segment that was active a moment ago.
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from .exceptions import CorruptIndexError, KafkaStorageError
 from .log_names import TRANSACTION_INDEX_SUFFIX, parse_file_name
 from .transaction_index import AbortedTxn, TransactionIndex
 
@@ -61,6 +63,29 @@ class AbortedTransactions:
                     continue
             found.append(txn)
         return found
+
+    @contextmanager
+    def noted(self, base_offset: int, txn: AbortedTxn) -> Iterator[None]:
+        """Adds an entry to the index of the segment at `base_offset`, the active one, for a marker that the block writes.
+
+        It is taken out again when the block fails. KafkaStorageError: it could not be added, and the block was not entered.
+        """
+        directory = self._directory
+        path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
+        index = TransactionIndex(directory.file_system, path, base_offset)
+        try:
+            try:
+                index.note(txn)
+            except (OSError, CorruptIndexError) as error:
+                raise KafkaStorageError(f"{path}: noting an aborted transaction failed: {error}") from error
+            try:
+                yield
+            except BaseException:
+                with suppress(OSError):  # else the next one that is noted at this offset takes it out
+                    index.truncate_to(txn.last_offset)
+                raise
+        finally:
+            index.close()
 
     def _entries(self, view: tuple[LogSegment, ...], offset: int) -> Iterator[AbortedTxn]:
         """All that end at `offset` or later."""

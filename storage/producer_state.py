@@ -97,6 +97,17 @@ class OpenTransaction(NamedTuple):
     began_ms: int = -1
 
 
+class ProducerSummary(NamedTuple):
+    """What one producer has done here, as DescribeProducers tells it; -1 where there is nothing to tell."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
 class PendingSnapshot(NamedTuple):
     """A snapshot that is not on disk yet."""
 
@@ -230,6 +241,13 @@ class ProducerStateManager:
         entry.last_active_ms = self._time.milliseconds()
         return None if first is None else CompletedTxn(producer_id, first, offset, not marker.is_commit)
 
+    def completed_by(self, producer_id: int, marker: TransactionMarker, offset: int) -> CompletedTxn | None:
+        """The transaction that such a marker at `offset` will end; None when it has no records here. Changes nothing."""
+        entry = self._producers.get(producer_id)
+        if entry is None or entry.current_txn_first_offset is None:
+            return None
+        return CompletedTxn(producer_id, entry.current_txn_first_offset, offset, not marker.is_commit)
+
     def last_stable_offset(self, completed: CompletedTxn) -> int:
         """The last stable offset once this transaction is complete: what its transaction index entry says."""
         for first_offset, producer_id in self._ongoing.items():
@@ -239,9 +257,11 @@ class ProducerStateManager:
 
     def complete_txn(self, completed: CompletedTxn) -> None:
         """The transaction is over; it stays unstable until the high watermark passes its marker."""
-        if self._ongoing.pop(completed.first_offset, None) is None:
+        if completed.first_offset not in self._ongoing:
             raise StorageError(f"{self.directory}: no open transaction starts at {completed.first_offset}: {completed}")
+        # In this order: who asks for the first unstable offset without a lock finds it in one of the two.
         self._unreplicated[completed.first_offset] = completed.last_offset
+        del self._ongoing[completed.first_offset]
 
     @staticmethod
     def _check_epoch(entry: ProducerStateEntry, epoch: int, origin: AppendOrigin) -> None:
@@ -326,6 +346,27 @@ class ProducerStateManager:
     def active_producers(self) -> Iterator[ProducerStateEntry]:
         """All that are known; not to be changed."""
         return iter(self._producers.values())
+
+    def summaries(self) -> list[ProducerSummary]:
+        """All that are known, as values."""
+        return [
+            ProducerSummary(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                -1 if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
+            )
+            for entry in self._producers.values()
+        ]
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer's transaction of that epoch has records here and no marker yet."""
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None and entry.current_txn_first_offset is not None and entry.producer_epoch == producer_epoch
+        )
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forgets producers idle for `producer_id_expiration_ms`, never one with an open transaction;

@@ -69,6 +69,15 @@ class TransactionIndex:
         file.append(_ENTRY.pack(_VERSION, *txn))
         self._last_offset = txn.last_offset
 
+    def note(self, txn: AbortedTxn) -> None:
+        """As `append`, for a log whose end is at the marker: entries that say otherwise are of markers that were not
+        written after all, and go."""
+        try:
+            self.append(txn)
+        except InvalidOffsetError:
+            self.truncate_to(txn.last_offset)
+            self.append(txn)
+
     def _open_for_append(self) -> File:
         if self._file is None:
             file = self._file_system.open(self.path, create=True)

@@ -11,9 +11,14 @@ Later versions may add fields behind these.
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..protocol.records.exceptions import CorruptRecordError
+from ..protocol.records.builder import build_batch
+from ..protocol.records.exceptions import CorruptRecordError, InvalidRecordError
+from ..protocol.records.record_batch import Record, iterate_records
+
+if TYPE_CHECKING:
+    from .filesystem import Buffer
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
@@ -22,6 +27,9 @@ _COMMIT = 1
 
 assert _KEY.size == 4
 assert _VALUE.size == 6
+
+MARKER_BATCH_SIZE = 78
+"""Bytes of a control batch with one such record: no limit on sizes may keep one out."""
 
 
 class TransactionMarker(NamedTuple):
@@ -52,3 +60,21 @@ def parse_transaction_marker(key: bytes | None, value: bytes | None) -> Transact
     if version < 0:
         raise CorruptRecordError(f"transaction marker version {version}")
     return TransactionMarker(kind == _COMMIT, coordinator_epoch)
+
+
+def marker_batch(producer_id: int, producer_epoch: int, marker: TransactionMarker, timestamp_ms: int) -> bytearray:
+    """The control batch that ends a producer's transaction, ready to be appended."""
+    record = Record(0, timestamp_ms, marker.key(), marker.value())
+    return bytearray(
+        build_batch(
+            [record], producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
+        )
+    )
+
+
+def marker_of(batch: Buffer) -> TransactionMarker:
+    """The marker in a control batch. InvalidRecordError when there is none, or something else."""
+    found = [parse_transaction_marker(record.key, record.value) for record in iterate_records(batch)]
+    if len(found) != 1 or found[0] is None:
+        raise InvalidRecordError("a control batch with a producer id holds one transaction marker, and nothing else")
+    return found[0]

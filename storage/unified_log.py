@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ..protocol.records._kernel import read_header, validate_and_assign
+from ..protocol.records.attributes import CONTROL_MASK
 from ..protocol.records.exceptions import RecordTooLargeError
 from ..protocol.records.record_batch import MAGIC_V2
 from . import log_reader
@@ -28,6 +29,8 @@ from .log_values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo
 from .retention_record import RetentionRecord
 from .roll_params import ASK_ALWAYS, RollParams, RollReason, roll_limits, roll_reason
 from .shrinking_log import ShrinkingLog
+from .transaction_index import AbortedTxn
+from .transaction_marker import MARKER_BATCH_SIZE, marker_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +42,10 @@ if TYPE_CHECKING:
     from .filesystem import Buffer
     from .leader_epoch import EpochEndOffset, LeaderEpochCache
     from .log_segments import SegmentList
-    from .producer_state import OpenTransaction, ProducerStateManager
+    from .producer_state import OpenTransaction, ProducerStateManager, ProducerSummary
     from .scheduler import Scheduler
     from .segment_files import LogDirectory
     from .time_index import TimestampOffset
-    from .transaction_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
 
@@ -172,6 +174,11 @@ class UnifiedLog(ShrinkingLog):
                 for entry in self._producers.active_producers()
             ]
 
+    def producer_summaries(self) -> list[ProducerSummary]:
+        """What DescribeProducers tells of each known producer. Any thread."""
+        with self._lock:
+            return self._producers.summaries()
+
     def oldest_transaction(self) -> OpenTransaction | None:
         """The open transaction that holds the last stable offset back. Any thread."""
         with self._lock:
@@ -217,7 +224,7 @@ class UnifiedLog(ShrinkingLog):
         """
         with self._lock:
             size = end - start
-            if size > self._max_message_bytes:
+            if size > self._max_message_bytes and size > MARKER_BATCH_SIZE:
                 raise RecordTooLargeError(
                     f"{self.name}: a batch of {size} bytes, max.message.bytes is {self._max_message_bytes}"
                 )
@@ -244,11 +251,13 @@ class UnifiedLog(ShrinkingLog):
                 if self._target.magic < MAGIC_V2 and origin is _CLIENT:
                     records = self._target.converted(data, batch, self._max_message_bytes)
                     return self._write_records(records, now, append_time, size)
-                if self._target.recompresses(batch.compression):
+                if self._target.recompresses(batch.compression) and not batch.is_control:
                     buffer = self._target.recompressed(data, self._max_message_bytes)
                     start, end = 0, len(buffer)
                     batch = read_header(buffer, 0, end)
             if batch.producer_id >= 0:
+                if batch.is_control:
+                    return self._append_marker(memoryview(buffer)[start:end], batch, origin, now)
                 duplicate = self._producers.check(batch, origin)
                 if duplicate is not None:
                     return LogAppendInfo(
@@ -266,6 +275,37 @@ class UnifiedLog(ShrinkingLog):
                 LogAppendInfo,
                 (first_offset, batch.last_offset, append_time, self.log_start_offset, batch.record_count, size, False),
             )
+
+    def _append_marker(self, data: memoryview, batch: BatchInfo, origin: AppendOrigin, now: int) -> LogAppendInfo:
+        """Append the control batch that ends a producer's transaction. Under the lock.
+
+        An abort is in the transaction index before its marker is in the log, and the last stable offset moves after both: no
+        reader gets past the transaction's records without being told of it. A crash between the two leaves an entry too many
+        in the active segment's index, which recovery makes anew.
+        """
+        producers, offset = self._producers, batch.base_offset
+        marker = marker_of(data)
+        producers.check_marker(batch.producer_id, batch.producer_epoch, marker, origin)
+        completed = producers.completed_by(batch.producer_id, marker, offset)
+        if completed is None or not completed.is_aborted:
+            self._write(data, batch, now)
+        else:
+            try:
+                reason = self._roll_reason(self._segments.view[-1], len(data), batch.max_timestamp, offset, now)
+                if reason is not None:
+                    self._roll(reason.value)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
+            aborted = AbortedTxn(*completed[:3], producers.last_stable_offset(completed))
+            with self._aborted.noted(self._segments.view[-1].base_offset, aborted):
+                self._directory_is_dirty = True  # the file may be new
+                self._write(data, batch, now)
+        producers.update_marker(batch.producer_id, batch.producer_epoch, marker, offset, batch.max_timestamp)
+        if completed is not None:
+            producers.complete_txn(completed)
+            producers.on_high_watermark_updated(self.high_watermark)
+        append_time = batch.max_timestamp if self._append_time else NO_TIMESTAMP
+        return LogAppendInfo(offset, offset, append_time, self.log_start_offset, 1, len(data), False)
 
     def append_message_set(self, buffer: Buffer, start: int, end: int) -> LogAppendInfo:
         """Append the messages of format 0 or 1 in buffer[start:end], as produce requests before version 3 bring them:
@@ -387,8 +427,8 @@ class UnifiedLog(ShrinkingLog):
             self.unsynced_since_ms = now
         self._end = end = _new(LogOffsetMetadata, (end_offset, segment.base_offset, segment.size))
         self.log_end_offset = end_offset
-        if batch.producer_id >= 0:
-            self._producers.update(batch)  # type: ignore[arg-type]  # only a batch has one
+        if batch.producer_id >= 0 and not batch.attributes & CONTROL_MASK:  # type: ignore[union-attr]  # only a batch has one
+            self._producers.update(batch)  # type: ignore[arg-type]
         if not self._epoch_is_assigned and batch.magic >= MAGIC_V2:  # older messages carry no epoch
             self._epoch_is_assigned = True
             self._epochs.assign(self.leader_epoch, batch.base_offset)
@@ -533,6 +573,7 @@ class UnifiedLog(ShrinkingLog):
             if high.offset > self.high_watermark:
                 self._high = high
                 self.high_watermark = high.offset
+                self._producers.on_high_watermark_updated(high.offset)
             return self.needs_sync
 
     def _move_ends_out_of(self, end: int) -> None:
