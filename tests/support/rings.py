@@ -30,7 +30,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-q"]
 IMAGE = [*(["sudo"] if os.geteuid() else []), sys.executable, "docker/check-image"]
 UNLIMITED = ["--timeout", "0"]
 RANDOM_SEED = ["--kill-seed", "random"]
-COMPACTION = [*PYTEST, *UNLIMITED, "tests/compat/test_log_compaction_tester.py"]
+COMPACTION = [*PYTEST, "tests/compat/test_log_compaction_tester.py"]
 STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/test_unified_log.py", "-k", "lesson_51"]
 # `make test` has the fixed examples.
 RANDOM = [*PYTEST, *UNLIMITED, "-n", "2", "tests/unit", "tests/property"]
@@ -45,7 +45,13 @@ RINGS = [
         6,
         90,
     ),
-    Ring("compaction", [], [*COMPACTION, "--compaction-kill-s", "120", *RANDOM_SEED], 0, 15),
+    Ring(
+        "compaction",  # `clients` has the runs without a kill
+        [*COMPACTION, "--timeout", "300", "-k", "killed", "--compaction-kill-s", "15"],
+        [*COMPACTION, *UNLIMITED, "--compaction-kill-s", "120", *RANDOM_SEED],
+        4,
+        15,
+    ),
     Ring(
         "crash",
         [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "5"],
