@@ -19,6 +19,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from ..protocol.framing import INCOMPLETE, READ_AHEAD_BYTES, SIZE_BYTES, FrameTooLargeError, frame_end, room_for_frame
+from .later_answer import LaterAnswer
 from .send import Outbound, Part, release_parts
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._capacity = 0
         self._start = 0
         self._end = 0
-        self._pending: asyncio.Future[object] | None = None
+        self._pending: asyncio.Future[object] | LaterAnswer | None = None
         self._paused = False
         self._closing = False
 
@@ -280,11 +281,15 @@ class Connection(asyncio.BufferedProtocol):
     # -- answers that wait, clients that do not read
 
     def _wait(self, answer: Awaitable[object]) -> None:
+        if type(answer) is LaterAnswer:
+            self._pending = answer
+            answer.add_done_callback(self._answered)
+            return
         future = asyncio.ensure_future(answer)
         self._pending = future
         future.add_done_callback(self._answered)
 
-    def _answered(self, future: asyncio.Future[object]) -> None:
+    def _answered(self, future: asyncio.Future[object] | LaterAnswer) -> None:
         if future.cancelled():
             return
         self._pending = None

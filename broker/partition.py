@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..storage.exceptions import KafkaStorageError, StorageError
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from .topics import TopicRegistry
 
 log = logging.getLogger(__name__)
+
+#: Gets None, or why the sync failed. Loop thread.
+Tell = Callable[[Exception | None], None]
 
 #: Bytes at the end of an active segment that were written a moment ago and are not asked after.
 WARM_TAIL_BYTES = 32 << 20
@@ -53,8 +57,8 @@ class Partition:
         self._loop = loop
         self._syncer = syncer
         self._syncing = False
-        # Answers that wait for a sync: (offset that the high watermark must reach, future), in append order.
-        self._unsynced: deque[tuple[int, asyncio.Future[None]]] = deque()
+        # Who waits for a sync: (offset that the high watermark must reach, whom to tell), in append order.
+        self._unsynced: deque[tuple[int, Tell]] = deque()
 
     def append(self, buffer: bytearray, start: int, end: int) -> LogAppendInfo:
         """Appends the batch in buffer[start:end] (patched in place) and wakes the readers who can see it."""
@@ -117,9 +121,22 @@ class Partition:
         if self.log.high_watermark >= offset:
             return None
         future: asyncio.Future[None] = self._loop.create_future()
-        self._unsynced.append((offset, future))
-        self.sync()
+
+        def tell(failure: Exception | None) -> None:
+            if future.done():
+                return
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
+
+        self.tell_when_durable(offset, tell)
         return future
+
+    def tell_when_durable(self, offset: int, tell: Tell) -> None:
+        """As `durable`, for where the high watermark lies below `offset`: `tell` gets None, or the failure, later."""
+        self._unsynced.append((offset, tell))
+        self.sync()
 
     def sync(self) -> None:
         """Starts a sync unless one is under way."""
@@ -156,22 +173,25 @@ class Partition:
         # A failed fsync may have dropped the pages: what was not acknowledged stays unacknowledged.
         log.error("%s-%d: sync failed: %s", self.log.topic, self.log.partition, error)
         failure = KafkaStorageError(f"{self.log.topic}-{self.log.partition}: sync failed: {error}")
-        while self._unsynced:
-            future = self._unsynced.popleft()[1]
-            if not future.done():
-                future.set_exception(failure)
+        failed, self._unsynced = self._unsynced, deque()  # who is told may append at once, and wait for the next sync
+        for _, tell in failed:
+            self._tell(tell, failure)
 
     def _synced_up_to(self) -> None:
         """The high watermark has moved: who waited for that is told."""
         reached = self.log.high_watermark
         while self._unsynced and self._unsynced[0][0] <= reached:
-            future = self._unsynced.popleft()[1]
-            if not future.done():
-                future.set_result(None)
+            self._tell(self._unsynced.popleft()[1], None)
         if self.waiters:
             self.wake()
         if self.log.needs_sync:
             self.sync()
+
+    def _tell(self, tell: Tell, failure: Exception | None) -> None:
+        try:
+            tell(failure)
+        except Exception:  # one client's trouble is none of the others'
+            log.exception("%s-%d: an answer after a sync failed", self.log.topic, self.log.partition)
 
 
 class PartitionTable:

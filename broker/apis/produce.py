@@ -32,6 +32,7 @@ from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampE
 from ...protocol.schema import encode
 from ..connection import ConnectionAborted
 from ..error_mapping import error_code
+from ..later_answer import LaterAnswer
 from ..topics import INTERNAL_TOPICS
 from .registry import api
 
@@ -61,7 +62,7 @@ _CODEC_MASK = 7
 @api(ApiKey.PRODUCE, (3, 12), ProduceRequest, listed_min_version=0, raw=True)
 def produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
-) -> bytes | Awaitable[bytes | None] | None:
+) -> bytes | LaterAnswer | Awaitable[bytes | None] | None:
     client_id, transactional_id, acks, _timeout, topics = parse_produce(buffer, start, end, version)
     refusal: tuple[ErrorCode, str] | None = None
     if not -1 <= acks <= 1:
@@ -71,7 +72,7 @@ def produce(
     counters = broker.counters
     get = broker.partitions.get
     answers: TopicAnswers = []
-    waits: list[asyncio.Future[None]] | None = None
+    unsynced: list[tuple[Partition, int]] | None = None
     record_errors: RecordErrors | None = None
     failed = False
     later: list[_Later] | None = None
@@ -105,24 +106,34 @@ def produce(
                 counters.produced_bytes += last - first
                 counters.produced_records += info.record_count
                 done.append((index, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None))
-                if acks and (wait := partition.durable(info.last_offset + 1)) is not None:
-                    waits = waits or []
-                    waits.append(wait)
+                if acks and partition.log.high_watermark <= info.last_offset:
+                    unsynced = unsynced or []
+                    unsynced.append((partition, info.last_offset + 1))
             except Exception as error:
                 failed = True
                 if record_errors is None:
                     record_errors = {}
                 done.append(_failure(counters, record_errors, name, index, error))
     if later is not None:
+        waits = [wait for partition, offset in unsynced or () if (wait := partition.durable(offset)) is not None]
         return _when_written(
-            later, counters, version, correlation_id, acks, answers, record_errors or {}, waits or [], failed
+            later, counters, version, correlation_id, acks, answers, record_errors or {}, waits, failed
         )
     if acks == 0:
         if failed:
             raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(answers)}")
         return None
-    if waits is not None:
-        return _when_durable(version, correlation_id, answers, record_errors, waits)
+    if unsynced is not None:
+
+        def finish(failure: Exception | None) -> bytes:
+            if failure is None and record_errors is None:
+                return write_produce_response(version, correlation_id, answers)
+            return _after_syncs(version, correlation_id, answers, record_errors, failure)
+
+        answer = LaterAnswer(finish, len(unsynced))
+        for partition, offset in unsynced:
+            partition.tell_when_durable(offset, answer.settle)
+        return answer
     if record_errors is not None:
         return _with_record_errors(version, correlation_id, answers, record_errors)
     return write_produce_response(version, correlation_id, answers)
@@ -205,20 +216,20 @@ async def _when_written(
             raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(answers)}")
         return None
     if waits:
-        return await _when_durable(version, correlation_id, answers, record_errors, waits)
+        outcomes = await asyncio.gather(*waits, return_exceptions=True)
+        failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+        return _after_syncs(version, correlation_id, answers, record_errors, failure)
     return _with_record_errors(version, correlation_id, answers, record_errors)
 
 
-async def _when_durable(
+def _after_syncs(
     version: int,
     correlation_id: int,
     answers: TopicAnswers,
     record_errors: RecordErrors | None,
-    waits: list[asyncio.Future[None]],
+    failure: Exception | None,
 ) -> bytes:
-    """Answers after the syncs that cover the batches. One that failed makes its request's partitions uncertain."""
-    outcomes = await asyncio.gather(*waits, return_exceptions=True)
-    failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+    """The answer after the syncs that cover the batches. One that failed makes its request's partitions uncertain."""
     if failure is not None:
         code, message = error_code(failure)
         answers = [

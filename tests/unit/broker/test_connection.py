@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.connection import Connection, ConnectionAborted
+from tidelog.broker.later_answer import LaterAnswer
 from tidelog.broker.send import SendCounters
 from tidelog.broker.socket_server import BufferPool, Endpoint
 
@@ -247,6 +248,25 @@ async def test_a_client_that_does_not_read_is_not_read_from() -> None:
             rig.feed(rig.unread)
     assert len(rig.seen) == 400
     rig.end()
+
+
+async def test_requests_behind_a_later_answer_are_handled_when_it_is_sent() -> None:
+    waiting: list[LaterAnswer] = []
+
+    def handle(body: bytes) -> LaterAnswer:
+        waiting.append(LaterAnswer(lambda failure: frame(body if failure is None else b"failed"), 1))
+        return waiting[-1]
+
+    rig = Rig(handle)
+    rig.feed(frame(b"a") + frame(b"b") + frame(b"c"))
+    assert rig.seen == [b"a"]
+    waiting[0].settle(None)
+    assert rig.seen == [b"a", b"b"], "at once, not with the next turn of the loop"
+    waiting[1].settle(OSError("disk"))
+    assert rig.far.recv(100) == frame(b"a") + frame(b"failed")
+    rig.end()
+    waiting[2].settle(None)
+    assert waiting[2].cancelled()
 
 
 async def test_a_lost_connection_cancels_what_it_waits_for() -> None:

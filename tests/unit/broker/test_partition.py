@@ -89,6 +89,38 @@ async def test_a_failed_sync_fails_those_that_wait(rig: Any) -> None:
     assert partition.log.high_watermark == 0
 
 
+async def test_who_is_told_may_append_at_once_and_waits_for_the_next_sync(rig: Any) -> None:
+    """The next request of a client that pipelines is handled while the answer before it is sent."""
+    partition, syncer, _ = rig
+    seen: list[Exception | None] = []
+
+    def tell(failure: Exception | None) -> None:
+        seen.append(failure)
+        if len(seen) < 5:
+            partition.tell_when_durable(produce(partition, "again") + 1, tell)
+
+    partition.tell_when_durable(produce(partition, "a") + 1, tell)
+    syncer.run()
+    assert (seen, len(syncer.waiting)) == ([None], 1)
+    syncer.run(OSError(5, "disk"))
+    assert [type(failure) for failure in seen] == [type(None), KafkaStorageError]
+    assert len(syncer.waiting) == 1
+
+
+async def test_trouble_with_one_answer_is_none_of_the_others(rig: Any, caplog: pytest.LogCaptureFixture) -> None:
+    partition, syncer, _ = rig
+    seen: list[object] = []
+
+    def broken(_: Exception | None) -> None:
+        raise ValueError("this client's")
+
+    for tell in (broken, seen.append):
+        partition.tell_when_durable(produce(partition, "a") + 1, tell)
+    syncer.run()
+    assert seen == [None]
+    assert "this client's" in caplog.text
+
+
 async def test_without_syncs_readers_are_woken_at_once() -> None:
     machine = World()
     machine.start()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import struct
 from types import SimpleNamespace
 from typing import Any
@@ -27,16 +26,13 @@ class FakePartition:
     """Takes every batch, at offset 0."""
 
     def __init__(self, config: LogConfig) -> None:
-        self.log = SimpleNamespace(config=config)
+        self.log = SimpleNamespace(config=config, high_watermark=1)
         self.directory = SimpleNamespace(engaged=False)
         self.appended = 0
 
     def append(self, _buffer: bytearray, start: int, end: int) -> LogAppendInfo:
         self.appended += 1
         return LogAppendInfo(0, 0, -1, 0, 1, end - start, False)
-
-    def durable(self, _offset: int) -> asyncio.Future[None] | None:
-        return None
 
 
 def ask(partition: FakePartition, acks: int, topic: str = "t", client_id: bytes | None = None) -> Any:
