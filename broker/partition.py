@@ -139,10 +139,15 @@ class Partition:
         self.sync()
 
     def sync(self) -> None:
-        """Starts a sync unless one is under way."""
+        """Starts a sync unless one is under way: when the loop has handled all that had come by now, so that it covers
+        that too.
+        """
         if not self._syncing:
             self._syncing = True
-            self._syncer.submit(self.log.flush, self._synced)
+            self._loop.call_soon(self._start_sync)
+
+    def _start_sync(self) -> None:
+        self._syncer.submit(self.log.flush, self._synced)
 
     def _synced(self, outcome: Outcome) -> None:
         self._syncing = False

@@ -24,7 +24,8 @@ class Syncer:
     def submit(self, sync: Callable[[], int], tell: Callable[[Any], None]) -> None:
         self.waiting.append((sync, tell))
 
-    def run(self, outcome: BaseException | None = None) -> None:
+    async def run(self, outcome: BaseException | None = None) -> None:
+        await asyncio.sleep(0)  # a sync is handed over at the end of the loop's turn
         sync, tell = self.waiting.pop(0)
         tell(sync() if outcome is None else outcome)
 
@@ -62,6 +63,8 @@ async def rig() -> Any:
 async def test_answers_share_a_sync_and_those_behind_it_get_the_next(rig: Any) -> None:
     partition, syncer, reader = rig
     first = [partition.durable(produce(partition, "a") + 1), partition.durable(produce(partition, "b") + 1)]
+    assert not syncer.waiting, "what comes in the same turn of the loop shall share it"
+    await asyncio.sleep(0)
     assert len(syncer.waiting) == 1
     assert reader.woken == 0, "nobody reads what a power cut can take back"
     sync, tell = syncer.waiting.pop()
@@ -70,7 +73,7 @@ async def test_answers_share_a_sync_and_those_behind_it_get_the_next(rig: Any) -
     tell(outcome)
     assert [future.done() for future in (*first, late)] == [True, True, False]
     assert (reader.woken, partition.log.high_watermark) == (1, 2)
-    syncer.run()
+    await syncer.run()
     assert late.done()
     assert (reader.woken, partition.log.high_watermark) == (2, 3)
     assert partition.durable(3) is None
@@ -81,7 +84,7 @@ async def test_a_failed_sync_fails_those_that_wait(rig: Any) -> None:
     partition, syncer, reader = rig
     waits = [partition.durable(produce(partition, "a") + 1) for _ in range(3)]
     waits[1].cancel()  # its client has gone
-    syncer.run(OSError(5, "disk"))
+    await syncer.run(OSError(5, "disk"))
     for future in (waits[0], waits[2]):
         with pytest.raises(KafkaStorageError, match="t-0: sync failed"):
             await future
@@ -100,10 +103,11 @@ async def test_who_is_told_may_append_at_once_and_waits_for_the_next_sync(rig: A
             partition.tell_when_durable(produce(partition, "again") + 1, tell)
 
     partition.tell_when_durable(produce(partition, "a") + 1, tell)
-    syncer.run()
-    assert (seen, len(syncer.waiting)) == ([None], 1)
-    syncer.run(OSError(5, "disk"))
+    await syncer.run()
+    assert seen == [None]
+    await syncer.run(OSError(5, "disk"))
     assert [type(failure) for failure in seen] == [type(None), KafkaStorageError]
+    await asyncio.sleep(0)
     assert len(syncer.waiting) == 1
 
 
@@ -116,7 +120,7 @@ async def test_trouble_with_one_answer_is_none_of_the_others(rig: Any, caplog: p
 
     for tell in (broken, seen.append):
         partition.tell_when_durable(produce(partition, "a") + 1, tell)
-    syncer.run()
+    await syncer.run()
     assert seen == [None]
     assert "this client's" in caplog.text
 
