@@ -9,9 +9,19 @@ NAME = "tidelog"
 FOLDERS = ["broker", "cleaner", "config", "pipeline", "protocol", "storage"]
 KERNELS = sorted(str(path) for top in FOLDERS for path in Path(top).rglob("_*.pyx"))
 
+# broker/testing is what others use in their tests: it installs as tidelog.testing, and not as a part of tidelog.broker.
+TESTING = "broker/testing"
+
 setup(
-    packages=[f"{NAME}.{p}" for top in FOLDERS for p in [top, *(f"{top}.{sub}" for sub in find_packages(top))]],
-    package_dir={f"{NAME}.{top}": top for top in FOLDERS},
+    packages=[
+        *(
+            f"{NAME}.{p}"
+            for top in FOLDERS
+            for p in [top, *(f"{top}.{sub}" for sub in find_packages(top, ["testing"]))]
+        ),
+        f"{NAME}.testing",
+    ],
+    package_dir={**{f"{NAME}.{top}": top for top in FOLDERS}, f"{NAME}.testing": TESTING},
     ext_modules=cythonize(
         [
             # The full dotted name: without it, pickling the kernel's classes breaks.

@@ -23,7 +23,7 @@ from .later_answer import LaterAnswer
 from .send import Outbound, Part, release_parts
 
 if TYPE_CHECKING:
-    from .dispatcher import Dispatcher
+    from .dispatcher import Dispatches
     from .socket_server import Endpoint, SocketServer
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Connection(asyncio.BufferedProtocol):
         "_start", "_transport", "_view", "last_active", "listener", "local_address", "peer_host", "peer_port",
     )  # fmt: skip
 
-    def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatcher) -> None:
+    def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
         self._server = server
         self._dispatcher = dispatcher
         self.listener = endpoint
@@ -159,6 +159,10 @@ class Connection(asyncio.BufferedProtocol):
             self._outbound.close()
         if self._transport is not None:
             self._transport.abort()
+
+    def close_after_sending(self) -> None:
+        """Handles nothing more, and closes when what was given to it has gone out."""
+        self.eof_received()
 
     def __repr__(self) -> str:
         return f"{self.listener.name} {self.peer_host}:{self.peer_port}"

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..protocol.api_keys import ApiKey
 from ..protocol.errors import ErrorCode, ProtocolError
@@ -39,6 +39,13 @@ _SIZE = struct.Struct(">i")
 MAX_REQUEST_BYTES = 16 << 20
 
 Answer = bytes | list["Part"] | None
+
+
+class Dispatches(Protocol):
+    """What a connection hands whole requests to. Loop thread."""
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+        """As `Dispatcher.dispatch`."""
 
 
 class Dispatcher:

@@ -48,7 +48,10 @@ from .timer import LoopTimer, Timer
 from .topics import TopicRegistry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..config.broker_config import BrokerConfig
+    from .dispatcher import Dispatches
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +95,12 @@ class Broker:
         timer: Timer | None = None,
         file_system: FileSystem | None = None,
         randomness: random.Random | None = None,
+        around: Callable[[Dispatcher], Dispatches] = lambda dispatcher: dispatcher,
     ) -> None:
-        """Clock, timer, file system and randomness are the real ones unless given. Opens and locks nothing."""
+        """Clock, timer, file system and randomness are the real ones unless given. Opens and locks nothing.
+
+        `around` may put something between connections and the dispatcher: tests let requests fail there.
+        """
         self.config = config
         self.loop = loop
         self.time = time or SystemTime()
@@ -107,8 +114,9 @@ class Broker:
         randomness = randomness or random.SystemRandom()
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, self.time, randomness)
         self.purgatory = FetchPurgatory(loop, self.timer)
-        self.scheduler = ThreadPoolScheduler(config.background_threads)
-        self.socket_server = SocketServer(loop, config, Dispatcher(self, load_apis(), self.counters), self.io_pool)
+        self.scheduler = ThreadPoolScheduler(config.background_threads, time=self.time)
+        dispatcher = around(Dispatcher(self, load_apis(), self.counters))
+        self.socket_server = SocketServer(loop, config, dispatcher, self.io_pool)
         self._file_system = file_system or RealFileSystem()
         self.http: HttpServer | None = None
         self.features = Features()

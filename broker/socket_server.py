@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from ..config.broker_config import BrokerConfig
-    from .dispatcher import Dispatcher
+    from .dispatcher import Dispatches
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class SocketServer:
     """All Kafka-protocol listeners of one daemon. Loop thread only."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, dispatcher: Dispatcher, io_pool: Executor
+        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, dispatcher: Dispatches, io_pool: Executor
     ) -> None:
         self.loop = loop
         self.now = loop.time

@@ -75,6 +75,8 @@ class CleanerPool:
         self.throttler = Throttler(settings.io_bytes_per_second, time)
         self._workers: list[_Worker] = []
         self._lock = threading.Lock()
+        self._looked = threading.Condition()
+        self._round = 0  # of `settle`; under `_looked`
         self.is_running = False
         self.idle_ms = 0.0
         self.busy_ms = 0.0
@@ -104,6 +106,8 @@ class CleanerPool:
         for worker in self._workers:
             worker.stopping.set()
             worker.wake.set()
+        with self._looked:
+            self._looked.notify_all()
         for worker in self._workers:
             if worker.thread.ident is not None:
                 worker.thread.join(timeout_s)
@@ -131,6 +135,20 @@ class CleanerPool:
         """Look for work now rather than after the back-off."""
         for worker in list(self._workers):
             worker.wake.set()
+
+    def settle(self, timeout_s: float) -> bool:
+        """Has every thread look now, and waits until none finds work; False when that takes too long. Blocks.
+
+        A log whose pass fails does not hold it up: it waits for its next attempt. At once True where no thread runs.
+        """
+        with self._looked:
+            self._round += 1
+            workers, wanted = list(self._workers), self._round
+            for worker in workers:
+                worker.wake.set()
+            return self._looked.wait_for(
+                lambda: all(worker.idle_round >= wanted or worker.stopping.is_set() for worker in workers), timeout_s
+            )
 
     def make_cleaner(self) -> Cleaner:
         """With one thread's share of the memory."""
@@ -177,6 +195,7 @@ class _Worker:
         self.log_name: str | None = None
         self.stopping = threading.Event()
         self.wake = threading.Event()
+        self.idle_round = 0
         self.thread = threading.Thread(target=self._run, name=f"cleaner-{number}", daemon=True)
 
     def check(self) -> None:
@@ -192,6 +211,7 @@ class _Worker:
         pool._lower_priority()
         cleaner: Cleaner | None = None
         while not self.stopping.is_set():
+            begun_in = pool._round
             try:
                 work = pool.manager.take_next()
                 if work is not None:
@@ -203,6 +223,9 @@ class _Worker:
                     continue
             except Exception:  # a log's own errors are its manager's; nothing may end the thread
                 logger.exception("the cleaner met an error and goes on")
+            with pool._looked:
+                self.idle_round = begun_in
+                pool._looked.notify_all()
             self._pause(pool.settings.backoff_ms)
 
     def _clean(self, work: Work, cleaner: Cleaner) -> bool:

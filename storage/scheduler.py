@@ -150,6 +150,7 @@ class ThreadPoolScheduler:
         self._idle = 0
         self._leader_due: float | None = None
         self._stopping = False
+        self._watchers = 0
 
     def lane(self, key: str) -> Scheduler:
         with self._condition:
@@ -225,6 +226,23 @@ class ThreadPoolScheduler:
             if thread is not threading.current_thread():
                 thread.join()
 
+    def time_moved(self) -> None:
+        """The clock was set forward by hand: what is due by now is begun, without waiting for the real time."""
+        with self._condition:
+            self._condition.notify_all()
+
+    def settle(self, timeout_s: float) -> bool:
+        """Waits until nothing is due, waits for a thread or runs; False when that takes too long. Blocks.
+
+        Not from a task of its own. What is scheduled for later does not count.
+        """
+        with self._condition:
+            self._watchers += 1
+            try:
+                return self._condition.wait_for(self._is_quiet, timeout_s)
+            finally:
+                self._watchers -= 1
+
     @property
     def threads(self) -> int:
         """How many threads exist now."""
@@ -249,6 +267,13 @@ class ThreadPoolScheduler:
             raise ValueError(f"a scheduler needs at least 1 thread, not {threads}")
 
     # --- under the lock ---
+
+    def _is_quiet(self) -> bool:
+        now = self._time.monotonic_ms()
+        return not (
+            any(lane.ready or lane.running for lane in self._turns)
+            or any(due <= now and not task.cancelled for due, _, task in self._timed)
+        )
 
     def _count(self, name: str) -> _Counts:
         counts = self._counts.get(name)
@@ -371,6 +396,8 @@ class ThreadPoolScheduler:
             # A fixed delay from the moment it was due: no burst to catch up after a long run.
             task.due = max(task.due + task.period_ms, self._time.monotonic_ms())
             self._push(task)
+        if self._watchers:
+            self._condition.notify_all()
 
 
 _SUBMITTED = float("-inf")

@@ -35,6 +35,9 @@ ELSEWHERE: dict[str, str] = {
     "broker/cli/serve.py": "tests/client",
     "broker/cli/settings.py": "tests/packaging",
     "broker/cli/log.py": "its commands have tests each",
+    "broker/testing/broker.py": "tests/client/test_testing.py",
+    "broker/testing/plugin.py": "tests/client/test_testing.py",
+    "broker/testing/process.py": "tests/client/test_testing.py",
     # Tested together with what they are a part of.
     "broker/dispatcher.py": "tests/client/test_wire.py, tests/compat/test_bad_input.py",
     "broker/apis/delete_groups.py": "tests/unit/broker/apis/test_group_apis.py",

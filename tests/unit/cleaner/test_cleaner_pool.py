@@ -152,3 +152,18 @@ def test_a_log_whose_passes_all_end_early_does_not_keep_a_core_busy(monkeypatch:
     finally:
         pool.stop()
     assert len(calls) == 1
+
+
+def test_settle_returns_when_all_that_can_be_cleaned_is() -> None:
+    made = world()
+    pool = pool_of(made, replace(SMALL, threads=2))
+    assert pool.settle(10)  # no thread runs: nothing to wait for
+    pool.start()
+    try:
+        for passes in (1, 2, 3):
+            assert pool.settle(10)
+            assert made.cleaners.partitions()[0].passes == passes
+            put(made.log(), "k0", "new")
+            made.log().roll()
+    finally:
+        pool.stop()

@@ -197,3 +197,55 @@ def test_what_waits_runs_and_fails_is_counted_by_name(scheduler: ThreadPoolSched
     handle.cancel()
     scheduler.shutdown()
     assert scheduler.statistics() == {"delete-file": (0, 0, 0, 0, 0), "flush-log": (0, 0, 0, 1, 1)}
+
+
+class SetForward:
+    """A clock that stands, and is set."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+
+    def milliseconds(self) -> int:
+        return int(self.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+
+def test_a_clock_set_forward_starts_what_is_due_and_settle_waits_for_it() -> None:
+    time = SetForward()
+    scheduler = ThreadPoolScheduler(2, time=time)
+    runs: list[float] = []
+    follow_ups: list[float] = []
+
+    def task() -> None:
+        runs.append(time.now_ms)
+        scheduler.submit("follow-up", lambda: follow_ups.append(time.now_ms))
+
+    try:
+        scheduler.schedule("daily", task, 86_400_000, 86_400_000)
+        assert scheduler.settle(WAIT)
+        assert runs == []
+        for day in (1, 2, 3):
+            time.now_ms = day * 86_400_000.0
+            scheduler.time_moved()
+            assert scheduler.settle(WAIT)
+            assert (len(runs), len(follow_ups)) == (day, day)
+    finally:
+        scheduler.shutdown()
+
+
+def test_settle_does_not_wait_for_what_is_stuck() -> None:
+    scheduler = ThreadPoolScheduler(1)
+    go = threading.Event()
+    try:
+        scheduler.submit("stuck", lambda: go.wait(WAIT))
+        assert not scheduler.settle(0.01)
+        go.set()
+        assert scheduler.settle(WAIT)
+    finally:
+        go.set()
+        scheduler.shutdown()

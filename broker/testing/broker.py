@@ -1,0 +1,313 @@
+"""A broker inside of the process that tests with it: the daemon's own code, on an event loop in a thread of its own.
+
+The thread keeps it apart from the test, whatever that does: a sync client may block, an async test may have one loop per
+function. A free port, a temporary directory that goes when the broker is closed, no HTTP unless asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tidelog.broker.server import Broker as Daemon
+from tidelog.config.exceptions import ConfigError
+from tidelog.config.loader import load_config
+from tidelog.protocol.errors import ProtocolError
+from tidelog.storage.exceptions import StorageError
+
+from .clock import Clock, MovableTime, MovableTimer
+from .faults import Faults
+
+log = logging.getLogger("tidelog.testing")
+T = TypeVar("T")
+
+START_TIMEOUT_S = 60.0
+#: What becomes due when time is moved, or a clean that is asked for, is done in this time or is reported as stuck.
+SETTLE_TIMEOUT_S = 60.0
+#: Turns of the loop after a timer has fired: coroutines that it woke get to their next wait.
+TURNS = 8
+
+#: What differs from `tidelog serve`: nothing is waited for that a test has no use for.
+DEFAULTS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "http.listener": "",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": str(8 << 20),
+}
+
+
+class BrokerError(Exception):
+    """The broker could not start, or could not do what was asked; says why."""
+
+
+class Broker:
+    """A broker to test with. Use as a context manager (plain or async), or `await Broker.start()` and `await stop()`.
+
+        with Broker({"num.partitions": 3}) as broker:
+            client = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    Its methods block and may be called from any thread, also in async tests: the broker has a thread of its own.
+
+    Attributes:
+        clock: moves its time (`clock.advance(days=8)`).
+        faults: lets requests fail (`faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)`).
+        directory: where its logs are.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        directory: Path | str | None = None,
+        seed: int = 0,
+        ahead_ms: float = 0.0,
+    ) -> None:
+        """Starts nothing. `settings` are the daemon's, by Kafka's names; values may be of any type.
+
+        With a directory of your own the data stay there. `seed` decides what faults with a probability do; `ahead_ms` is
+        where its clock begins, after the machine's.
+        """
+        self.settings = {**DEFAULTS, **{name: setting_text(value) for name, value in (settings or {}).items()}}
+        self.faults = Faults(seed)
+        self._time = MovableTime()
+        self._time.move(ahead_ms)
+        self.clock = Clock(self._time, self.move)
+        self._given = Path(directory) if directory is not None else None
+        self._remove: Callable[[], object] = lambda: None
+        self.directory = self._given or Path()
+        self._addresses: list[str] = []
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._daemon: Daemon | None = None
+        self._timer: MovableTimer | None = None
+        self._stop: asyncio.Event | None = None
+        self._failures: list[BaseException] = []
+
+    # --- life ---
+
+    @classmethod
+    async def start(
+        cls, settings: Mapping[str, object] | None = None, *, directory: Path | str | None = None, seed: int = 0
+    ) -> Self:
+        """A broker that is ready, for async code. BrokerError."""
+        broker = cls(settings, directory=directory, seed=seed)
+        await asyncio.to_thread(broker.open)
+        return broker
+
+    async def stop(self) -> None:
+        """`close` for async code."""
+        await asyncio.to_thread(self.close)
+
+    def open(self) -> Self:
+        """Starts it; returns when clients can connect. BrokerError, and then nothing is left running."""
+        if self._thread is not None:
+            raise BrokerError("the broker is open already")
+        if self._given is None and self.directory == Path():
+            self.directory = Path(tempfile.mkdtemp(prefix="tidelog-"))
+            self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        started = threading.Event()
+        self._failures.clear()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="tidelog-broker", daemon=True)
+        self._thread.start()
+        if not started.wait(START_TIMEOUT_S):
+            raise BrokerError(f"the broker is not ready after {START_TIMEOUT_S:g} s")
+        if self._failures:
+            self._thread.join()
+            self._thread = None
+            self._remove()
+            raise BrokerError(f"the broker did not start: {self._failures[0]}") from self._failures[0]
+        return self
+
+    def close(self) -> None:
+        """Stops it cleanly and removes its temporary directory. Harmless when it is closed."""
+        self._end()
+        self._remove()
+
+    def restart(self) -> Self:
+        """A clean stop and a start on the same directory, port and time; connections are lost."""
+        address = self.bootstrap_servers
+        self._end()
+        self.settings["listeners"] = f"PLAINTEXT://{address}"
+        return self.open()
+
+    def _end(self) -> None:
+        thread, loop, stop = self._thread, self._loop, self._stop
+        if thread is None or loop is None or stop is None:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            loop.call_soon_threadsafe(stop.set)
+        thread.join()
+        self._thread = None
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.open)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # --- where it is ---
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`127.0.0.1:PORT`, for every client's setting of that name."""
+        for address in self._addresses:
+            name, _, place = address.partition("://")
+            if name != "http":
+                return place
+        raise BrokerError("the broker has not been started")
+
+    @property
+    def host(self) -> str:
+        return self.bootstrap_servers.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
+    @property
+    def http_url(self) -> str:
+        """Of /metrics and /health, where `http.listener` was set (`127.0.0.1:0`). BrokerError where not."""
+        for address in self._addresses:
+            if address.startswith("http://"):
+                return address
+        raise BrokerError('the broker has no HTTP: start it with {"http.listener": "127.0.0.1:0"}')
+
+    # --- what a test asks of it ---
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> None:
+        """A topic with settings of its own: `create_topic("t", config={"cleanup.policy": "compact"})`. BrokerError."""
+        settings = {key: setting_text(value) for key, value in (config or {}).items()}
+        daemon = self._running()
+        self._in_loop(lambda: daemon.topics.create(name, partitions, settings))
+
+    def delete_topic(self, name: str) -> None:
+        """BrokerError when there is none."""
+        daemon = self._running()
+        self._in_loop(lambda: daemon.topics.delete(name))
+
+    def clean(self, topic: str) -> dict[str, int]:
+        """Cleans the topic or applies its retention, now, as `tidelog clean --wait` does; returns removed records by cause.
+
+        Rolls the active segment and takes no notice of the dirty ratio; what is promised to consumers holds
+        (min.compaction.lag.ms, open transactions, delete.retention.ms). BrokerError.
+        """
+        daemon = self._running()
+
+        async def ask() -> Any:
+            found = daemon.topics.get(topic)
+            if found is None:
+                raise BrokerError(f"there is no topic {topic}")
+            logs = [one for one in daemon.logs.logs() if one.topic == topic]
+            return daemon.cleaner.requests.ask(topic, logs)
+
+        request = self._in_loop(ask)
+        if not request.done.wait(SETTLE_TIMEOUT_S):
+            raise BrokerError(f"{topic} is not cleaned after {SETTLE_TIMEOUT_S:g} s")
+        if request.errors:
+            raise BrokerError("; ".join(f"{topic}-{number}: {text}" for number, text in request.errors.items()))
+        removed: dict[str, int] = request.describe()["removed"]
+        return removed
+
+    # --- inside ---
+
+    def _running(self) -> Daemon:
+        if self._thread is None or self._daemon is None:
+            raise BrokerError("the broker is not open")
+        return self._daemon
+
+    def _in_loop(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Runs it on the broker's loop. BrokerError."""
+        assert self._loop is not None
+        if threading.current_thread() is self._thread:
+            raise BrokerError("called on the broker's own thread, where it would wait for itself")
+
+        async def run() -> T:
+            return await make()
+
+        try:
+            return asyncio.run_coroutine_threadsafe(run(), self._loop).result(SETTLE_TIMEOUT_S)
+        except (ProtocolError, ConfigError, StorageError, OSError) as error:
+            raise BrokerError(str(error)) from error
+
+    def move(self, milliseconds: float) -> None:
+        """One step of `clock.advance`, which is what tests call: returns when all that became due is done. BrokerError."""
+        daemon = self._running()
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+
+        async def move() -> None:
+            self._time.move(milliseconds)
+            await self._settle_timer()
+
+        self._in_loop(move)
+        daemon.scheduler.time_moved()
+        for what, settle in (("scheduled work", daemon.scheduler.settle), ("cleaning", daemon.cleaner.pool.settle)):
+            if not settle(max(deadline - time.monotonic(), 0.1)):
+                raise BrokerError(f"{what} that became due is not done after {SETTLE_TIMEOUT_S:g} s")
+        self._in_loop(self._settle_timer)
+
+    async def _settle_timer(self) -> None:
+        assert self._timer is not None
+        quiet = 0
+        while quiet < TURNS:
+            quiet = 0 if self._timer.run_due() else quiet + 1
+            await asyncio.sleep(0)
+
+    def _run(self, started: threading.Event) -> None:
+        try:
+            import uvloop
+
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve(started))
+        except BaseException as error:
+            self._failures.append(error)
+            if started.is_set():
+                log.exception("the broker ended with an error")
+        finally:
+            started.set()
+
+    async def _serve(self, started: threading.Event) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        settings = {"log.dirs": str(self.directory), **self.settings}
+        config = load_config(None, {}, [f"{name}={text}" for name, text in settings.items()])
+        self._timer = MovableTimer(loop, self._time)
+        self._daemon = daemon = Daemon(
+            config, loop, time=self._time, timer=self._timer, around=lambda inner: self.faults.around(inner, loop)
+        )
+        try:
+            self._addresses = await daemon.start()
+            started.set()
+            await self._stop.wait()
+        finally:
+            await daemon.stop()
+            self._daemon = None
+
+
+def setting_text(value: object) -> str:
+    """A setting's value as text: lists joined by commas, truth as Kafka spells it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return str(value)

@@ -1,0 +1,413 @@
+"""The same broker in a process of its own: it can be killed, and shares nothing with the test but a socket and a pipe.
+
+The child is this module run by Python: it opens a `Broker`, and does what it is told over its standard input, one JSON object
+a line, each answered by one. So its clock moves and its requests fail as those of an in-process broker do; the daemon that
+`tidelog serve` runs knows nothing of this. When the input ends, because the test is done or has died, the broker stops
+cleanly. Tests in other languages can start it too:
+
+    $ python -m tidelog.testing.process '{"settings": {"num.partitions": "3"}}'
+    {"bootstrap_servers": "127.0.0.1:40321", "directory": "/tmp/tidelog-x1"}
+    {"do": "advance", "seconds": 60}
+    {"done": null}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from .broker import SETTLE_TIMEOUT_S, Broker, BrokerError, setting_text
+from .clock import STEPS, Clock
+from .faults import Fault, Faults
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+_FAULT_FIELDS = ("times", "probability", "handled", "delay_s", "after_bytes")
+
+
+class BrokerProcess:
+    """As `Broker`, in a process of its own. Any thread; one call at a time.
+
+    Attributes:
+        clock, faults, directory: as `Broker` has them.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, directory: Path | str | None = None, seed: int = 0
+    ) -> None:
+        """Starts nothing. As `Broker`."""
+        self.settings = {name: setting_text(value) for name, value in (settings or {}).items()}
+        self.clock = Clock(_RemoteTime(self._ask), lambda milliseconds: self._ask("move", milliseconds=milliseconds))
+        self.faults = _RemoteFaults(seed, self._ask)
+        self._seed = seed
+        self._given = Path(directory) if directory is not None else None
+        self.directory = self._given or Path()
+        self._remove: Callable[[], object] = lambda: None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._bootstrap = ""
+        self._lock = threading.Lock()
+        self._ahead_ms = 0.0
+
+    @classmethod
+    async def start(
+        cls, settings: Mapping[str, object] | None = None, *, directory: Path | str | None = None, seed: int = 0
+    ) -> Self:
+        """One that is ready, for async code. BrokerError."""
+        broker = cls(settings, directory=directory, seed=seed)
+        await asyncio.to_thread(broker.open)
+        return broker
+
+    async def stop(self) -> None:
+        """`close` for async code."""
+        await asyncio.to_thread(self.close)
+
+    def open(self) -> Self:
+        """Starts it, after `kill` on what the last one left; returns when clients can connect. BrokerError."""
+        if self._process is not None:
+            raise BrokerError("the broker is open already")
+        if self._given is None and self.directory == Path():
+            self.directory = Path(tempfile.mkdtemp(prefix="tidelog-"))
+            self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        settings = dict(self.settings)
+        if self._bootstrap:
+            settings["listeners"] = f"PLAINTEXT://{self._bootstrap}"
+        options = {
+            "settings": settings,
+            "directory": str(self.directory),
+            "seed": self._seed,
+            "ahead_ms": self._ahead_ms,
+        }
+        # A session of its own: Ctrl-C at the terminal reaches the test run, which then closes the broker in order.
+        self._process = subprocess.Popen(  # noqa: S603 - this very module
+            [sys.executable, "-m", __name__, json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            ready = self._read(START_TIMEOUT_S)
+        except BrokerError as error:
+            self.kill()
+            self._remove()
+            raise BrokerError(f"the broker did not start: {error}") from None
+        self._bootstrap = ready["bootstrap_servers"]
+        return self
+
+    def close(self) -> None:
+        """Stops it cleanly and removes its temporary directory. Harmless when it is closed. BrokerError."""
+        try:
+            self._end()
+        finally:
+            self._remove()
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would; the data stay, and `open` starts it again on the same port."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def restart(self) -> Self:
+        """A clean stop and a start on the same directory, port and time."""
+        self._end()
+        return self.open()
+
+    def _end(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        try:
+            code = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerError(f"the broker did not stop within {STOP_TIMEOUT_S:g} s and was killed") from None
+        self._forget()
+        if code != 0:
+            raise BrokerError(f"the broker ended with code {code}; its messages are on stderr")
+
+    def _forget(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.open)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`127.0.0.1:PORT`, for every client's setting of that name."""
+        if not self._bootstrap:
+            raise BrokerError("the broker has not been started")
+        return self._bootstrap
+
+    @property
+    def host(self) -> str:
+        return self.bootstrap_servers.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        """Of its process. BrokerError when it is closed."""
+        if self._process is None:
+            raise BrokerError("the broker is not open")
+        return self._process.pid
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None) -> None:
+        """As `Broker.create_topic`."""
+        settings = {key: setting_text(value) for key, value in (config or {}).items()}
+        self._ask("create_topic", name=name, partitions=partitions, config=settings)
+
+    def delete_topic(self, name: str) -> None:
+        """As `Broker.delete_topic`."""
+        self._ask("delete_topic", name=name)
+
+    def clean(self, topic: str) -> dict[str, int]:
+        """As `Broker.clean`."""
+        removed: dict[str, int] = self._ask("clean", topic=topic)
+        return removed
+
+    def _ask(self, what: str, **arguments: Any) -> Any:
+        with self._lock:
+            process = self._process
+            if process is None:
+                raise BrokerError("the broker is not open")
+            assert process.stdin is not None
+            try:
+                process.stdin.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
+                process.stdin.flush()
+            except BrokenPipeError:
+                raise BrokerError("the broker's process has died; its messages are on stderr") from None
+            answer = self._read(STEPS * SETTLE_TIMEOUT_S)
+            if what == "move":
+                self._ahead_ms = answer["done"]
+        if "error" in answer:
+            raise BrokerError(answer["error"])
+        return answer["done"]
+
+    def _read(self, timeout_s: float) -> Any:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = _read_line(self._process.stdout, timeout_s)
+        if not line.endswith(b"\n"):
+            raise BrokerError(
+                "its process has ended; its messages are on stderr" if line == b"" else "no answer in time"
+            )
+        answer = json.loads(line)
+        if "failed" in answer:
+            raise BrokerError(answer["failed"])
+        return answer
+
+
+def _read_line(pipe: IO[bytes], timeout_s: float) -> bytes:
+    """Up to and with the line's end; without one, the pipe has ended (b"") or the time is over (b"?")."""
+    deadline = time.monotonic() + timeout_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        if not selector.select(max(deadline - time.monotonic(), 0)):
+            return b"?"
+    # The child writes whole lines: a part of one is followed by the rest, or by the end.
+    return pipe.readline()
+
+
+class _RemoteTime:
+    """The child's time, as `Clock` asks for it."""
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self._ask = ask
+
+    @property
+    def ahead_ms(self) -> float:
+        return float(self._ask("time")["ahead_ms"])
+
+    def milliseconds(self) -> int:
+        return int(self._ask("time")["now_ms"])
+
+
+class _RemoteFault(Fault):
+    number = -1
+    ask: Callable[..., Any]
+
+    @property
+    def hits(self) -> int:
+        return int(self.ask("hits", fault=self.number))
+
+
+class _RemoteFaults(Faults):
+    """Checks rules as `Faults` does, and has the child keep them."""
+
+    def __init__(self, seed: int, ask: Callable[..., Any]) -> None:
+        super().__init__(seed)
+        self._ask = ask
+
+    def _add(self, fault: Fault) -> Fault:
+        super()._add(fault)
+        remote = _RemoteFault(fault.api_key, fault.times, fault.probability)
+        for name in (*_FAULT_FIELDS, "code"):
+            setattr(remote, name, getattr(fault, name))
+        remote.ask = self._ask
+        fields = {name: getattr(fault, name) for name in _FAULT_FIELDS}
+        code = None if fault.code is None else fault.code.name
+        remote.number = self._ask("fault", api=fault.api_key.name, code=code, **fields)
+        with self._lock:
+            self._rules[-1] = remote
+        return remote
+
+    def remove(self, fault: Fault) -> None:
+        if fault in self._rules and isinstance(fault, _RemoteFault):
+            self._ask("remove_fault", fault=fault.number)
+        super().remove(fault)
+
+    def clear(self) -> None:
+        self._ask("clear_faults")
+        super().clear()
+
+
+class _Child:
+    """What the child does when it is told to."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._faults: list[Fault] = []
+
+    def answer(self, line: bytes) -> dict[str, Any]:
+        """What is written back: `{"done": …}` or `{"error": …}`."""
+        try:
+            command = json.loads(line)
+            does = getattr(self, f"do_{command.pop('do')}", None)
+            if does is None:
+                return {"error": f"there is no such command; there are {', '.join(sorted(self.commands()))}"}
+            return {"done": does(**command)}
+        except (BrokerError, ValueError, TypeError, KeyError, AttributeError) as error:
+            return {"error": f"{error}"}
+
+    @classmethod
+    def commands(cls) -> list[str]:
+        return [name.removeprefix("do_") for name in dir(cls) if name.startswith("do_")]
+
+    def do_advance(self, **span: float) -> None:
+        self._broker.clock.advance(**span)
+
+    def do_move(self, milliseconds: float) -> float:
+        self._broker.move(milliseconds)
+        return self._broker.clock.ahead_s * 1000
+
+    def do_time(self) -> dict[str, float]:
+        clock = self._broker.clock
+        return {"now_ms": clock.now.timestamp() * 1000, "ahead_ms": clock.ahead_s * 1000}
+
+    def do_create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        self._broker.create_topic(name, partitions, config)
+
+    def do_delete_topic(self, name: str) -> None:
+        self._broker.delete_topic(name)
+
+    def do_clean(self, topic: str) -> dict[str, int]:
+        return self._broker.clean(topic)
+
+    def do_error(self, api: str, code: str, **options: Any) -> int:
+        return self._keep(self._broker.faults.error(api, code, **options))
+
+    def do_delay(self, api: str, seconds: float, **options: Any) -> int:
+        return self._keep(self._broker.faults.delay(api, seconds, **options))
+
+    def do_disconnect(self, api: str, **options: Any) -> int:
+        return self._keep(self._broker.faults.disconnect(api, **options))
+
+    def do_fault(self, api: str, code: str | None, **fields: Any) -> int:
+        return self._keep(self._broker.faults.add(api, code, **fields))
+
+    def do_hits(self, fault: int) -> int:
+        return self._faults[fault].hits
+
+    def do_remove_fault(self, fault: int) -> None:
+        self._broker.faults.remove(self._faults[fault])
+
+    def do_clear_faults(self) -> None:
+        self._broker.faults.clear()
+
+    def _keep(self, fault: Fault) -> int:
+        self._faults.append(fault)
+        return len(self._faults) - 1
+
+
+def main(options_text: str) -> int:
+    """The child: opens, obeys until the input ends, stops cleanly."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupted)
+    options = json.loads(options_text)
+    broker = Broker(
+        options.get("settings"),
+        directory=options.get("directory"),
+        seed=options.get("seed", 0),
+        ahead_ms=options.get("ahead_ms", 0.0),
+    )
+    try:
+        broker.open()
+    except BrokerError as error:
+        _say({"failed": str(error)})
+        return 1
+    try:
+        _say({"bootstrap_servers": broker.bootstrap_servers, "directory": str(broker.directory)})
+        child = _Child(broker)
+        for line in sys.stdin.buffer:
+            if line.strip():
+                _say(child.answer(line))
+    except (_Interrupted, BrokenPipeError):
+        pass
+    finally:
+        broker.close()
+    return 0
+
+
+class _Interrupted(Exception):
+    pass
+
+
+def _interrupted(*_: object) -> None:
+    raise _Interrupted
+
+
+def _say(answer: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "{}"))

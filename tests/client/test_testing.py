@@ -1,0 +1,242 @@
+"""tidelog.testing as its users have it: fixtures, a clock that moves, faults; with an unmodified asyncio client.
+
+The tests use the fixtures of the installed plugin. What the same does to librdkafka is in tests/compat/test_testing.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from tidelog.testing import Broker, BrokerError, BrokerProcess
+
+AnyBroker = Broker | BrokerProcess
+
+
+async def produce(broker: AnyBroker, topic: str, *records: tuple[bytes | None, bytes | None]) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all") as producer:
+        for key, value in records:
+            await producer.send_and_wait(topic, value, key=key, partition=0)
+
+
+async def read(broker: AnyBroker, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Everything that a client gets, from the start to the end."""
+    partition = TopicPartition(topic, 0)
+    async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        start = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        consumer.seek(partition, start)
+        got = []
+        while await consumer.position(partition) < end:
+            batches = await consumer.getmany(partition, timeout_ms=1000)
+            got += [(one.key, one.value) for batch in batches.values() for one in batch]
+        return got
+
+
+async def test_retention_takes_what_is_eight_days_old(tidelog_broker: Broker) -> None:
+    tidelog_broker.create_topic("orders", config={"retention.ms": 7 * 86_400_000})
+    await produce(tidelog_broker, "orders", (None, b"old"))
+    tidelog_broker.clock.advance(days=6)
+    assert await read(tidelog_broker, "orders") == [(None, b"old")]
+    tidelog_broker.clock.advance(days=2)
+    assert await read(tidelog_broker, "orders") == []
+
+
+async def test_a_tombstone_goes_when_its_horizon_has_passed(tidelog_broker: Broker) -> None:
+    tidelog_broker.create_topic("accounts", config={"cleanup.policy": "compact", "delete.retention.ms": 86_400_000})
+    await produce(tidelog_broker, "accounts", (b"a", b"1"), (b"b", b"1"), (b"a", None), (b"c", b"1"))
+    assert tidelog_broker.clean("accounts")["superseded"] == 1
+    assert await read(tidelog_broker, "accounts") == [(b"b", b"1"), (b"a", None), (b"c", b"1")]
+    tidelog_broker.clock.advance(hours=23)
+    tidelog_broker.clean("accounts")
+    assert (b"a", None) in await read(tidelog_broker, "accounts")
+    tidelog_broker.clock.advance(hours=2)
+    tidelog_broker.clean("accounts")
+    assert await read(tidelog_broker, "accounts") == [(b"b", b"1"), (b"c", b"1")]
+
+
+async def test_one_advance_lets_the_cleaner_do_all_of_it_by_itself(tidelog_broker: Broker) -> None:
+    """Roll by segment.ms, first pass with the horizon, second pass without the tombstone: each follows from the last."""
+    config = {
+        "cleanup.policy": "compact",
+        "delete.retention.ms": 86_400_000,
+        "segment.ms": 3_600_000,
+        "max.compaction.lag.ms": 3_600_000,
+        "min.cleanable.dirty.ratio": 0.01,
+    }
+    tidelog_broker.create_topic("accounts", config=config)
+    await produce(tidelog_broker, "accounts", (b"a", b"1"), (b"b", b"1"), (b"a", None), (b"c", b"1"))
+    tidelog_broker.clock.advance(days=8)
+    assert await read(tidelog_broker, "accounts") == [(b"b", b"1"), (b"c", b"1")]
+
+
+async def test_a_member_that_is_not_heard_of_loses_its_session(tidelog_broker: Broker) -> None:
+    """The client's heartbeats come in real time: two of its intervals here are years for the broker."""
+    tidelog_broker.create_topic("orders")
+    servers = tidelog_broker.bootstrap_servers
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+
+    async def members() -> int:
+        (answer,) = await admin.describe_consumer_groups(["g"])
+        ((_, _, _, _, _, found, *_),) = answer.groups
+        return len(found)
+
+    try:
+        async with AIOKafkaConsumer(
+            "orders", bootstrap_servers=servers, group_id="g", session_timeout_ms=45_000, heartbeat_interval_ms=20_000
+        ) as consumer:
+            assert consumer.assignment()
+            tidelog_broker.clock.advance(seconds=20)
+            assert await members() == 1
+            tidelog_broker.clock.advance(seconds=46)
+            assert await members() == 0
+    finally:
+        await admin.close()
+
+
+async def test_offsets_expire_a_week_after_the_group_is_empty(tidelog_broker: Broker) -> None:
+    tidelog_broker.create_topic("orders")
+    await produce(tidelog_broker, "orders", (None, b"1"))
+    partition = TopicPartition("orders", 0)
+
+    async def committed() -> int | None:
+        async with AIOKafkaConsumer(bootstrap_servers=tidelog_broker.bootstrap_servers, group_id="g") as consumer:
+            consumer.assign([partition])
+            found: int | None = await consumer.committed(partition)
+            return found
+
+    async with AIOKafkaConsumer(bootstrap_servers=tidelog_broker.bootstrap_servers, group_id="g") as consumer:
+        consumer.assign([partition])
+        await consumer.commit({partition: 1})
+    tidelog_broker.clock.advance(days=6)
+    assert await committed() == 1
+    tidelog_broker.clock.advance(days=8)
+    assert await committed() is None
+
+
+async def test_append_time_is_the_brokers(tidelog_broker: Broker) -> None:
+    tidelog_broker.clock.advance(days=30)
+    tidelog_broker.create_topic("orders", config={"message.timestamp.type": "LogAppendTime"})
+    async with AIOKafkaProducer(bootstrap_servers=tidelog_broker.bootstrap_servers) as producer:
+        sent = await producer.send_and_wait("orders", b"1")
+    assert abs(sent.timestamp / 1000 - tidelog_broker.clock.now.timestamp()) < 60
+    assert sent.timestamp / 1000 > time.time() + 29 * 86_400
+
+
+async def test_a_client_tries_again_after_an_error_and_after_a_broken_connection(tidelog_broker: Broker) -> None:
+    tidelog_broker.create_topic("orders")
+    faults = [
+        tidelog_broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", times=2),
+        tidelog_broker.faults.disconnect("Produce", times=1),
+        tidelog_broker.faults.delay("Produce", 0.01, times=1),
+    ]
+    await produce(tidelog_broker, "orders", (None, b"1"), (None, b"2"))
+    assert [fault.hits for fault in faults] == [2, 1, 1]
+    assert await read(tidelog_broker, "orders") == [(None, b"1"), (None, b"2")]
+
+
+async def test_an_answer_that_is_lost_does_not_make_a_record_come_twice(tidelog_broker: Broker) -> None:
+    """The broker has appended and the client can't know; its retry has the same sequence number."""
+    tidelog_broker.create_topic("orders")
+    fault = tidelog_broker.faults.disconnect("Produce", after_bytes=3)
+    async with AIOKafkaProducer(
+        bootstrap_servers=tidelog_broker.bootstrap_servers, enable_idempotence=True
+    ) as producer:
+        await producer.send_and_wait("orders", b"once", partition=0)
+    assert fault.hits == 1
+    assert await read(tidelog_broker, "orders") == [(None, b"once")]
+
+
+@pytest.mark.tidelog(settings={"num.partitions": 3})
+async def test_the_marker_sets_settings(tidelog_broker: Broker) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=tidelog_broker.bootstrap_servers) as producer:
+        assert await producer.partitions_for("made-on-first-use") == {0, 1, 2}
+
+
+@pytest.mark.tidelog(process=True, settings={"num.partitions": 2}, seed=7)
+async def test_the_process_variant_has_all_of_it_and_can_be_killed(tidelog_broker: BrokerProcess) -> None:
+    broker = tidelog_broker
+    broker.create_topic("orders", config={"retention.ms": 86_400_000, "flush.messages": 1})
+    fault = broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER")
+    await produce(broker, "orders", (None, b"1"))
+    assert fault.hits == 1
+    broker.faults.clear()
+    address, ahead_s = broker.bootstrap_servers, broker.clock.ahead_s
+    broker.kill()
+    with pytest.raises(BrokerError, match="not open"):
+        broker.clean("orders")
+    broker.open()
+    assert broker.bootstrap_servers == address
+    assert await read(broker, "orders") == [(None, b"1")]
+    broker.clock.advance(days=2)
+    assert broker.clock.ahead_s == ahead_s + 2 * 86_400
+    assert await read(broker, "orders") == []
+    broker.restart()
+    assert broker.clock.ahead_s == ahead_s + 2 * 86_400
+    with pytest.raises(BrokerError, match="no topic nothing"):
+        broker.clean("nothing")
+    broker.delete_topic("orders")
+
+
+async def test_async_life_without_pytest(tmp_path: Path) -> None:
+    broker = await Broker.start({"num.partitions": 4}, directory=tmp_path)
+    address = broker.bootstrap_servers
+    await produce(broker, "kept", (None, b"1"))
+    await asyncio.to_thread(broker.restart)
+    assert broker.bootstrap_servers == address
+    assert await read(broker, "kept") == [(None, b"1")]
+    await broker.stop()
+    await broker.stop()
+    async with Broker(directory=tmp_path) as again:
+        assert await read(again, "kept") == [(None, b"1")]
+
+
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match=r"log\.retention\.msx"):
+        Broker({"log.retention.msx": 1}).open()
+    with pytest.raises(BrokerError, match=r"log\.retention\.msx"):
+        BrokerProcess({"log.retention.msx": 1}).open()
+    with Broker(directory=tmp_path) as broker:
+        with pytest.raises(BrokerError, match="no topic nothing"):
+            broker.clean("nothing")
+        with pytest.raises(BrokerError, match="already"):
+            broker.open()
+        with pytest.raises(BrokerError, match="retention"):
+            broker.create_topic("t", config={"retention.ms": -5})
+        with pytest.raises(BrokerError, match="did not start"):
+            Broker(directory=tmp_path).open()  # the directory is locked
+        with pytest.raises(BrokerError, match="HTTP"):
+            _ = broker.http_url
+    with pytest.raises(BrokerError, match="not open"):
+        broker.clock.advance(days=1)
+    assert any(tmp_path.iterdir())
+
+
+def test_a_temporary_directory_goes_with_the_broker() -> None:
+    with Broker() as broker:
+        directory = broker.directory
+        assert directory.is_dir()
+    assert not directory.exists()
+
+
+def test_pytest_loads_the_plugin_and_nothing_else_of_ours(tmp_path: Path) -> None:
+    """Those who have tidelog installed and do not use it pay for one small module."""
+    (tmp_path / "test_theirs.py").write_text(
+        "import sys\n"
+        "def test_theirs():\n"
+        "    ours = sorted(name for name in sys.modules if name.startswith('tidelog.'))\n"
+        "    assert ours == ['tidelog.testing', 'tidelog.testing.plugin'], ours\n"
+        "    assert not {'asyncio', 'uvloop', 'socketserver'} & set(sys.modules)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:xdist"]
+    command += ["-p", "no:hypothesispytest", "-p", "no:anyio", "-c", "/dev/null", "--rootdir", str(tmp_path)]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
