@@ -27,13 +27,16 @@ _CODE = "error_code"
 
 @cache
 def request_class(key: ApiKey, kind: str) -> type[ApiMessage]:
-    """The declared `XRequest` or `XResponse` of an API. ValueError where we have none."""
+    """The declared `XRequest` or `XResponse` of an API. ValueError where there is none."""
     try:
         module = importlib.import_module(f"tidelog.protocol.messages.{key.name.lower()}")
     except ModuleNotFoundError:
         raise ValueError(f"{key.name} is not answered by this broker") from None
     name = "".join(word.capitalize() for word in key.name.split("_")) + kind
-    return cast("type[ApiMessage]", getattr(module, name))
+    found = getattr(module, name, None)
+    if found is None:
+        raise ValueError(f"{key.name} has no declared {kind.lower()}")
+    return cast("type[ApiMessage]", found)
 
 
 def error_answer(key: ApiKey, version: int, request: ApiMessage, code: ErrorCode) -> ApiMessage | None:
