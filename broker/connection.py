@@ -8,7 +8,7 @@ own, made to fit the frame, so that a large batch is received once and written t
 Requests of one connection are handled one at a time, in the order in which they came, and are answered in that order.
 A handler that can answer at once does; what must wait (a long poll, a sync, a rebalance) is an awaitable, and the
 connection stands still until it is done: it goes on reading, up to one buffer, so that it notices when the client
-leaves.
+leaves. So it does when it is muted, because its client is over a quota.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Connection(asyncio.BufferedProtocol):
     """Loop thread only. Made by the `SocketServer` for each accepted socket."""
 
     __slots__ = (
-        "_buffer", "_capacity", "_closing", "_dispatcher", "_end", "_outbound", "_paused", "_pending", "_server",
+        "_buffer", "_capacity", "_closing", "_dispatcher", "_end", "_muted", "_outbound", "_paused", "_pending", "_server",
         "_start", "_transport", "_view", "last_active", "listener", "local_address", "peer_host", "peer_port",
     )  # fmt: skip
 
@@ -64,6 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: asyncio.Future[object] | LaterAnswer | None = None
         self._paused = False
         self._closing = False
+        self._muted: asyncio.TimerHandle | None = None
 
     # -- what the loop calls
 
@@ -91,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._view is None:
-            if self._pending is None and not self._paused:
+            if self._pending is None and not self._paused and self._muted is None:
                 return self._server.scratch_view
             # What comes now has to wait for the answer before it.
             self._take_buffer(READ_AHEAD_BYTES)
@@ -105,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         server.received_bytes += nbytes
         self.last_active = server.now()
         buffer = self._buffer
-        waiting = self._pending is not None or self._paused
+        waiting = self._pending is not None or self._paused or self._muted is not None
         if buffer is None:
             buffer = server.scratch
             # While an answer is pending, what comes is only kept: handling it now would answer it first.
@@ -133,6 +134,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending is not None:
             self._pending.cancel()
             self._pending = None
+        if self._muted is not None:
+            self._muted.cancel()
         if self._outbound is not None:
             # While the duplicate of the descriptor is open, the peer gets no FIN.
             self._outbound.close()
@@ -149,6 +152,21 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def closing(self) -> bool:
         return self._closing
+
+    def mute(self, milliseconds: int) -> None:
+        """Handles no further request for so long; what is being answered goes out. A shorter wait adds nothing."""
+        loop = self._server.loop
+        until = loop.time() + milliseconds / 1000
+        if self._muted is not None:
+            if self._muted.when() >= until:
+                return
+            self._muted.cancel()
+        self._muted = loop.call_at(until, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if self._pending is None and (self._outbound is None or self._outbound.idle):
+            self._resume()
 
     def close(self, reason: str | None = None) -> None:
         """Closes at once; `reason` is logged."""
@@ -190,10 +208,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush(parts, sliced)
                 self._abort(str(error))
                 return end
-            if answer is None:
-                continue
             kind = type(answer)
-            if kind is bytes:
+            if answer is None:
+                pass
+            elif kind is bytes:
                 parts.append(cast(bytes, answer))
                 gathered += len(cast(bytes, answer))
             elif kind is list:
@@ -203,6 +221,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush(parts, sliced)
                 self._wait(cast("Awaitable[object]", answer))
                 return position
+            if self._muted is not None:
+                break
             if len(parts) >= PARTS_PER_WRITE or gathered >= most:
                 if not self._flush(parts, sliced):
                     return position
@@ -255,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
         if left == 0:
             self._release_buffer()
             return
-        if self._pending is not None or self._paused:
+        if self._pending is not None or self._paused or self._muted is not None:
             if self._end == self._capacity:
                 self._pause()
             return
@@ -331,6 +351,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             if self._pending is None and self._outbound is not None and self._outbound.idle:
                 self.close()
+            return
+        if self._muted is not None:
             return
         was_paused, self._paused = self._paused, False
         if self._buffer is not None:

@@ -19,9 +19,10 @@ from ..protocol.messages.api_versions import ApiVersionsResponse
 from ..protocol.schema import decode, encode
 from .apis.registry import Registration, loaded
 from .connection import ConnectionAborted
-from .error_answers import error_frame, unsupported
+from .error_answers import error_frame, has_field, unsupported
 from .error_mapping import error_code
 from .request_context import RequestContext
+from .request_meter import RequestMeter
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -78,20 +79,50 @@ class Dispatcher:
         if registration.handler is None:
             registration = loaded(registration)
         assert registration.handler is not None
+        quotas = self._broker.quotas
+        meter = RequestMeter(quotas, buffer, start, end, key, version) if quotas.active else None
         if registration.raw:
             try:
-                return registration.handler(self._broker, buffer, start, end, version, correlation_id, connection)  # type: ignore[no-any-return]
+                answer: Answer | Awaitable[Answer] = registration.handler(
+                    self._broker, buffer, start, end, version, correlation_id, connection
+                )
             except ValueError as error:
                 raise ConnectionAborted(f"malformed {registration.api_key.name} v{version}: {error}") from None
+            return answer if meter is None else self._metered(answer, meter, connection)
         if end - start > MAX_REQUEST_BYTES:
             raise ConnectionAborted(
                 f"a {registration.api_key.name} request of {end - start} bytes; only Produce may have more than "
                 f"{MAX_REQUEST_BYTES}"
             )
-        return self._generic(registration, bytes(memoryview(buffer)[start:end]), version, correlation_id, connection)
+        frame = bytes(memoryview(buffer)[start:end])
+        return self._generic(registration, frame, version, correlation_id, connection, meter)
+
+    def _metered(
+        self, answer: Answer | Awaitable[Answer], meter: RequestMeter, connection: Connection
+    ) -> Answer | Awaitable[Answer]:
+        if answer is None or isinstance(answer, bytes | list):
+            return self._settled(answer, meter, connection)
+        return self._metered_later(answer, meter, connection)
+
+    async def _metered_later(self, answer: Awaitable[Answer], meter: RequestMeter, connection: Connection) -> Answer:
+        done = await answer
+        meter.waited()
+        return self._settled(done, meter, connection)
+
+    def _settled(self, answer: Answer, meter: RequestMeter, connection: Connection) -> Answer:
+        answer, wait = meter.settle(answer)
+        if wait:
+            connection.mute(wait)
+        return answer
 
     def _generic(
-        self, registration: Registration, frame: bytes, version: int, correlation_id: int, connection: Connection
+        self,
+        registration: Registration,
+        frame: bytes,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+        meter: RequestMeter | None,
     ) -> Answer | Awaitable[Answer]:
         key = registration.api_key
         try:
@@ -108,11 +139,17 @@ class Dispatcher:
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
         if asyncio.isfuture(response) or asyncio.iscoroutine(response):
-            return self._later(registration, version, correlation_id, response)
-        return self._frame(key, version, correlation_id, response)
+            return self._later(registration, version, correlation_id, response, connection, meter)
+        return self._answer(key, version, correlation_id, response, connection, meter)
 
     async def _later(
-        self, registration: Registration, version: int, correlation_id: int, response: Awaitable[Any]
+        self,
+        registration: Registration,
+        version: int,
+        correlation_id: int,
+        response: Awaitable[Any],
+        connection: Connection,
+        meter: RequestMeter | None,
     ) -> Answer:
         try:
             done = await response
@@ -120,7 +157,30 @@ class Dispatcher:
             raise
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
-        return self._frame(registration.api_key, version, correlation_id, done)
+        if meter is not None:
+            meter.waited()
+        return self._answer(registration.api_key, version, correlation_id, done, connection, meter)
+
+    def _answer(
+        self,
+        key: ApiKey,
+        version: int,
+        correlation_id: int,
+        response: Any,
+        connection: Connection,
+        meter: RequestMeter | None,
+    ) -> bytes:
+        """The frame. An answer that tells its client to wait mutes the connection for so long (KIP-219)."""
+        frame = self._frame(key, version, correlation_id, response)
+        told = getattr(response, "throttle_time_ms", 0)
+        if meter is not None and (wait := meter.handled()) > told:
+            if has_field(type(response), "throttle_time_ms", version):
+                response.throttle_time_ms = wait
+                frame = self._frame(key, version, correlation_id, response)
+            told = wait
+        if told:
+            connection.mute(told)
+        return frame
 
     def _failed(self, registration: Registration, version: int, correlation_id: int, error: Exception) -> bytes:
         """A handler raised what it should have answered. Where no answer fits, the connection ends."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 from ..protocol.api_keys import ApiKey
 from ..protocol.errors import ErrorCode
 from ..protocol.headers import response_header_bytes
-from ..protocol.schema import ApiMessage, VersionRange, encode
+from ..protocol.schema import ApiMessage, Struct, VersionRange, encode
 from .apis.registry import Registration, loaded
 
 _SIZE = struct.Struct(">i")
@@ -31,17 +31,21 @@ def response_class(registration: Registration) -> type[ApiMessage]:
     return cast("type[ApiMessage]", getattr(module, request.__name__.removesuffix("Request") + "Response"))
 
 
+def has_field(kind: type[Struct], name: str, version: int) -> bool:
+    """Whether `version` of the message carries the field."""
+    return any(field.name == name and VersionRange.parse(field.versions).has(version) for field in kind.FIELDS)
+
+
 def error_frame(
     registration: Registration, version: int, correlation_id: int, code: ErrorCode, message: str
 ) -> bytes | None:
     """A frame with the error, or None where the response of that version has no place for one."""
     kind = response_class(registration)
     spoken = min(max(version, kind.VERSIONS[0]), kind.VERSIONS[1])
-    fields = {field.name for field in kind.FIELDS if VersionRange.parse(field.versions).has(spoken)}
-    if "error_code" not in fields:
+    if not has_field(kind, "error_code", spoken):
         return None
     values: dict[str, Any] = {"error_code": code}
-    if "error_message" in fields:
+    if has_field(kind, "error_message", spoken):
         values["error_message"] = message
     header = response_header_bytes(registration.api_key, version, correlation_id)
     body = encode(kind(**values), spoken)

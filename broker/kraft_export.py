@@ -9,7 +9,8 @@ A snapshot is enough: Kafka's controller loads it, elects itself and goes on beh
   lies, and no leader yet: Kafka elects one when the broker has registered. Its leader epoch is above all that our log
   has or told clients, and the election raises it once more;
 - topics' settings, as far as Kafka knows them; settings of brokers; the next producer id;
-- users, rules, quotas, tokens, settings of groups, and the voters, where Kafka had written such before. Where it had not,
+- quotas, settings of groups and of client metrics;
+- users, rules, tokens, and the voters, where Kafka had written such before. Where it had not,
   the voters are those in Kafka's `controller.quorum.voters`, or, when the controller's address is given, this node as in a
   directory that `kafka-storage format --standalone` made, for `controller.quorum.bootstrap.servers`.
 
@@ -18,6 +19,7 @@ Where Kafka has been, its own files stay: the snapshot lies behind the end of it
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -31,12 +33,14 @@ from ..protocol.metadata_records.quorum import (
     VotersRecord,
 )
 from ..protocol.metadata_records.records import (
+    ClientQuotaRecord,
     ConfigRecord,
     ConfigResourceType,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntity,
     RegisterBrokerRecord,
     TopicRecord,
 )
@@ -58,7 +62,8 @@ from ..storage.metadata_log import (
 from ..storage.partition_metadata import read_partition_metadata
 from .kraft_image import MetadataImage
 from .kraft_import import for_kafka, read_with_controls
-from .metadata_store import FILE_NAME, MetadataStore, StoredMetadata
+from .metadata_store import CLIENT_METRICS, FILE_NAME, GROUP, QUOTA, MetadataStore, StoredMetadata
+from .quota_manager import parse_entity
 from .topic_repairs import NO_ID, FoundLog, plan_repairs
 
 if TYPE_CHECKING:
@@ -233,7 +238,7 @@ def _export(
 
 
 def _at(stored: StoredMetadata, position: str) -> StoredMetadata:
-    return StoredMetadata(stored.topics, stored.broker_configs, stored.features, stored.next_producer_id, position)
+    return dataclasses.replace(stored, kraft_position=position)
 
 
 def _version(record: MetadataRecord, features: Mapping[str, int]) -> int:
@@ -324,12 +329,16 @@ def _records(
         yield from _configs(ConfigResourceType.TOPIC, topic.name, settings)
     for node, of_node in stored.broker_configs.items():
         yield from _configs(ConfigResourceType.BROKER, node, of_node)
-    for kind in (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP):
-        for resource, of_resource in before.configs_of(kind):
+    for kind, name in ((ConfigResourceType.CLIENT_METRICS, CLIENT_METRICS), (ConfigResourceType.GROUP, GROUP)):
+        for resource, of_resource in stored.resources.get(name, {}).items():
             yield from _configs(kind, resource, of_resource)
     if stored.next_producer_id:
         yield ProducerIdsRecord(broker_id=broker.broker_id, broker_epoch=-1, next_producer_id=stored.next_producer_id)
-    yield from before.carried.values()
+    for name, bounds in stored.resources.get(QUOTA, {}).items():
+        entity = [QuotaEntity(entity_type=part, entity_name=value) for part, value in parse_entity(name)]
+        for key, bound in bounds.items():
+            yield ClientQuotaRecord(entity=entity, key=key, value=float(bound))
+    yield from (record for record in before.carried.values() if not isinstance(record, ClientQuotaRecord))
 
 
 def _quorum_of_one(node_id: int, directory_id: UUID, host: str, port: int) -> dict[int, bytes]:

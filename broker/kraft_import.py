@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 from ..config.definitions import TOPIC_SETTINGS
 from ..config.validation import validate
 from ..protocol.errors import ProtocolError
-from ..protocol.metadata_records.records import ConfigResourceType
+from ..protocol.metadata_records.records import ClientQuotaRecord, ConfigResourceType
 from ..storage.exceptions import DataDirectoryError
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name
 from ..storage.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
 from .kraft_image import MetadataImage
-from .metadata_store import MetadataStore, StoredMetadata, TopicRecord
+from .metadata_store import CLIENT_METRICS, GROUP, QUOTA, MetadataStore, StoredMetadata, TopicRecord
+from .quota_manager import entity_name
 from .topics import KEEP_EVERYTHING
 
 if TYPE_CHECKING:
@@ -138,7 +139,23 @@ def merge(
         dict(image.features),
         max(stored.next_producer_id, image.next_producer_id),
         position,
+        _resources(image),
     )
+
+
+def _resources(image: MetadataImage) -> dict[str, dict[str, dict[str, str]]]:
+    """Quotas (by entity, as `metadata.db` names it), settings of groups and of client metrics."""
+    quotas: dict[str, dict[str, str]] = {}
+    for record in image.carried.values():
+        if isinstance(record, ClientQuotaRecord):
+            parts = sorted((part.entity_type, part.entity_name) for part in record.entity)
+            quotas.setdefault(entity_name(tuple(parts)), {})[record.key] = repr(record.value)
+    found = {
+        QUOTA: quotas,
+        GROUP: dict(image.configs_of(ConfigResourceType.GROUP)),
+        CLIENT_METRICS: dict(image.configs_of(ConfigResourceType.CLIENT_METRICS)),
+    }
+    return {kind: resources for kind, resources in found.items() if resources}
 
 
 def for_us(topic: str, kafkas: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ therefore an error that says so, and never replaced silently: retention might de
     producer_ids    one row: next_id, the first id that no block given out has in it
     broker_configs  node ('' is every node), name, value: what Apache Kafka keeps of brokers' settings in its metadata
     features        name, level: likewise, the finalised levels of features
+    resource_configs  kind ('quota', 'group', 'client-metrics'), resource, name, value: what else can be set
     kraft           at most one row: position, that of Kafka's metadata log when it was last read or written
     PRAGMA user_version is the schema's version, application_id says that the file is ours.
 """
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FILE_NAME = "metadata.db"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x7469646C  # "tidl"
 
 _SMALLEST_PAGE = 512
@@ -69,6 +70,24 @@ CREATE TABLE broker_configs (
 CREATE TABLE features (name TEXT PRIMARY KEY, level INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE kraft (position TEXT NOT NULL);
 """
+# Since version 3.
+_RESOURCES_SCHEMA = """
+CREATE TABLE resource_configs (
+    kind TEXT NOT NULL,
+    resource TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (kind, resource, name)
+) WITHOUT ROWID;
+"""
+_LATER_SCHEMAS = {1: _KRAFT_SCHEMA + _RESOURCES_SCHEMA, 2: _RESOURCES_SCHEMA}
+"""What a file of an older version lacks."""
+_TABLES = (
+    "topic_configs", "topics", "broker_configs", "features", "kraft", "producer_ids", "resource_configs",
+)  # fmt: skip
+
+QUOTA, GROUP, CLIENT_METRICS = "quota", "group", "client-metrics"
+"""Kinds of resources beside topics and brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +111,7 @@ class StoredMetadata:
         broker_configs: node id as text, or '' for every node → name → value.
         features: finalised levels that Apache Kafka wrote; empty where it never has.
         next_producer_id: the first that no block given out has in it.
+        resources: kind → resource → name → value.
         kraft_position: `MetadataLogFiles.position` of Kafka's metadata log that this was taken from, or that was
             written from this; '' for neither.
     """
@@ -101,6 +121,7 @@ class StoredMetadata:
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     kraft_position: str = ""
+    resources: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
 
 
 class MetadataStore:
@@ -195,6 +216,15 @@ class MetadataStore:
 
         return self._write(write)
 
+    def set_resource(self, kind: str, resource: str, settings: Mapping[str, str]) -> asyncio.Future[None]:
+        """Replaces all settings of one resource; with none it is forgotten."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute("DELETE FROM resource_configs WHERE kind = ? AND resource = ?", (kind, resource))
+            _insert_resources(database, {kind: {resource: settings}})
+
+        return self._write(write)
+
     def reserve_producer_ids(self, count: int, at_least: int = 0) -> asyncio.Future[int]:
         """The first of `count` producer ids, none below `at_least`, that no caller had before or will have after."""
 
@@ -252,12 +282,14 @@ class MetadataStore:
                 database.execute("PRAGMA foreign_keys = ON")
                 if is_new or _is_empty(database):
                     database.executescript(
-                        f"BEGIN;{_SCHEMA}{_KRAFT_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};"
+                        f"BEGIN;{_SCHEMA}{_LATER_SCHEMAS[1]}PRAGMA user_version = {SCHEMA_VERSION};"
                         f"PRAGMA application_id = {APPLICATION_ID};COMMIT;"
                     )
                     _sync_directory(os.path.dirname(self.path))
-                elif _pragma(database, "user_version") == 1 and _pragma(database, "application_id") == APPLICATION_ID:
-                    database.executescript(f"BEGIN;{_KRAFT_SCHEMA}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
+                elif _pragma(database, "application_id") == APPLICATION_ID and (
+                    lacking := _LATER_SCHEMAS.get(_pragma(database, "user_version"))
+                ):
+                    database.executescript(f"BEGIN;{lacking}PRAGMA user_version = {SCHEMA_VERSION};COMMIT;")
             except BaseException:
                 database.close()
                 raise
@@ -276,8 +308,16 @@ class MetadataStore:
         try:
             database = self._connect()
             with database:
-                for table in ("topic_configs", "topics", "broker_configs", "features", "kraft", "producer_ids"):
-                    database.execute(f"DELETE FROM {table}")  # noqa: S608 (names from the line above)
+                for table in (
+                    "topic_configs",
+                    "topics",
+                    "broker_configs",
+                    "features",
+                    "kraft",
+                    "producer_ids",
+                    "resource_configs",
+                ):
+                    database.execute(f"DELETE FROM {table}")  # noqa: S608 (our own names)
                 for topic in metadata.topics:
                     database.execute(
                         "INSERT INTO topics (name, topic_id, partitions, created_ms, deleting) VALUES (?, ?, ?, ?, ?)",
@@ -294,6 +334,7 @@ class MetadataStore:
                 )
                 database.executemany("INSERT INTO features (name, level) VALUES (?, ?)", metadata.features.items())
                 database.execute("INSERT INTO producer_ids VALUES (?)", (metadata.next_producer_id,))
+                _insert_resources(database, metadata.resources)
                 if metadata.kraft_position:
                     database.execute("INSERT INTO kraft VALUES (?)", (metadata.kraft_position,))
         except sqlite3.Error as error:
@@ -330,12 +371,18 @@ class MetadataStore:
                 )
             )
             position = database.execute("SELECT position FROM kraft").fetchone()
+            resources: dict[str, dict[str, dict[str, str]]] = {}
+            for kind, resource, name, value in database.execute(
+                "SELECT kind, resource, name, value FROM resource_configs"
+            ):
+                resources.setdefault(kind, {}).setdefault(resource, {})[name] = value
             return StoredMetadata(
                 topics,
                 broker_configs,
                 dict(database.execute("SELECT name, level FROM features")),
                 int(database.execute("SELECT next_id FROM producer_ids").fetchone()[0]),
                 position[0] if position else "",
+                resources,
             )
         except sqlite3.Error as error:
             self._disconnect()
@@ -354,6 +401,18 @@ def _insert_overrides(database: sqlite3.Connection, topic: str, overrides: Mappi
     database.executemany(
         "INSERT INTO topic_configs (topic, name, value) VALUES (?, ?, ?)",
         [(topic, name, value) for name, value in overrides.items()],
+    )
+
+
+def _insert_resources(database: sqlite3.Connection, resources: Mapping[str, Mapping[str, Mapping[str, str]]]) -> None:
+    database.executemany(
+        "INSERT INTO resource_configs (kind, resource, name, value) VALUES (?, ?, ?, ?)",
+        [
+            (kind, resource, name, value)
+            for kind, settings_of in resources.items()
+            for resource, settings in settings_of.items()
+            for name, value in settings.items()
+        ],
     )
 
 

@@ -38,11 +38,12 @@ from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
 from .kraft_import import import_metadata
 from .log_cleaner import LogCleaner
-from .metadata_store import MetadataStore
+from .metadata_store import QUOTA, MetadataStore
 from .metrics import RequestCounters
 from .partition import PartitionTable
 from .producer_ids import ProducerIds
 from .purgatory import FetchPurgatory
+from .quota_manager import QuotaManager
 from .socket_server import SocketServer
 from .timer import LoopTimer, Timer
 from .topics import TopicRegistry
@@ -124,6 +125,7 @@ class Broker:
         self.logs: LogManager
         self.metadata: MetadataStore
         self.dynamic: DynamicSettings
+        self.quotas: QuotaManager
         self.topics: TopicRegistry
         self.partitions: PartitionTable
         self.producer_ids: ProducerIds
@@ -148,6 +150,7 @@ class Broker:
         self.producer_ids = ProducerIds(self.metadata)
         self.producer_ids.never_below(self.topics.producer_id_floor)
         self.groups = GroupCoordinator.of(self)
+        self.socket_server.wait_of = self.quotas.connected
         await self.groups.start()
         await self.socket_server.start()
         self.logs.start()
@@ -178,6 +181,7 @@ class Broker:
         )
         self.features = Features(stored.features)
         self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)
+        self.quotas = QuotaManager(self.config, stored.resources.get(QUOTA, {}), self.metadata, self.time)
         if self.dynamic.config is not self.config:
             self.config = self.dynamic.config
             self.logs.use(self.config)

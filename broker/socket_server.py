@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,8 @@ class SocketServer:
         self.buffers = BufferPool()
         self.endpoints: list[Endpoint] = []
         self.connections: set[Connection] = set()
+        self.wait_of: Callable[[str], int] = lambda _address: 0
+        """How long, in ms, a new connection from an address is not read: a quota on connections (KIP-612)."""
         self._per_host: Counter[str] = Counter()
         self._config = config
         self._dispatcher = dispatcher
@@ -131,6 +134,8 @@ class SocketServer:
         self.connections.add(connection)
         self._per_host[connection.peer_host] += 1
         self.accepted_connections += 1
+        if wait_ms := self.wait_of(connection.peer_host):
+            connection.mute(wait_ms)
         return None
 
     def connection_closed(self, connection: Connection) -> None:

@@ -83,6 +83,12 @@ class BrokerConfig:
     logging_level: str
     logging_format: str
     metrics_per_topic: bool
+    # Quotas and telemetry
+    quota_window_num: int
+    quota_window_size_seconds: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
+    telemetry_max_bytes: int
     # Segments
     log_segment_bytes: int
     log_roll_ms: int | None

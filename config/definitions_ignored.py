@@ -20,8 +20,7 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
         controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
         controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-        controller.quorum.voters controller.quota.window.num controller.quota.window.size.seconds
-        controller.socket.timeout.ms control.plane.listener.name early.start.listeners
+        controller.quorum.voters controller.socket.timeout.ms control.plane.listener.name early.start.listeners
         controlled.shutdown.enable controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
         metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
         metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
@@ -66,7 +65,7 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         "metrics are Prometheus', at http.listener",
         """
         kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters metrics.num.samples
-        metrics.recording.level metrics.sample.window.ms auto.include.jmx.reporter telemetry.max.bytes
+        metrics.recording.level metrics.sample.window.ms auto.include.jmx.reporter
         """,
     ),
     (
@@ -135,8 +134,8 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "quotas are not there in this version",
-        "quota.window.num quota.window.size.seconds quota.producer.default quota.consumer.default",
+        "quotas are set by AlterClientQuotas, as in every Kafka since 3.0",
+        "quota.producer.default quota.consumer.default",
     ),
     (
         "every record is answered in a format that its client reads",

@@ -1,6 +1,7 @@
 """CreatePartitions, API key 37, versions 0 to 3.
 
-- 2 is flexible, 3 may be throttled in Kafka. `count` is the number of partitions afterwards; it can only grow.
+- 2 is flexible; from 3 on partitions beyond controller_mutation_rate are THROTTLING_QUOTA_EXCEEDED (KIP-599).
+- `count` is the number of partitions afterwards; it can only grow.
 - An assignment by hand names this node, once for each new partition.
 - The broker's own topics keep their number: it decides where a group or a transaction is.
 """
@@ -24,22 +25,26 @@ from .create_topics import check_assignments
 from .registry import api
 
 if TYPE_CHECKING:
+    from ..quota_manager import Mutations
     from ..request_context import RequestContext
+
+
+_STRICT_FROM = 3
 
 
 @api(ApiKey.CREATE_PARTITIONS, (0, 3), CreatePartitionsRequest)
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
-    return CreatePartitionsResponse(
-        results=await asyncio.gather(
-            *(_grow(topic, context, request.validate_only, times[name]) for name, topic in unique.items())
-        )
+    mutations = context.broker.quotas.mutations(context.client_id, strict=context.api_version >= _STRICT_FROM)
+    results = await asyncio.gather(
+        *(_grow(topic, context, request.validate_only, times[name], mutations) for name, topic in unique.items())
     )
+    return CreatePartitionsResponse(results=results, throttle_time_ms=mutations.throttle_ms)
 
 
 async def _grow(
-    topic: CreatePartitionsTopic, context: RequestContext, validate_only: bool, times: int
+    topic: CreatePartitionsTopic, context: RequestContext, validate_only: bool, times: int, mutations: Mutations
 ) -> CreatePartitionsTopicResult:
     topics = context.broker.topics
     try:
@@ -54,6 +59,7 @@ async def _grow(
                     f"{added} partitions are added, and {len(topic.assignments)} are assigned",
                 )
             check_assignments((a.broker_ids for a in topic.assignments), context.broker.logs.node_id)
+        mutations.take(topic.count - present.partition_count)
         if not validate_only:
             await topics.add_partitions(topic.name, topic.count)
     except Exception as error:

@@ -6,6 +6,7 @@
 - One node keeps one copy: any replication factor but 1 and -1 is INVALID_REPLICATION_FACTOR. An assignment by hand is
   taken when every partition is given to this node, and the partitions are 0, 1, 2 …
 - A name that is there twice in the request is INVALID_REQUEST, once.
+- Partitions count against controller_mutation_rate; from 6 on what is too many is THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from __future__ import annotations
@@ -32,14 +33,19 @@ from .registry import api
 
 if TYPE_CHECKING:
     from ...config.log_config import LogConfig
+    from ..quota_manager import Mutations
     from ..request_context import RequestContext
+
+
+_STRICT_FROM = 6
 
 
 @api(ApiKey.CREATE_TOPICS, (0, 7), CreateTopicsRequest)
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}  # in the order of the request
-    room = _Room(MAX_PARTITIONS_PER_REQUEST)
+    mutations = context.broker.quotas.mutations(context.client_id, strict=context.api_version >= _STRICT_FROM)
+    room = _Room(MAX_PARTITIONS_PER_REQUEST, mutations)
     answers = await asyncio.gather(
         *(
             _create(topic, context, request.validate_only, room)
@@ -48,16 +54,17 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
             for name, topic in unique.items()
         )
     )
-    return CreateTopicsResponse(topics=answers)
+    return CreateTopicsResponse(topics=answers, throttle_time_ms=mutations.throttle_ms)
 
 
 class _Room:
-    """Partitions that the request may still make."""
+    """Partitions that the request may still make, on its client's account."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_mutations", "left")
 
-    def __init__(self, left: int) -> None:
+    def __init__(self, left: int, mutations: Mutations) -> None:
         self.left = left
+        self._mutations = mutations
 
     def take(self, partitions: int) -> None:
         if partitions > self.left:
@@ -65,6 +72,7 @@ class _Room:
                 ErrorCode.POLICY_VIOLATION,
                 f"{partitions} more would be over the {MAX_PARTITIONS_PER_REQUEST} partitions of one request",
             )
+        self._mutations.take(max(partitions, 0))
         self.left -= max(partitions, 0)
 
 

@@ -3,6 +3,7 @@
 - 4 is flexible, 5 tells errors in words, 6 takes ids too (KIP-516): a topic is named by one of both, and once.
 - `delete.topic.enable=false` refuses every topic: TOPIC_DELETION_DISABLED from version 3 on, INVALID_REQUEST before.
 - The broker's own topics can't be deleted (INVALID_TOPIC_EXCEPTION).
+- From 5 on partitions beyond controller_mutation_rate are THROTTLING_QUOTA_EXCEEDED (KIP-599).
 - A topic is answered when its deletion is stored and it is gone for clients; its files follow after a delay.
 """
 
@@ -26,9 +27,11 @@ from ..error_mapping import error_code
 from .registry import api
 
 if TYPE_CHECKING:
+    from ..quota_manager import Mutations
     from ..request_context import RequestContext
 
 _NO_ID = bytes(16)
+_STRICT_FROM = 5
 
 
 @api(ApiKey.DELETE_TOPICS, (0, 6), DeleteTopicsRequest)
@@ -39,6 +42,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         else [DeleteTopicState(name=name) for name in request.topic_names]
     )
     topics = context.broker.topics
+    mutations = context.broker.quotas.mutations(context.client_id, strict=context.api_version >= _STRICT_FROM)
     names = [_name(state, context) for state in states]
     times = Counter(name for name in names if name is not None)
     answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
@@ -62,10 +66,10 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             result.error_code, result.error_message = error.code, str(error)
         elif name is not None:
             result.name, result.topic_id = name, topic.topic_id.bytes if topic is not None else _NO_ID
-            wanted.append(_delete(name, result, context))
+            wanted.append(_delete(name, result, context, mutations))
         answers[state.name, state.topic_id] = result  # one answer for what is named twice
     await asyncio.gather(*wanted)
-    return DeleteTopicsResponse(responses=list(answers.values()))
+    return DeleteTopicsResponse(responses=list(answers.values()), throttle_time_ms=mutations.throttle_ms)
 
 
 def _name(state: DeleteTopicState, context: RequestContext) -> str | None:
@@ -75,8 +79,10 @@ def _name(state: DeleteTopicState, context: RequestContext) -> str | None:
     return topic.name if topic is not None else None
 
 
-async def _delete(name: str, result: DeletableTopicResult, context: RequestContext) -> None:
+async def _delete(name: str, result: DeletableTopicResult, context: RequestContext, mutations: Mutations) -> None:
     try:
+        if (topic := context.broker.topics.get(name)) is not None:
+            mutations.take(topic.partition_count)
         await context.broker.topics.delete(name)
     except Exception as error:
         result.error_code, result.error_message = error_code(error)

@@ -50,7 +50,7 @@ def fetch(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> list[Part] | Awaitable[list[Part]]:
     request = parse_fetch(buffer, start, end, version)
-    _client, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
+    client_id, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
     context = broker.fetch_sessions.resolve(
         session_id,
         epoch,
@@ -62,9 +62,10 @@ def fetch(
         [(topic, index) for topic, indexes in forgotten for index in indexes],
         version >= 13,
     )
-    return FetchJob(broker, context, version, correlation_id, isolation, min(max_bytes, broker.fetch_max_bytes)).run(
-        max_wait, min_bytes
-    )
+    most = min(max_bytes, broker.fetch_max_bytes)
+    if broker.quotas.active:
+        most = min(most, broker.quotas.most_fetched(client_id))
+    return FetchJob(broker, context, version, correlation_id, isolation, most).run(max_wait, min_bytes)
 
 
 class FetchJob:

@@ -14,9 +14,10 @@ from uuid import UUID
 from support.fake_logs import FakeLogs, InlineExecutor
 from support.mock_time import MockScheduler, MockTime
 from tidelog.broker.dynamic_settings import DynamicSettings
-from tidelog.broker.metadata_store import MetadataStore
+from tidelog.broker.metadata_store import QUOTA, MetadataStore
 from tidelog.broker.partition import PartitionTable
 from tidelog.broker.producer_ids import ProducerIds
+from tidelog.broker.quota_manager import QuotaManager
 from tidelog.broker.topics import TopicRegistry
 from tidelog.config.broker_config import BrokerConfig
 
@@ -32,6 +33,7 @@ class TopicWorld:
         self.topics = TopicRegistry(
             config, self.store, InlineExecutor(), self.time, lambda: UUID(int=next(ids), version=4)
         )
+        self.quotas = QuotaManager(config, self.store.read().resources.get(QUOTA, {}), self.store, self.time)
         self.scheduler = MockScheduler(MockTime())
         self.dynamic = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)
         self.producer_ids = ProducerIds(self.store)
@@ -39,9 +41,11 @@ class TopicWorld:
         self.io_pool = InlineExecutor()
         self.partitions = PartitionTable(self.topics, self.loop)
 
-    def context(self, version: int, address: tuple[str, int] = ("127.0.0.1", 9092)) -> Any:
+    def context(
+        self, version: int, address: tuple[str, int] = ("127.0.0.1", 9092), client_id: str | None = "test"
+    ) -> Any:
         """A `RequestContext` as far as these APIs look at it."""
-        return SimpleNamespace(broker=self, api_version=version, local_address=address)
+        return SimpleNamespace(broker=self, api_version=version, local_address=address, client_id=client_id)
 
 
 @asynccontextmanager

@@ -275,3 +275,36 @@ async def test_a_lost_connection_cancels_what_it_waits_for() -> None:
     rig.feed(frame(b"x"))
     rig.end()
     assert future.cancelled()
+
+
+async def test_a_muted_connection_handles_nothing_until_the_time_has_passed() -> None:
+    def answer(body: bytes) -> bytes:
+        if body == b"mute":
+            rig.connection.mute(60_000)
+            rig.connection.mute(1)  # a shorter wait changes nothing
+        return body
+
+    rig = Rig(answer)
+    now = asyncio.get_running_loop().time()
+    rig.feed(frame(b"a") + frame(b"mute") + frame(b"b") + frame(b"c")[:3])
+    assert rig.received() == b"amute"  # what was asked for before goes out
+    rig.feed(frame(b"c")[3:])
+    assert rig.seen == [b"a", b"mute"]
+    handle = rig.connection._muted
+    assert handle is not None
+    assert 60 <= handle.when() - now < 70
+    handle.cancel()
+    rig.connection._unmute()
+    assert rig.seen == [b"a", b"mute", b"b", b"c"]
+    rig.feed(frame(b"d"))
+    assert rig.received() == b"bcd"
+    rig.end()
+
+
+async def test_a_muted_connection_that_is_lost_leaves_no_timer() -> None:
+    rig = Rig(lambda body: body)
+    rig.connection.mute(60_000)
+    handle = rig.connection._muted
+    assert handle is not None
+    rig.end()
+    assert handle.cancelled()

@@ -80,6 +80,7 @@ async def test_everything_is_replaced_in_one_commit(store: MetadataStore) -> Non
         {"metadata.version": 30},
         4000,
         "a position",
+        {"quota": {'{"user":null}': {"producer_byte_rate": "5.0"}}, "group": {"g": {"a": "b", "c": "d"}}},
     )
     store.replace(everything)
     assert store.read() == everything
@@ -98,13 +99,29 @@ async def test_a_replacement_that_fails_changes_nothing(store: MetadataStore) ->
     assert store.read() == before
 
 
-async def test_a_file_of_the_first_schema_gets_the_tables_it_lacks(store: MetadataStore) -> None:
+async def test_resources_are_set_as_a_whole_and_forgotten_without_settings(store: MetadataStore) -> None:
+    await store.set_resource("group", "g", {"a": "1", "b": "2"})
+    await store.set_resource("group", "h", {"a": "3"})
+    await store.set_resource("quota", "g", {"c": "4"})
+    await store.set_resource("group", "g", {"b": "5"})
+    await store.set_resource("group", "h", {})
+    assert store.read().resources == {"group": {"g": {"b": "5"}}, "quota": {"g": {"c": "4"}}}
+    assert store.changes == 5
+
+
+@pytest.mark.parametrize(
+    ("version", "lacking"),
+    [(1, ("broker_configs", "features", "kraft", "resource_configs")), (2, ("resource_configs",))],
+)
+async def test_a_file_of_an_older_schema_gets_the_tables_it_lacks(
+    store: MetadataStore, version: int, lacking: tuple[str, ...]
+) -> None:
     await store.add_topic(ORDERS)
     await store.reserve_producer_ids(1000)
     store.close()
     with sqlite3.connect(store.path) as database:
         database.executescript(
-            "DROP TABLE broker_configs; DROP TABLE features; DROP TABLE kraft; PRAGMA user_version = 1"
+            "".join(f"DROP TABLE {table};" for table in lacking) + f"PRAGMA user_version = {version}"
         )
     database.close()
     store.__init__(os.path.dirname(store.path))  # type: ignore[misc]  # for the fixture to close

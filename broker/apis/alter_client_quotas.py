@@ -1,0 +1,55 @@
+"""AlterClientQuotas, API key 49, versions 0 and 1 (flexible): sets and removes quotas of entities (KIP-546).
+
+An entity is changed as a whole or not at all; entities are independent of each other. One that is in the request twice
+is INVALID_REQUEST, and so is a quota that it names twice. What is set holds for the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    EntryResult,
+)
+from ..error_mapping import error_code
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.ALTER_CLIENT_QUOTAS, (0, 1), AlterClientQuotasRequest)
+async def alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    times = Counter(_parts(entry) for entry in request.entries)
+    return AlterClientQuotasResponse(
+        entries=await asyncio.gather(
+            *(_alter(entry, context, request.validate_only, times[_parts(entry)]) for entry in request.entries)
+        )
+    )
+
+
+async def _alter(entry: EntryData, context: RequestContext, validate_only: bool, times: int) -> EntryResult:
+    result = EntryResult(entity=entry.entity)
+    try:
+        if times > 1:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "an entity may be in the request once")
+        twice = [key for key, count in Counter(op.key for op in entry.ops).items() if count > 1]
+        if twice:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"quotas named more than once: {', '.join(twice)}")
+        changes = {op.key: None if op.remove else op.value for op in entry.ops}
+        parts = [(part.entity_type, part.entity_name) for part in entry.entity]
+        await context.broker.quotas.alter(parts, changes, validate_only)
+    except Exception as error:
+        result.error_code, result.error_message = error_code(error)
+    return result
+
+
+def _parts(entry: EntryData) -> frozenset[tuple[str, str | None]]:
+    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)

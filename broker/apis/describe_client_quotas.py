@@ -1,0 +1,51 @@
+"""DescribeClientQuotas, API key 48, versions 0 and 1 (flexible): entities that match a filter, with their quotas (KIP-546)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from ..error_mapping import error_code
+from ..quotas import Component, Match, check_filter
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.DESCRIBE_CLIENT_QUOTAS, (0, 1), DescribeClientQuotasRequest)
+def describe_client_quotas(
+    request: DescribeClientQuotasRequest, context: RequestContext
+) -> DescribeClientQuotasResponse:
+    try:
+        components = [_component(component) for component in request.components]
+        check_filter(components)
+    except ProtocolError as error:
+        code, message = error_code(error)
+        return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
+    return DescribeClientQuotasResponse(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in sorted(values.items())],
+            )
+            for entity, values in context.broker.quotas.describe(components, request.strict)
+        ]
+    )
+
+
+def _component(component: ComponentData) -> Component:
+    try:
+        match = Match(component.match_type)
+    except ValueError:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"there is no match type {component.match_type}") from None
+    return Component(component.entity_type, match, component.match)
