@@ -10,8 +10,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
 
-run: $(VENV)/.installed   ## serve on 127.0.0.1:9092, data in ./data
-	@exec $(BIN)/tidelog serve --set log.dirs=./data
+run: $(VENV)/.installed   ## serve on 127.0.0.1:9092 (message sets: 9093), data in ./data
+	@exec $(BIN)/tidelog serve --set log.dirs=./data --set message.set.listeners=tcp://127.0.0.1:9093
 
 setup: $(VENV)/.dev       ## own virtual environment, compiled kernels, test tools
 

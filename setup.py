@@ -6,7 +6,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
 NAME = "tidelog"
-FOLDERS = ["broker", "cleaner", "config", "pipeline", "protocol", "storage"]
+FOLDERS = ["broker", "cleaner", "clients", "config", "pipeline", "protocol", "storage"]
 KERNELS = sorted(str(path) for top in FOLDERS for path in Path(top).rglob("_*.pyx"))
 
 # broker/testing is what others use in their tests: it installs as tidelog.testing, and not as a part of tidelog.broker.

@@ -15,6 +15,7 @@ from ..protocol.api_keys import ApiKey
 from ..protocol.errors import ErrorCode
 from .cleaner_metrics import cleaner_families
 from .durability import durability_family
+from .message_set_listener import message_set_families
 from .metric_family import Family
 from .partition_metrics import partition_families
 
@@ -63,9 +64,9 @@ def snapshot(broker: Broker) -> list[Family]:
         _by("tidelog_fetch_bytes", "counter", "Fetched record bytes by the way they were sent.", "path",
             {"sendfile": sends.sendfile_bytes, "copy": sends.copy_fetch_bytes}),
         _one("tidelog_cold_reads", "counter", "Sends that waited for the I/O pool to read pages.", sends.cold_waits),
-        _one("tidelog_received_bytes", "counter", "Bytes received by Kafka-protocol connections.", server.received_bytes),
-        _one("tidelog_sent_bytes", "counter", "Bytes sent by Kafka-protocol connections.", sends.sent_bytes),
-        _one("tidelog_connections", "gauge", "Open Kafka-protocol connections.", len(server.connections)),
+        _one("tidelog_received_bytes", "counter", "Bytes received from clients.", server.received_bytes),
+        _one("tidelog_sent_bytes", "counter", "Bytes sent to clients.", sends.sent_bytes),
+        _one("tidelog_connections", "gauge", "Open connections of clients.", len(server.connections)),
         _one("tidelog_connections_accepted", "counter", "Connections accepted.", server.accepted_connections),
         _one("tidelog_connections_refused", "counter", "Connections refused by a limit.", server.refused_connections),
         _one("tidelog_waiting_fetches", "gauge", "Fetches that wait for data.", broker.purgatory.waiting),
@@ -78,6 +79,7 @@ def snapshot(broker: Broker) -> list[Family]:
         _one("tidelog_recovery_partitions_remaining", "gauge", "Partitions that this start has still to load.",
              broker.logs.partitions_remaining if hasattr(broker, "logs") else 0),
     ]  # fmt: skip
+    families.extend(message_set_families(broker.message_sets, server))
     families.extend(_task_families(broker))
     if broker.ready:
         families.extend(_log_families(broker))

@@ -38,6 +38,7 @@ from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
 from .kraft_import import import_metadata
 from .log_cleaner import LogCleaner
+from .message_set_listener import MessageSetListener
 from .metadata_store import QUOTA, MetadataStore
 from .metrics import RequestCounters
 from .partition import PartitionTable
@@ -117,7 +118,8 @@ class Broker:
         self.purgatory = FetchPurgatory(loop, self.timer)
         self.scheduler = ThreadPoolScheduler(config.background_threads, time=self.time)
         dispatcher = around(Dispatcher(self, load_apis(), self.counters))
-        self.socket_server = SocketServer(loop, config, dispatcher, self.io_pool)
+        self.message_sets = MessageSetListener(self)
+        self.socket_server = SocketServer(loop, config, dispatcher, self.message_sets, self.io_pool)
         self._file_system = file_system or RealFileSystem()
         self.http: HttpServer | None = None
         self.features = Features()
@@ -158,7 +160,8 @@ class Broker:
         self.topics.on_deleted.append(self.cleaner.manager.forget_topic)
         await self.loop.run_in_executor(self.io_pool, self.cleaner.start)
         self.ready = True
-        addresses = [str(endpoint) for endpoint in self.socket_server.endpoints]
+        server = self.socket_server
+        addresses = [str(endpoint) for endpoint in (*server.endpoints, *server.message_set_endpoints)]
         return [*addresses, self.http.url] if self.http is not None else addresses
 
     async def _open_logs(self) -> None:

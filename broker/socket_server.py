@@ -1,4 +1,5 @@
-"""Listeners and the limits that hold for all connections.
+"""Listeners and the limits that hold for all connections, whichever protocol they speak: a listener's requests are framed
+alike, and go to the listener's own handler.
 
 Owns, on the loop thread: the bound sockets, the set of open connections, the scratch buffer that they share and the
 pool of buffers for incomplete requests. `stop_accepting` and `close_all` are the two halves of a clean stop.
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from ..config.broker_config import BrokerConfig
+    from ..config.listener import Listener
     from .dispatcher import Dispatches
 
 log = logging.getLogger(__name__)
@@ -79,11 +81,22 @@ class Endpoint:
 
 
 class SocketServer:
-    """All Kafka-protocol listeners of one daemon. Loop thread only."""
+    """All listeners of one daemon but HTTP's. Loop thread only.
+
+    Attributes:
+        endpoints: bound listeners of Kafka's protocol: what clients are told of.
+        message_set_endpoints: bound listeners of the message-set protocol.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, dispatcher: Dispatches, io_pool: Executor
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: BrokerConfig,
+        dispatcher: Dispatches,
+        message_sets: Dispatches,
+        io_pool: Executor,
     ) -> None:
+        """`dispatcher` handles what comes by `listeners`, `message_sets` what comes by `message.set.listeners`."""
         self.loop = loop
         self.now = loop.time
         self.io_pool = io_pool
@@ -97,12 +110,14 @@ class SocketServer:
         self.scratch_view = memoryview(self.scratch)
         self.buffers = BufferPool()
         self.endpoints: list[Endpoint] = []
+        self.message_set_endpoints: list[Endpoint] = []
         self.connections: set[Connection] = set()
         self.wait_of: Callable[[str], int] = lambda _address: 0
         """How long, in ms, a new connection from an address is not read: a quota on connections (KIP-612)."""
         self._per_host: Counter[str] = Counter()
         self._config = config
         self._dispatcher = dispatcher
+        self._message_sets = message_sets
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -110,16 +125,13 @@ class SocketServer:
         """Binds every listener of the configuration. Raises OSError naming the listener that can't be had."""
         advertised = {listener.name: (listener.host, listener.port) for listener in self._config.advertised_listeners}
         for listener in self._config.listeners:
-            sock = self._bind(listener.host, listener.port)
-            host, port = sock.getsockname()[:2]
-            endpoint = Endpoint(listener.name, listener.security_protocol, host, port, advertised.get(listener.name))
-            server = await self.loop.create_server(
-                lambda endpoint=endpoint: Connection(self, endpoint, self._dispatcher),  # type: ignore[misc]
-                sock=sock,
-                backlog=self._config.socket_listen_backlog_size,
+            endpoint = await self._listen(
+                listener, "listeners", self._dispatcher, advertised=advertised.get(listener.name)
             )
-            self._servers.append(server)
             self.endpoints.append(endpoint)
+        for listener in self._config.message_set_listeners:
+            endpoint = await self._listen(listener, "message.set.listeners", self._message_sets)
+            self.message_set_endpoints.append(endpoint)
         self._schedule_sweep()
 
     def connection_opened(self, connection: Connection) -> str | None:
@@ -163,7 +175,19 @@ class SocketServer:
 
     # -- inside
 
-    def _bind(self, host: str, port: int) -> socket.socket:
+    async def _listen(
+        self, listener: Listener, setting: str, handler: Dispatches, advertised: tuple[str, int] | None = None
+    ) -> Endpoint:
+        sock = self._bind(listener.host, listener.port, setting)
+        host, port = sock.getsockname()[:2]
+        endpoint = Endpoint(listener.name, listener.security_protocol, host, port, advertised)
+        server = await self.loop.create_server(
+            lambda: Connection(self, endpoint, handler), sock=sock, backlog=self._config.socket_listen_backlog_size
+        )
+        self._servers.append(server)
+        return endpoint
+
+    def _bind(self, host: str, port: int, setting: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -180,7 +204,7 @@ class SocketServer:
             sock.close()
             raise OSError(
                 error.errno,
-                f"listener {host}:{port} can't be bound: {error.strerror}; stop what uses it, or set listeners to an "
+                f"listener {host}:{port} can't be bound: {error.strerror}; stop what uses it, or set {setting} to an "
                 "address that is free on this machine",
             ) from None
         return sock

@@ -18,7 +18,7 @@ class BrokerConfig:
     """One attribute for each honoured row of the table, by the row's name with underscores for dots.
 
     Immutable; any thread reads it. Made by `loader.load_config`; tests say `BrokerConfig(num_partitions=3)`, where
-    what is not named has its default. Four attributes are not what the text says but what it means: the three listener
+    what is not named has its default. Five attributes are not what the text says but what it means: the four listener
     settings are parsed (controllers' listeners left out), and `log_dirs` is `log.dir` where log.dirs is not set.
     `node_id` is broker.id where only that is set.
     """
@@ -28,6 +28,8 @@ class BrokerConfig:
     advertised_listeners: tuple[Listener, ...]
     listener_security_protocol_map: dict[str, str]
     controller_listener_names: tuple[str, ...]
+    message_set_listeners: tuple[Listener, ...]
+    message_set_max_magic: int
     http_listener: Listener | None
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
@@ -218,9 +220,6 @@ def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
         for listener in listeners
         if listener.security_protocol != "PLAINTEXT"
     )
-    places = [(listener.host, listener.port) for listener in listeners if listener.port]
-    if len(set(places)) < len(places):
-        problems.append("listeners: two of them have the same host and port")
     advertised = listeners_of("advertised.listeners", attributes["advertised_listeners"])
     for listener in advertised:
         if listener.name not in {known_listener.name for known_listener in listeners}:
@@ -228,5 +227,12 @@ def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
         if listener.host in ("", "0.0.0.0", "::") or not listener.port:  # noqa: S104 - refused here, not bound
             problems.append(f"advertised.listeners: {listener} is no address that a client could connect to")
     attributes["listeners"], attributes["advertised_listeners"] = listeners, advertised
+    message_sets = [
+        attempt("message.set.listeners", parse_address, t, "tcp") for t in attributes["message_set_listeners"]
+    ]
+    attributes["message_set_listeners"] = tuple(listener for listener in message_sets if listener is not None)
     http = attributes["http_listener"]
     attributes["http_listener"] = attempt("http.listener", parse_address, http, "http") if http else None
+    bound = [(one.host, one.port) for one in (*listeners, *attributes["message_set_listeners"]) if one.port]
+    if len(set(bound)) < len(bound):
+        problems.append("listeners: two of them have the same host and port")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .definitions_message_set import MESSAGE_SET_ROWS
 from .setting import ANY, INT_MAX, LONG_MAX, Allowed, Importance, Setting, SettingType, Value, at_least, between, one_of
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -601,4 +602,6 @@ _LOGGING = _group(
     ),
 )
 
-BROKER_ROWS: tuple[Setting, ...] = _NETWORK + _NODE + _TOPICS + _LOGS + _CLEANER + _FETCH + _GROUPS + _LOGGING
+BROKER_ROWS: tuple[Setting, ...] = (
+    _NETWORK + MESSAGE_SET_ROWS + _NODE + _TOPICS + _LOGS + _CLEANER + _FETCH + _GROUPS + _LOGGING
+)

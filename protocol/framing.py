@@ -44,7 +44,7 @@ def frame_end(buffer: bytes | bytearray, position: int, end: int, max_bytes: int
     if not 0 <= size <= max_bytes:
         raise FrameTooLargeError(
             f"a request of {size} bytes is announced; socket.request.max.bytes allows {max_bytes}. "
-            "Is this a Kafka client, and is it set to plaintext?"
+            "Is this a client of this listener's protocol, and is it set to plaintext?"
         )
     following = position + SIZE_BYTES + size
     return following if following <= end else INCOMPLETE

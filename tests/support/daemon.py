@@ -24,6 +24,7 @@ from typing import IO, Self
 
 DEFAULT_COMMAND = (sys.executable, "-m", "tidelog.broker", "serve")
 _READY = re.compile(r"^ready\b.*\bPLAINTEXT://(?P<kafka>\S+:\d+)")
+_MESSAGE_SET = re.compile(r"\btcp://(?P<message_set>\S+:\d+)")
 _HTTP = re.compile(r"\bhttp://(?P<http>\S+:\d+)")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -70,6 +71,8 @@ class Daemon:
         self.stop_timeout_s = stop_timeout_s
         self.bootstrap = "127.0.0.1:0"
         self.http = "127.0.0.1:0"
+        self.message_set = ""
+        """Where the message-set protocol is served, if `message.set.listeners` is among the settings."""
         self.ready_line = ""
         self.start_s = 0.0
         """Seconds from the fork to the `ready` line of the last start."""
@@ -110,6 +113,10 @@ class Daemon:
             self.kill()
             raise
         self.bootstrap = ready["kafka"]
+        message_set = _MESSAGE_SET.search(self.ready_line)
+        if message_set is not None:
+            self.message_set = message_set["message_set"]
+            self.settings["message.set.listeners"] = f"tcp://{self.message_set}"
         http = _HTTP.search(self.ready_line)
         if http is not None:
             self.http = http["http"]
@@ -161,6 +168,12 @@ class Daemon:
     @property
     def pid(self) -> int:
         return self._running_process().pid
+
+    @property
+    def message_set_address(self) -> tuple[str, int]:
+        """Host and port of the first message-set listener."""
+        host, _, port = self.message_set.rpartition(":")
+        return host, int(port)
 
     @property
     def address(self) -> tuple[str, int]:

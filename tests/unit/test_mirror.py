@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("broker", "cleaner", "config", "protocol", "storage", "pipeline")
+PACKAGES = ("broker", "cleaner", "clients", "config", "protocol", "storage", "pipeline")
 MOST_LINES = 600
 
 #: Modules whose tests are not `tests/unit/<package>/test_<module>.py`, and where they are, or why there is nothing to test.
@@ -22,6 +22,7 @@ ELSEWHERE: dict[str, str] = {
     "config/definitions_administration.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_broker.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_ignored.py": "a table: tests/unit/config/test_definitions.py",
+    "config/definitions_message_set.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_topic.py": "a table: tests/unit/config/test_definitions.py",
     "config/exceptions.py": "types",
     "protocol/records/attributes.py": "constants",
@@ -39,6 +40,8 @@ ELSEWHERE: dict[str, str] = {
     "broker/testing/broker.py": "tests/client/test_testing.py",
     "broker/testing/plugin.py": "tests/client/test_testing.py",
     "broker/testing/process.py": "tests/client/test_testing.py",
+    "clients/message_set_client.py": "sockets: tests/client/test_message_set_clients.py",
+    "clients/async_message_set_client.py": "sockets: tests/client/test_message_set_clients.py",
     # Tested together with what they are a part of.
     "broker/dispatcher.py": "tests/client/test_wire.py, tests/compat/test_bad_input.py",
     "broker/apis/delete_groups.py": "tests/unit/broker/apis/test_group_apis.py",

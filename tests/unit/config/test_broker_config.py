@@ -18,7 +18,14 @@ PYTHON_TYPES = {
     SettingType.DOUBLE: float,
     SettingType.LIST: tuple[str, ...],
 }
-MEANINGS = {"listeners", "advertised_listeners", "listener_security_protocol_map", "http_listener", "log_dirs"}
+MEANINGS = {
+    "listeners",
+    "advertised_listeners",
+    "listener_security_protocol_map",
+    "message_set_listeners",
+    "http_listener",
+    "log_dirs",
+}
 
 
 def test_there_is_one_attribute_for_each_honoured_setting_and_of_its_type() -> None:
@@ -59,6 +66,15 @@ def test_controllers_listeners_are_left_out() -> None:
     assert [listener.name for listener in config.listeners + config.advertised_listeners] == ["PLAINTEXT"] * 2
 
 
+def test_message_set_listeners_are_addresses_and_off_by_default() -> None:
+    assert BrokerConfig().message_set_listeners == ()
+    config = broker_config({"message.set.listeners": ("tcp://127.0.0.1:9093", "[::1]:0")})
+    assert config.message_set_listeners == (
+        Listener("tcp", "PLAINTEXT", "127.0.0.1", 9093),
+        Listener("tcp", "PLAINTEXT", "::1", 0),
+    )
+
+
 def test_an_empty_http_listener_switches_it_off() -> None:
     assert broker_config({"http.listener": ""}).http_listener is None
 
@@ -86,6 +102,11 @@ def test_broker_id_is_another_name_of_node_id(values: dict[str, Value], node_id:
         ({"advertised.listeners": ("PLAINTEXT://0.0.0.0:1",)}, "no address that a client could connect to"),
         ({"advertised.listeners": ("PLAINTEXT://a:0",)}, "no address that a client could connect to"),
         ({"http.listener": "9404"}, "http.listener: '9404' is not HOST:PORT"),
+        ({"message.set.listeners": ("udp://h:1",)}, "message.set.listeners: 'udp://h:1' is not HOST:PORT"),
+        (
+            {"listeners": ("PLAINTEXT://h:1",), "message.set.listeners": ("tcp://h:1",)},
+            "listeners: two of them have the same host and port",
+        ),
         ({"node.id": 1, "broker.id": 2}, "two names of one setting"),
         ({"log.dirs": ("/a", "/b", "/a")}, "names a directory twice"),
         ({"group.min.session.timeout.ms": 9, "group.max.session.timeout.ms": 8}, "is above"),

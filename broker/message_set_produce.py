@@ -1,0 +1,146 @@
+"""PRODUCE and MULTIPRODUCE of the message-set protocol.
+
+A set goes the way of a batch of Kafka's Produce with acks=1: validated and given offsets, in the log, and on the disk first
+where `flush.messages` says so; through the directory's writer thread while its disk is slow. The answer tells the base offset.
+
+A set is one batch of format 2, or messages of format 0 or 1: any number of plain ones, or one wrapper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import ErrorCode, ProtocolError
+from ..protocol.message_set.wire import multi_produce_answer, produce_answer
+from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2
+from .error_mapping import error_code
+from .topics import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from ..protocol.message_set.wire import ProduceBody
+    from ..storage.log_values import LogAppendInfo
+    from .partition import Partition
+    from .server import Broker
+
+#: PRODUCE bodies in one MULTIPRODUCE: they are appended in one go, and others wait meanwhile.
+MAX_PRODUCES = 1000
+
+#: Low byte of a batch's attributes, counted from its start, and the bit that says that it is part of a transaction.
+_ATTRIBUTES = 22
+_TRANSACTIONAL = 0x10
+
+#: (error, base offset)
+Row = tuple[int, int]
+
+
+class MessageSetAppends:
+    """Appends and answers. Loop thread."""
+
+    __slots__ = ("_broker", "errors")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        #: Sets that were refused.
+        self.errors = 0
+
+    def produce(self, buffer: bytearray, body: ProduceBody) -> bytes | Awaitable[bytes]:
+        """Appends the set that stands in `buffer`, which is the caller's again after the return."""
+        row = self._append(buffer, body)
+        if isinstance(row, tuple):
+            return produce_answer(*row)
+        return self._answer_later(row)
+
+    async def _answer_later(self, row: Awaitable[Row]) -> bytes:
+        return produce_answer(*await row)
+
+    def multi_produce(self, buffer: bytearray, bodies: list[ProduceBody]) -> bytes | Awaitable[bytes]:
+        """As `produce`, in the order of the bodies. A set that is refused does not stop those behind it."""
+        rows = [self._append(buffer, body) for body in bodies]
+        done = [row for row in rows if isinstance(row, tuple)]
+        return multi_produce_answer(done) if len(done) == len(rows) else self._answer_all_later(rows)
+
+    async def _answer_all_later(self, rows: list[Row | asyncio.Future[Row]]) -> bytes:
+        waiting = [row for row in rows if not isinstance(row, tuple)]
+        try:
+            await asyncio.gather(*waiting)
+        finally:
+            for row in waiting:
+                row.cancel()
+        return multi_produce_answer([row if isinstance(row, tuple) else row.result() for row in rows])
+
+    # -- one set
+
+    def _append(self, buffer: bytearray, body: ProduceBody) -> Row | asyncio.Future[Row]:
+        """The outcome, or a task for it when a thread or a sync has to be waited for."""
+        try:
+            partition = self._partition(body)
+            if body.end - body.start > _ATTRIBUTES and buffer[body.start + MAGIC_AT] >= MAGIC_V2:
+                if buffer[body.start + _ATTRIBUTES] & _TRANSACTIONAL:
+                    raise ProtocolError(
+                        ErrorCode.INVALID_TXN_STATE, "the message-set protocol has no transactions to write in"
+                    )
+                if not partition.directory.engaged:
+                    return self._appended(partition, body, partition.append(buffer, body.start, body.end))
+                written = partition.append_later(buffer, body.start, body.end)
+            elif not partition.directory.engaged:
+                info = partition.log.append_message_set(buffer, body.start, body.end)
+                partition.appended()
+                return self._appended(partition, body, info)
+            else:
+                written = _append_set_later(partition, bytes(buffer[body.start : body.end]))
+        except Exception as error:
+            return self._failed(error)
+        return asyncio.ensure_future(self._when_written(partition, body, written))
+
+    def _partition(self, body: ProduceBody) -> Partition:
+        partition = self._broker.partitions.get(body.topic, body.partition)
+        if partition is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {body.topic}-{body.partition}")
+        if body.topic in INTERNAL_TOPICS:
+            raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{body.topic} is written by coordinators only")
+        return partition
+
+    def _appended(self, partition: Partition, body: ProduceBody, info: LogAppendInfo) -> Row | asyncio.Future[Row]:
+        self._count(body, info)
+        wait = partition.durable(info.last_offset + 1)
+        if wait is None:
+            return ErrorCode.NONE, info.first_offset
+        return asyncio.ensure_future(self._when_durable(wait, info))
+
+    async def _when_written(
+        self, partition: Partition, body: ProduceBody, written: asyncio.Future[LogAppendInfo]
+    ) -> Row:
+        try:
+            info = await written
+        except Exception as error:
+            return self._failed(error)
+        self._count(body, info)
+        wait = partition.durable(info.last_offset + 1)
+        return (ErrorCode.NONE, info.first_offset) if wait is None else await self._when_durable(wait, info)
+
+    async def _when_durable(self, wait: asyncio.Future[None], info: LogAppendInfo) -> Row:
+        try:
+            await wait
+        except Exception as error:
+            return self._failed(error)
+        return ErrorCode.NONE, info.first_offset
+
+    def _count(self, body: ProduceBody, info: LogAppendInfo) -> None:
+        counters = self._broker.counters
+        counters.produced_bytes += body.end - body.start
+        counters.produced_records += info.record_count
+
+    def _failed(self, error: Exception) -> Row:
+        self.errors += 1
+        code = error_code(error)[0]
+        self._broker.counters.produce_errors[code] += 1
+        return code, -1
+
+
+def _append_set_later(partition: Partition, data: bytes) -> asyncio.Future[LogAppendInfo]:
+    """As `Partition.append_later`, for messages of format 0 and 1."""
+    return partition.directory.submit(
+        lambda: partition.log.append_message_set(data, 0, len(data)), len(data), lambda _: partition.appended()
+    )

@@ -1,0 +1,206 @@
+"""MessageSetClient: the message-set protocol over one blocking socket.
+
+    with MessageSetClient("127.0.0.1", 9093) as client:
+        client.produce("t", 0, [NewRecord(b"value", key=b"key")])
+        for record in client.read("t", 0):
+            print(record.offset, record.value)
+
+One request at a time, each answered before the next is sent; what to ask and what answers mean is in
+`protocol/message_set`. A connection that fails, or whose answer did not come in time, is closed, and the next call opens
+another: nothing is sent a second time by itself, since a produce might have been done.
+"""
+
+from __future__ import annotations
+
+import socket
+import time as clocks
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from ..protocol.message_set import exchange
+from ..protocol.message_set.cursor import DEFAULT_FETCH_SIZE, DEFAULT_MAX_FETCH_SIZE, FetchCursor, OnOutOfRange
+from ..protocol.message_set.entries import build_message_set
+from ..protocol.message_set.exchange import Exchange, check_total
+from ..protocol.message_set.wire import EARLIEST, LATEST, SIZE_FIELD
+from ..protocol.records.attributes import Compression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from ..protocol.message_set.entries import NewRecord, ReadSet
+    from ..protocol.message_set.wire import MessageSetError
+    from ..protocol.records.exceptions import RecordError
+    from ..protocol.records.record_batch import Record
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_POLL_INTERVAL_S = 0.1
+
+
+def now_ms() -> int:
+    """The producer's clock: ms since 1970."""
+    return clocks.time_ns() // 1_000_000
+
+
+class MessageSetClient:
+    """One connection, opened when it is first needed. Not for use from two threads at once.
+
+    Every call may raise OSError (TimeoutError among them), EOFError when the broker closes the connection, MalformedAnswer,
+    and MessageSetError, whose `code` is the broker's error. ValueError: the request has no form.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        clock: Callable[[], int] = now_ms,
+        sleep: Callable[[float], None] = clocks.sleep,
+    ) -> None:
+        """`timeout_s` holds for connecting and for each read and write; `clock` tells ms since 1970."""
+        self._address = (host, port)
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._sleep = sleep
+        self._socket: socket.socket | None = None
+
+    def close(self) -> None:
+        """Closes the connection; a later call opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- writing
+
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        records: Iterable[NewRecord],
+        *,
+        magic: int = 2,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+    ) -> int:
+        """Appends the records as one set; returns the offset of the first. Waits for the append.
+
+        Raises also what `build_message_set` raises.
+        """
+        message_set = self.message_set(records, magic=magic, compression=compression, level=level)
+        return self.produce_set(topic, partition, message_set)
+
+    def message_set(
+        self,
+        records: Iterable[NewRecord],
+        *,
+        magic: int = 2,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+    ) -> bytes:
+        """The set that `produce` would send, for `produce_set` and `multi_produce`."""
+        return build_message_set(records, now_ms=self._clock(), magic=magic, compression=compression, level=level)
+
+    def produce_set(self, topic: str, partition: int, message_set: bytes) -> int:
+        """Appends a set that is there already; returns the offset of its first record."""
+        return self._do(exchange.produce(topic, partition, message_set))
+
+    def multi_produce(self, sets: Sequence[tuple[str, int, bytes]]) -> list[int | MessageSetError]:
+        """Appends many sets of (topic, partition, set) by one request; the base offset, or the error, of each."""
+        return self._do(exchange.multi_produce(sets))
+
+    # -- reading
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        offset: int = EARLIEST,
+        *,
+        fetch_size: int = DEFAULT_FETCH_SIZE,
+        max_fetch_size: int = DEFAULT_MAX_FETCH_SIZE,
+        on_out_of_range: OnOutOfRange | str = OnOutOfRange.FAIL,
+        follow: bool = False,
+        poll_interval_s: float = DEFAULT_POLL_INTERVAL_S,
+    ) -> Iterator[Record]:
+        """The records from `offset` on, to the end of the log; with `follow`, on and on.
+
+        Args:
+            topic: its name.
+            partition: its number.
+            offset: or EARLIEST, or LATEST.
+            fetch_size: bytes to ask for; doubled, up to `max_fetch_size`, when they do not hold one entry.
+            max_fetch_size: the largest entry that is read, in bytes.
+            on_out_of_range: earliest, latest or fail: what to do when the offset is not in the log (any more).
+            follow: at the end, ask again every `poll_interval_s` seconds.
+            poll_interval_s: see `follow`.
+
+        Raises also what `FetchCursor` raises, when the first record is asked for or later.
+        """
+        cursor = FetchCursor(
+            topic,
+            partition,
+            offset,
+            fetch_size=fetch_size,
+            max_fetch_size=max_fetch_size,
+            on_out_of_range=on_out_of_range,
+        )
+        while True:
+            yield from self._do(Exchange(cursor.request(), cursor.answer_limit, cursor.receive))
+            if cursor.at_end:
+                if not follow:
+                    return
+                self._sleep(poll_interval_s)
+
+    def fetch(self, topic: str, partition: int, offset: int, max_size: int = DEFAULT_FETCH_SIZE) -> ReadSet:
+        """One FETCH as it is: no retry, and the offset is taken as it stands."""
+        return self._do(exchange.fetch(topic, partition, offset, max_size))
+
+    def multi_fetch(
+        self, fetches: Sequence[tuple[str, int, int, int]]
+    ) -> list[ReadSet | MessageSetError | RecordError]:
+        """Many FETCHes of (topic, partition, offset, max size) by one request; the set, or what is wrong, of each.
+
+        A set that `needs_more_room` did not hold one whole entry: ask for it with a larger size, or by `read`.
+        """
+        return self._do(exchange.multi_fetch(fetches))
+
+    def offsets(self, topic: str, partition: int, time: int = LATEST, max_number: int = 1) -> list[int]:
+        """Offsets at `time` and before, newest first: LATEST, EARLIEST, or ms since 1970 (see docs/MESSAGE_SET.md)."""
+        return self._do(exchange.offsets(topic, partition, time, max_number))
+
+    # -- inside
+
+    def _do(self, one: Exchange[T]) -> T:
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection(self._address, self._timeout_s)
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.sendall(one.request)
+            total = int.from_bytes(self._receive(SIZE_FIELD), "big", signed=True)
+            answer = self._receive(check_total(total, one.limit))
+        except BaseException:
+            self.close()  # half an answer may be on its way
+            raise
+        return one.read(answer)
+
+    def _receive(self, count: int) -> bytearray:
+        assert self._socket is not None
+        data = bytearray(count)
+        with memoryview(data) as view:
+            position = 0
+            while position < count:
+                received = self._socket.recv_into(view[position:])
+                if not received:
+                    raise EOFError(f"{self._address[0]}:{self._address[1]} closed the connection before it answered")
+                position += received
+        return data

@@ -1,0 +1,135 @@
+"""One request with what its answer means: what a client sends, how much may come back, and what to make of it; no I/O.
+
+Both clients are a socket that does one `Exchange` after the other. Reading on and on is `cursor`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from ..records.exceptions import RecordError
+from .entries import read_message_set
+from .wire import (
+    ERROR_SIZE,
+    MULTI_PRODUCE_ANSWER_EACH,
+    PRODUCE_ANSWER,
+    MalformedAnswer,
+    MessageSetError,
+    fetch_request,
+    multi_fetch_answer_limit,
+    multi_fetch_request,
+    multi_produce_request,
+    offsets_answer_limit,
+    offsets_request,
+    parse_fetch_answer,
+    parse_multi_fetch_answer,
+    parse_multi_produce_answer,
+    parse_offsets_answer,
+    parse_produce_answer,
+    produce_request,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .entries import ReadSet
+
+    Buffer = bytes | bytearray | memoryview
+
+T = TypeVar("T")
+
+
+class Exchange(NamedTuple, Generic[T]):
+    """A request and its answer.
+
+    Attributes:
+        request: the whole frame.
+        limit: the largest `total` that the answer may have.
+        read: what follows `total`, as a result. Raises MessageSetError (the broker's error), MalformedAnswer.
+    """
+
+    request: bytes
+    limit: int
+    read: Callable[[Buffer], T]
+
+
+def check_total(total: int, limit: int) -> int:
+    """The answer's `total`; MalformedAnswer when it can't be that of an answer to the request."""
+    if not ERROR_SIZE <= total <= limit:
+        raise MalformedAnswer(f"an answer of {total} bytes; {ERROR_SIZE} to {limit} were to come")
+    return total
+
+
+def produce(topic: str, partition: int, message_set: bytes) -> Exchange[int]:
+    """PRODUCE of a set: the offset of its first record."""
+    what = f"PRODUCE to {topic}-{partition}"
+    return Exchange(
+        produce_request(topic, partition, message_set),
+        PRODUCE_ANSWER,
+        lambda answer: parse_produce_answer(answer, what),
+    )
+
+
+def multi_produce(sets: Sequence[tuple[str, int, bytes]]) -> Exchange[list[int | MessageSetError]]:
+    """MULTIPRODUCE of (topic, partition, set): the offset of the first record, or the error, of each."""
+
+    def read(answer: Buffer) -> list[int | MessageSetError]:
+        return [
+            MessageSetError(error, f"PRODUCE to {topic}-{partition}") if error else base_offset
+            for (topic, partition, _), (error, base_offset) in zip(
+                sets, parse_multi_produce_answer(answer, len(sets)), strict=True
+            )
+        ]
+
+    return Exchange(multi_produce_request(sets), ERROR_SIZE + MULTI_PRODUCE_ANSWER_EACH * len(sets), read)
+
+
+def fetch(topic: str, partition: int, offset: int, max_size: int) -> Exchange[ReadSet]:
+    """FETCH as it is: no retry. `read` raises also what `read_message_set` raises."""
+
+    def read(answer: Buffer) -> ReadSet:
+        error, data = parse_fetch_answer(answer)
+        if error:
+            raise MessageSetError(error, _fetch(topic, partition, offset))
+        return read_message_set(data, offset)
+
+    return Exchange(fetch_request(topic, partition, offset, max_size), ERROR_SIZE + max_size, read)
+
+
+def multi_fetch(
+    fetches: Sequence[tuple[str, int, int, int]],
+) -> Exchange[list[ReadSet | MessageSetError | RecordError]]:
+    """MULTIFETCH of (topic, partition, offset, max size): the set, or what is wrong with it, of each.
+
+    A set that `needs_more_room` did not hold one whole entry: to be fetched again with a larger size, or alone.
+    """
+
+    def read_one(
+        topic: str, partition: int, offset: int, error: int, data: memoryview
+    ) -> ReadSet | MessageSetError | RecordError:
+        if error:
+            return MessageSetError(error, _fetch(topic, partition, offset))
+        try:
+            return read_message_set(data, offset)
+        except RecordError as broken:
+            return broken
+
+    def read(answer: Buffer) -> list[ReadSet | MessageSetError | RecordError]:
+        found = parse_multi_fetch_answer(answer, len(fetches))
+        return [read_one(*fetch[:3], *one) for fetch, one in zip(fetches, found, strict=True)]
+
+    return Exchange(multi_fetch_request(fetches), multi_fetch_answer_limit(fetches), read)
+
+
+def offsets(topic: str, partition: int, time: int, max_number: int) -> Exchange[list[int]]:
+    """OFFSETS at `time` and before, newest first."""
+    what = f"OFFSETS of {topic}-{partition}"
+    return Exchange(
+        offsets_request(topic, partition, time, max_number),
+        offsets_answer_limit(max_number),
+        lambda answer: parse_offsets_answer(answer, what),
+    )
+
+
+def _fetch(topic: str, partition: int, offset: int) -> str:
+    return f"FETCH of {topic}-{partition} at offset {offset}"

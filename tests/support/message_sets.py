@@ -1,0 +1,92 @@
+"""The message-set protocol for tests: its bytes packed by hand, and a listener on a log without sockets."""
+
+from __future__ import annotations
+
+import inspect
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from support.logs import SMALL_INDEX, World
+from support.topic_world import topic_world
+from tidelog.broker.message_set_listener import MessageSetListener
+from tidelog.broker.metrics import RequestCounters
+from tidelog.broker.send import FileSlice, SendCounters
+
+PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)
+
+
+def place(topic: str, partition: int) -> bytes:
+    return struct.pack(">h", len(topic)) + topic.encode() + struct.pack(">i", partition)
+
+
+def fetch(topic: str, partition: int, offset: int, max_size: int) -> bytes:
+    return place(topic, partition) + struct.pack(">qi", offset, max_size)
+
+
+def produce(topic: str, partition: int, data: bytes) -> bytes:
+    return place(topic, partition) + struct.pack(">i", len(data)) + data
+
+
+def many(*bodies: bytes) -> bytes:
+    return struct.pack(">h", len(bodies)) + b"".join(bodies)
+
+
+def request(kind: int, body: bytes) -> bytes:
+    """A whole frame."""
+    return struct.pack(">ih", 2 + len(body), kind) + body
+
+
+class ListenerWorld:
+    """Topics `t` (two partitions) and `u`, a listener on them, and requests to it without a socket."""
+
+    def __init__(self, world: Any, machine: World, max_magic: int) -> None:
+        self.broker = world
+        self.machine = machine
+        world.counters = RequestCounters()
+        world.fetch_max_bytes = 50 << 20
+        world.config = SimpleNamespace(message_set_max_magic=max_magic)
+        self.sends = SendCounters()
+        world.socket_server = SimpleNamespace(send_counters=self.sends, connections=set(), message_set_endpoints=[])
+        self.listener = MessageSetListener(world)
+
+    def start(self, frame: bytes) -> Any:
+        """What the listener says to a whole frame: an answer, or an awaitable of one."""
+        buffer = bytearray(b"--" + frame + b"--")
+        connection: Any = "a connection"
+        answer = self.listener.dispatch(buffer, 6, len(buffer) - 2, connection)
+        buffer[:] = bytes(len(buffer))  # it is another request's now
+        return answer
+
+    async def ask(self, kind: int, body: bytes) -> tuple[int, bytes]:
+        """(error, what follows it); gives the leases back."""
+        answer = self.start(request(kind, body))
+        return self.taken(await answer if inspect.isawaitable(answer) else answer)
+
+    def taken(self, answer: Any) -> tuple[int, bytes]:
+        data = b""
+        for part in [answer] if isinstance(answer, bytes) else answer:
+            if isinstance(part, FileSlice):
+                data += part.file.pread(part.count, part.position)
+                self.sends.sendfile_bytes += part.count
+                part.release()
+            else:
+                data += part
+        total, error = struct.unpack_from(">ih", data)
+        assert total == len(data) - 4
+        return error, data[6:]
+
+
+@asynccontextmanager
+async def listener_world(directory: Path, *, max_magic: int = 2, **settings: Any) -> AsyncIterator[ListenerWorld]:
+    """`settings` are the topics'."""
+    machine = World()
+    async with topic_world(directory, machine.start(**settings)) as topics:
+        config = {"segment_index_bytes": SMALL_INDEX} | settings
+        for topic, partitions in (("t", 2), ("u", 1)):
+            await topics.topics.create(topic, partitions, {n.replace("_", "."): str(v) for n, v in config.items()})
+        yield ListenerWorld(topics, machine, max_magic)
+    machine.stop()

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import message_sets as by_hand
+from support.logs import batch, read_records
+from support.message_sets import MULTIPRODUCE, PRODUCE, ListenerWorld, listener_world
+from support.mock_time import START_MS
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.attributes import Compression
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.legacy_record import build_legacy_set
+from tidelog.protocol.records.record_batch import Record
+
+RECORDS = [Record(0, START_MS + index, b"k%d" % index, b"v%d" % index) for index in range(3)]
+GOOD = build_batch(RECORDS)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[ListenerWorld]:
+    async with listener_world(tmp_path, max_message_bytes=1000) as made:
+        yield made
+
+
+async def produce(world: ListenerWorld, data: bytes, topic: str = "t", partition: int = 0) -> tuple[int, int]:
+    error, rest = await world.ask(PRODUCE, by_hand.produce(topic, partition, data))
+    return error, struct.unpack(">q", rest)[0]
+
+
+def stored(world: ListenerWorld, partition: int = 0) -> list[tuple[int, bytes | None]]:
+    return [(record.offset, record.value) for record in read_records(world.machine.log("t", partition), 0)]
+
+
+async def test_every_format_and_codec_gets_offsets(world: ListenerWorld) -> None:
+    offset = 0
+    for magic in (0, 1, 2):
+        for codec in list(Compression)[: 5 if magic == 2 else 4]:
+            data = (
+                build_batch(RECORDS, compression=codec)
+                if magic == 2
+                else build_legacy_set(RECORDS, magic=magic, compression=codec)
+            )
+            assert await produce(world, data) == (0, offset)
+            offset += 3
+    assert stored(world) == [(index, b"v%d" % (index % 3)) for index in range(offset)]
+    assert world.broker.counters.produced_records == offset
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (flipped(GOOD, len(GOOD) - 1), ErrorCode.CORRUPT_MESSAGE),
+        (flipped(build_legacy_set(RECORDS, magic=1), 20), ErrorCode.CORRUPT_MESSAGE),
+        (b"", ErrorCode.INVALID_RECORD),
+        (GOOD[:5], ErrorCode.INVALID_RECORD),
+        (GOOD[:-1], ErrorCode.INVALID_RECORD),
+        (GOOD + GOOD, ErrorCode.INVALID_RECORD),
+        (GOOD[:16] + b"\3" + GOOD[17:], ErrorCode.CORRUPT_MESSAGE),
+        (build_legacy_set(RECORDS, magic=0) + build_legacy_set(RECORDS, magic=1), ErrorCode.INVALID_RECORD),
+        (build_batch([Record(0, 1, None, bytes(2000))]), ErrorCode.MESSAGE_TOO_LARGE),
+        (build_legacy_set([Record(0, 1, None, bytes(2000))], magic=1), ErrorCode.MESSAGE_TOO_LARGE),
+        (build_batch(RECORDS, is_control=True), ErrorCode.INVALID_RECORD),
+        (
+            build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True),
+            ErrorCode.INVALID_TXN_STATE,
+        ),
+        (build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=5), ErrorCode.NONE),
+    ],
+)
+async def test_errors_are_kafkas(world: ListenerWorld, data: bytes, code: ErrorCode) -> None:
+    error, base_offset = await produce(world, data)
+    assert (ErrorCode(error), base_offset) == (code, -1 if code else 0)
+    assert world.listener.errors["produce"] == bool(code)
+    assert world.broker.counters.produce_errors == ({code: 1} if code else {})
+    assert await produce(world, GOOD) == (0, 0 if code else 3)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "code"),
+    [("x", 0, 3), ("t", 2, 3), ("t", -1, 3), ("__consumer_offsets", 0, 17), ("__transaction_state", 0, 17)],
+)
+async def test_places_that_take_nothing(world: ListenerWorld, topic: str, partition: int, code: int) -> None:
+    if topic.startswith("__"):
+        await world.broker.topics.create(topic, 1, {"segment.index.bytes": "4096"})
+    assert await produce(world, GOOD, topic, partition) == (code, -1)
+
+
+async def test_a_compacted_topic_wants_keys(tmp_path: Path) -> None:
+    async with listener_world(tmp_path, cleanup_policy="compact") as world:
+        for magic in (0, 1, 2):
+            records = [Record(0, START_MS, None, b"v")]
+            data = build_batch(records) if magic == 2 else build_legacy_set(records, magic=magic)
+            assert await produce(world, data) == (ErrorCode.INVALID_RECORD, -1)
+
+
+async def test_many_sets_each_have_their_outcome_in_order(world: ListenerWorld) -> None:
+    bodies = [
+        by_hand.produce("t", 0, GOOD),
+        by_hand.produce("t", 0, flipped(GOOD, 30)),
+        by_hand.produce("x", 0, GOOD),
+        by_hand.produce("t", 0, build_legacy_set(RECORDS, magic=0)),
+        by_hand.produce("t", 1, GOOD),
+    ]
+    error, rest = await world.ask(MULTIPRODUCE, by_hand.many(*bodies))
+    assert error == 0
+    assert list(struct.iter_unpack(">hq", rest)) == [(0, 0), (2, -1), (3, -1), (0, 3), (0, 0)]
+    assert len(stored(world)) == 6
+    assert await world.ask(MULTIPRODUCE, by_hand.many()) == (0, b"")
+
+
+async def test_answers_wait_for_the_sync_that_flush_messages_asks_for(tmp_path: Path) -> None:
+    async with listener_world(tmp_path, flush_messages=1) as world:
+        partition = world.broker.partitions.get("t", 0)
+        syncs: list[Any] = []
+        partition._syncer.submit = lambda work, done: syncs.append((work, done))
+        one = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD)))))
+        both = by_hand.many(by_hand.produce("t", 0, GOOD), by_hand.produce("x", 0, GOOD))
+        two = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, both))))
+        await asyncio.sleep(0)
+        assert not one.done()
+        assert not two.done()
+        while syncs:
+            work, done = syncs.pop()
+            done(work())
+        assert world.taken(await one) == (0, struct.pack(">q", 0))
+        assert world.taken(await two) == (0, struct.pack(">hqhq", 0, 3, 3, -1))
+
+
+async def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
+    async with listener_world(tmp_path, flush_messages=1) as world:
+        partition = world.broker.partitions.get("t", 0)
+        syncs: list[Any] = []
+        partition._syncer.submit = lambda work, done: syncs.append(done)
+        one = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD)))))
+        await asyncio.sleep(0)
+        syncs.pop()(OSError("the disk is gone"))
+        assert world.taken(await one) == (ErrorCode.KAFKA_STORAGE_ERROR, struct.pack(">q", -1))
+
+
+async def as_coroutine(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(world: ListenerWorld) -> None:
+    partition = world.broker.partitions.get("t", 0)
+    queued: list[Any] = []
+    partition.directory.engaged = True
+    partition.directory._threads.submit = lambda work, done: queued.append((work, done))
+    sets = [GOOD, build_legacy_set(RECORDS, magic=1), flipped(GOOD, 30)]
+    body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))
+    answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
+    await asyncio.sleep(0)
+    assert (len(queued), stored(world), answer.done()) == (3, [], False)
+    for work, done in queued:
+        try:
+            outcome = work()
+        except Exception as error:
+            outcome = error
+        done(outcome)
+    assert world.taken(await answer) == (0, struct.pack(">hqhqhq", 0, 0, 0, 3, 2, -1))
+    assert len(stored(world)) == 6
+    assert world.broker.counters.produced_records == 6
+
+
+async def test_a_client_that_leaves_takes_back_what_the_writer_was_not_handed(world: ListenerWorld) -> None:
+    partition = world.broker.partitions.get("t", 0)
+    partition.directory.engaged = True
+    partition.directory._bytes = partition.directory._limit  # the writer has enough
+    body = by_hand.many(by_hand.produce("t", 0, GOOD), by_hand.produce("t", 0, bytes(batch("a"))))
+    answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
+    await asyncio.sleep(0)
+    waiting = [future for *_, future in partition.directory._waiting]
+    assert len(waiting) == 2
+    answer.cancel()
+    await asyncio.wait([answer])
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert all(future.cancelled() for future in waiting)
