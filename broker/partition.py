@@ -69,6 +69,12 @@ class Partition:
             self.wake()
         return info
 
+    def append_set(self, buffer: bytearray | bytes, start: int, end: int) -> LogAppendInfo:
+        """Appends the message set of format 0 or 1 in buffer[start:end], which may take long: see `Conversions`."""
+        info = self.log.append_message_set(buffer, start, end)
+        self.appended()
+        return info
+
     def append_later(self, buffer: bytearray, start: int, end: int) -> asyncio.Future[LogAppendInfo]:
         """As `append`, by the directory's writer thread. The batch is copied; the buffer is the caller's again at once.
 

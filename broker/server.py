@@ -29,6 +29,7 @@ from ..storage.filesystem import FileSystem, RealFileSystem
 from ..storage.log_manager import LogManager
 from ..storage.scheduler import ThreadPoolScheduler
 from .apis.registry import load_apis
+from .conversions import Conversions
 from .dispatcher import Dispatcher
 from .durability import durability_line
 from .dynamic_settings import DynamicSettings
@@ -112,6 +113,7 @@ class Broker:
         self.counters = RequestCounters()
         self.recovery = RecoveryProgress()
         self.io_pool = ThreadPoolExecutor(IO_THREADS, "io")
+        self.conversions = Conversions(loop)
         # Session ids need not be secret, only unlike those of the last run.
         randomness = randomness or random.SystemRandom()
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, self.time, randomness)
@@ -213,6 +215,7 @@ class Broker:
         run = self.loop.run_in_executor
         if hasattr(self, "groups"):
             self.groups.close()
+        await run(None, self.conversions.close)
         if hasattr(self, "partitions"):
             self.partitions.close()
             await run(None, self.partitions.join_writers)

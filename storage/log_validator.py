@@ -8,15 +8,21 @@ of this module runs. A message set is rare, and plain Python.
     append of       topic's format 2                             topic's format 0 or 1
     format 2        as it came, or in the topic's codec          converted; refused with producer id or transaction
     format 0, 1     one batch of format 2                        in place where format, codec and inner offsets allow it
+
+What takes long (all but the first row's first case) can be made ready before it is known where it will stand: `moved` then
+gives it the offsets that it gets.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..protocol.records._kernel import validate_and_assign
 from ..protocol.records.attributes import Compression, TimestampType
 from ..protocol.records.builder import build_batch, recompress
 from ..protocol.records.conversion import MAX_CONVERTED_BYTES, convert_batch
+from ..protocol.records.crc import crc32c
 from ..protocol.records.exceptions import (
     CorruptRecordError,
     FormatLacksFeatureError,
@@ -35,10 +41,15 @@ from ..protocol.records.legacy_record import (
     iterate_legacy_messages,
     iterate_legacy_records,
     read_legacy_header,
+    read_legacy_record,
 )
 from ..protocol.records.record_batch import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    CRC_AT,
     MAGIC_AT,
     MAGIC_V2,
+    MAX_TIMESTAMP_AT,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
@@ -54,6 +65,10 @@ if TYPE_CHECKING:
     from ..protocol.records._kernel import BatchInfo
     from ..protocol.records.legacy_record import LegacyRecord
     from .filesystem import Buffer
+
+_OFFSET = struct.Struct(">q")
+_TIMESTAMP = struct.Struct(">q")
+_CRC = struct.Struct(">I")
 
 _CODECS = {
     "none": Compression.NONE,
@@ -110,6 +125,54 @@ class ValidatedRecords(NamedTuple):
     record_count: int
     stand_alone: bool
     producer_id: int = NO_PRODUCER_ID
+
+
+class PreparedRecords(NamedTuple):
+    """Records made ready for a log by `UnifiedLog.prepare`, at the offset and time that it had then.
+
+    `config` is the one that they were made for; `append_time` −1 under CreateTime; `size` that of what came.
+    """
+
+    records: ValidatedRecords
+    config: LogConfig
+    append_time: int
+    size: int
+
+
+def moved(records: ValidatedRecords, base_offset: int, append_time_ms: int) -> ValidatedRecords | None:
+    """The records at another base offset, and under LogAppendTime (`append_time_ms` ≥ 0) at another time.
+
+    None for a wrapper of format 0 at another offset: offsets within are absolute, so it must be made anew.
+    """
+    delta = base_offset - records.base_offset
+    restamped = append_time_ms >= 0 and append_time_ms != records.max_timestamp and records.magic > MAGIC_V0
+    if not delta and not restamped:
+        return records
+    if delta and records.magic == MAGIC_V0 and not records.stand_alone:
+        return None
+    data = bytearray(records.data)
+    position = 0
+    while position < len(data):
+        if records.magic >= MAGIC_V2:
+            _OFFSET.pack_into(data, BASE_OFFSET_AT, base_offset)
+            if restamped:
+                _TIMESTAMP.pack_into(data, MAX_TIMESTAMP_AT, append_time_ms)
+                with memoryview(data) as view:
+                    _CRC.pack_into(data, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
+            break
+        message = read_legacy_record(data, position)
+        assign_offset(data, position, message.offset + delta)
+        if restamped:
+            assign_timestamp(data, message, TimestampType.LOG_APPEND_TIME, append_time_ms)
+        position += message.size
+    offset_of_max = records.offset_of_max_timestamp
+    return records._replace(
+        data=data,
+        base_offset=base_offset,
+        last_offset=records.last_offset + delta,
+        max_timestamp=append_time_ms if restamped else records.max_timestamp,
+        offset_of_max_timestamp=offset_of_max + delta if offset_of_max >= 0 else -1,
+    )
 
 
 class TargetFormat(NamedTuple):
@@ -175,6 +238,30 @@ class AppendRules(NamedTuple):
     earliest: int
     latest: int
     max_message_bytes: int
+
+
+def make_ready(buffer: Buffer, start: int, end: int, target: TargetFormat, rules: AppendRules) -> ValidatedRecords:
+    """A message set, or for a topic of format 0 or 1 a batch of format 2, ready to be appended, in new bytes. Takes long.
+
+    Raises as `validate_message_set`; FormatLacksFeatureError: the batch has a producer id, or is transactional.
+    """
+    if target.magic >= MAGIC_V2 or end - start <= MAGIC_AT or buffer[start + MAGIC_AT] < MAGIC_V2:
+        return validate_message_set(buffer, start, end, target, rules)
+    _check_came(end - start, rules.max_message_bytes)
+    data = bytearray(memoryview(buffer)[start:end])
+    batch = validate_and_assign(
+        data,
+        0,
+        len(data),
+        rules.base_offset,
+        rules.leader_epoch,
+        rules.append_time_ms,
+        rules.require_keys,
+        True,
+        rules.earliest,
+        rules.latest,
+    )
+    return target.converted(data, batch, rules.max_message_bytes)
 
 
 def validate_message_set(
@@ -245,8 +332,7 @@ def _read_messages(buffer: Buffer, start: int, end: int, max_message_bytes: int)
     messages: list[LegacyRecord] = []
     position = start
     for message in iterate_legacy_messages(buffer, start, end):
-        if message.size > max_message_bytes:
-            raise RecordTooLargeError(f"a message of {message.size} bytes, max.message.bytes is {max_message_bytes}")
+        _check_came(message.size, max_message_bytes)
         if not is_intact(buffer, message):
             raise CorruptRecordError(
                 f"checksum {message.crc:#010x} is not that of the message at byte {message.position}"
@@ -337,6 +423,11 @@ def _headers(data: Buffer) -> Iterator[BatchHeader]:
 def _max_decompressed(max_message_bytes: int) -> int:
     """More than the usual bound only where the topic takes such large messages anyway."""
     return max(MAX_CONVERTED_BYTES, 4 * max_message_bytes)
+
+
+def _check_came(size: int, max_message_bytes: int) -> None:
+    if size > max_message_bytes:
+        raise RecordTooLargeError(f"{size} bytes, max.message.bytes is {max_message_bytes}")
 
 
 def _check_size(size: int, max_message_bytes: int) -> None:

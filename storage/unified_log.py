@@ -5,8 +5,8 @@
     segments   [0 ........][ 4711 ........][ 9000 ....        ]  the last one is active, the only one written to
                      ^ logStartOffset          ^ recoveryPoint ^ highWatermark = logEndOffset, unless a sync is pending
 
-Start reading at `append_as_leader` and `read`; how a log rolls and loses segments is in `shrinking_log.py`, loading and
-recovery in `log_loader.py`, who calls when in `log_manager.py`.
+Start reading at `append_as_leader` and `read`; how a log rolls and loses segments is in `shrinking_log.py`, how it takes
+message sets in `converting_log.py`, loading and recovery in `log_loader.py`, who calls when in `log_manager.py`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ..protocol.records.exceptions import RecordTooLargeError
 from ..protocol.records.record_batch import MAGIC_V2
 from . import log_reader
 from .aborted_transactions import AbortedTransactions
+from .converting_log import ConvertingLog
 from .exceptions import KafkaStorageError, OffsetOutOfRangeError
 from .local_log import no_checkpoint
 from .log_segment import LogSegment
 from .log_segments import floor_index
-from .log_validator import AppendRules, TargetFormat, ValidatedRecords, validate_message_set
+from .log_validator import TargetFormat, ValidatedRecords
 from .log_values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 from .retention_record import RetentionRecord
 from .roll_params import ASK_ALWAYS, RollParams, RollReason, roll_limits, roll_reason
-from .shrinking_log import ShrinkingLog
 from .transaction_index import AbortedTxn
 from .transaction_marker import MARKER_BATCH_SIZE, marker_of
 
@@ -56,7 +56,7 @@ _NO_LIMIT_MS = 1 << 61
 """Kafka's "no limit" is 2^63 - 1; beyond this its sums with a clock would leave 64 bits."""
 
 
-class UnifiedLog(ShrinkingLog):
+class UnifiedLog(ConvertingLog):
     """One partition. One thread at a time appends (the loop thread, or its slow directory's writer: "loop thread" below means
     who appends); any thread reads, flushes, looks up and deletes.
 
@@ -77,6 +77,7 @@ class UnifiedLog(ShrinkingLog):
             lowered by truncation. Read at load: recovery starts in its segment. Never passes logEndOffset.
         log_end_offset: The offset that the next record gets. Moved by an append once its bytes are in the file, and by
             truncation. Nothing passes it.
+        converts_batches: What comes in format 2 is stored in format 0 or 1, which takes long: see `prepare`.
         leader_epoch: Stamped into every batch; one higher after each start that found a log with an epoch.
         needs_sync: A sync is pending: `flush.messages` records or more are not durable. The broker calls `flush()` in
             a pool thread, then `complete_sync`, and answers what waited.
@@ -89,16 +90,8 @@ class UnifiedLog(ShrinkingLog):
 
     __slots__ = (
         "_aborted",
-        "_append_time",
         "_append_time_floor",
-        "_max_message_bytes",
         "_pace",
-        "_require_keys",
-        "_space",
-        "_target",
-        "_timestamp_after_max",
-        "_timestamp_before_max",
-        "leader_epoch",
     )
 
     def __init__(
@@ -210,6 +203,7 @@ class UnifiedLog(ShrinkingLog):
         self._timestamp_after_max = min(config.message_timestamp_after_max_ms, _NO_LIMIT_MS)
         target = TargetFormat.of(config)
         self._target = None if target.is_as_it_came else target
+        self.converts_batches = target.magic < MAGIC_V2
         self._limits = ASK_ALWAYS
 
     # --- append: loop thread ---
@@ -306,44 +300,6 @@ class UnifiedLog(ShrinkingLog):
             producers.on_high_watermark_updated(self.high_watermark)
         append_time = batch.max_timestamp if self._append_time else NO_TIMESTAMP
         return LogAppendInfo(offset, offset, append_time, self.log_start_offset, 1, len(data), False)
-
-    def append_message_set(self, buffer: Buffer, start: int, end: int) -> LogAppendInfo:
-        """Append the messages of format 0 or 1 in buffer[start:end], as produce requests before version 3 bring them:
-        plain ones, or one wrapper. They are stored in the topic's format; the buffer stays as it is. Loop thread.
-
-        Raises as `append_as_leader`. Nothing was appended then.
-        """
-        with self._lock:
-            if end - start > self._space.left:
-                self._space.check(end - start, is_client=True)
-            now = self._time.milliseconds()
-            append_time = self._next_append_time(now) if self._append_time else NO_TIMESTAMP
-            rules = AppendRules(
-                self.log_end_offset,
-                self.leader_epoch,
-                append_time,
-                self._require_keys,
-                now - self._timestamp_before_max,
-                now + self._timestamp_after_max,
-                self._max_message_bytes,
-            )
-            target = self._target or TargetFormat(MAGIC_V2, None)
-            return self._write_records(
-                validate_message_set(buffer, start, end, target, rules), now, append_time, end - start
-            )
-
-    def _write_records(self, records: ValidatedRecords, now: int, append_time: int, size: int) -> LogAppendInfo:
-        """Append what was converted; it has no producer. Under the lock. `size` is that of what came."""
-        self._write(records.data, records, now, records.offset_of_max_timestamp, records.stand_alone)
-        return LogAppendInfo(
-            records.base_offset,
-            records.last_offset,
-            append_time,
-            self.log_start_offset,
-            records.record_count,
-            size,
-            False,
-        )
 
     def _next_append_time(self, now: int) -> int:
         """The clock, but never before the newest append time in the log: timestamps there must not go back with a clock

@@ -31,7 +31,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def listed_versions(registrations: dict[int, Registration]) -> list[ApiVersion]:
     """One row an API, by key."""
     return [
-        ApiVersion(api_key=key, min_version=entry.listed_min_version, max_version=entry.max_version)
+        ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
         for key, entry in sorted(registrations.items())
     ]
 

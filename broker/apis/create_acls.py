@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.CREATE_ACLS, (1, 3), CreateAclsRequest)
+@api(ApiKey.CREATE_ACLS, (0, 3), CreateAclsRequest)
 def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return CreateAclsResponse(results=[refused] * len(request.creations))

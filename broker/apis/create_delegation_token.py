@@ -19,7 +19,7 @@ ANONYMOUS = ("User", "ANONYMOUS")
 """The principal of whoever comes by a listener that asks for no credentials."""
 
 
-@api(ApiKey.CREATE_DELEGATION_TOKEN, (1, 3), CreateDelegationTokenRequest)
+@api(ApiKey.CREATE_DELEGATION_TOKEN, (0, 3), CreateDelegationTokenRequest)
 def create_delegation_token(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:

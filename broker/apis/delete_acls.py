@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.DELETE_ACLS, (1, 3), DeleteAclsRequest)
+@api(ApiKey.DELETE_ACLS, (0, 3), DeleteAclsRequest)
 def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return DeleteAclsResponse(filter_results=[refused] * len(request.filters))

@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
-@api(ApiKey.DESCRIBE_ACLS, (1, 3), DescribeAclsRequest)
+@api(ApiKey.DESCRIBE_ACLS, (0, 3), DescribeAclsRequest)
 def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.DESCRIBE_DELEGATION_TOKEN, (1, 3), DescribeDelegationTokenRequest)
+@api(ApiKey.DESCRIBE_DELEGATION_TOKEN, (0, 3), DescribeDelegationTokenRequest)
 def describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:

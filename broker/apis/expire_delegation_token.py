@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.EXPIRE_DELEGATION_TOKEN, (1, 2), ExpireDelegationTokenRequest)
+@api(ApiKey.EXPIRE_DELEGATION_TOKEN, (0, 2), ExpireDelegationTokenRequest)
 def expire_delegation_token(
     request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:

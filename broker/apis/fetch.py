@@ -1,9 +1,11 @@
-"""Fetch, API key 1, versions 4 to 17.
+"""Fetch, API key 1, versions 0 to 17.
 
+- 0 to 3 are for clients that know formats 0 and 1 only: see `old_fetch.py`. 1 tells how long a client was throttled, 3
+  limits the whole answer.
 - 4 is the first with message format V2 and isolation levels; 5 tells log start offsets; 7 brings sessions (KIP-227);
   9 fences by leader epoch; 10 allows zstd; 11 has rack ids; 12 is flexible; 13 names topics by id; 15 to 17 changed
   what only replicas send.
-- Batches go as they stand in the log, messages of formats 0 and 1 too: every client of these versions reads them. Before
+- From 4 on batches go as they stand in the log, messages of formats 0 and 1 too: every such client reads them. Before
   version 10, a topic with `compression.type=zstd` is refused, as in Kafka.
 - The answer is a header and slices of segment files, sent with `sendfile`. The whole batch that contains the offset is
   returned, and never nothing when there is data: the first partition that has any gives at least one batch, whatever
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from ..server import Broker
 
 READ_COMMITTED = 1
+FIRST_OF_ALL_FORMATS = 4
 ZSTD_FROM = 10
 
 #: As the compiled writer takes it:
@@ -45,7 +48,7 @@ ZSTD_FROM = 10
 Row = tuple[int, int, int, int, int, Any, FileSlice | None]
 
 
-@api(ApiKey.FETCH, (4, 17), FetchRequest, raw=True)
+@api(ApiKey.FETCH, (0, 17), FetchRequest, raw=True)
 def fetch(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> list[Part] | Awaitable[list[Part]]:
@@ -65,6 +68,11 @@ def fetch(
     most = min(max_bytes, broker.fetch_max_bytes)
     if broker.quotas.active:
         most = min(most, broker.quotas.most_fetched(client_id))
+    if version < FIRST_OF_ALL_FORMATS:
+        from ..old_fetch import OldFetchJob
+
+        old = OldFetchJob(broker, context, version, correlation_id, isolation, most)
+        return old.answer(max_wait, min_bytes)
     return FetchJob(broker, context, version, correlation_id, isolation, most).run(max_wait, min_bytes)
 
 

@@ -1,5 +1,6 @@
-"""JoinGroup, API key 11, versions 2 to 9: a member joins its group, or rejoins in a rebalance.
+"""JoinGroup, API key 11, versions 0 to 9: a member joins its group, or rejoins in a rebalance.
 
+- 0 has no rebalance time-out: that of the session counts.
 - 4: a new dynamic member is first given its id (MEMBER_ID_REQUIRED, KIP-394); 5: static members (KIP-345);
   7: the answer has the protocol's type; 8: a reason for the log; 9: a static leader may keep its assignment (KIP-814).
 - The answer comes when all members have joined, or the rebalance time-out is over.
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.JOIN_GROUP, (2, 9), JoinGroupRequest)
+@api(ApiKey.JOIN_GROUP, (0, 9), JoinGroupRequest)
 def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     version = context.api_version
     # As in Kafka, where a protocol's name is its key: of two by one name the first counts.

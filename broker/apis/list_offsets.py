@@ -1,5 +1,6 @@
-"""ListOffsets, API key 2, versions 1 to 10.
+"""ListOffsets, API key 2, versions 0 to 10.
 
+- 0 knows segments only: up to so many offsets at which one begins, from the last that was full by that time downwards.
 - A timestamp asks for the first offset whose record has that time or a later one, exactly, inside batches too.
   −1 latest (the last stable offset for a reader of committed data), −2 earliest, −3 the record with the greatest time
   (version 7), −4 earliest local = earliest (8), −5 last tiered: nothing is tiered, so it is unknown (9, KIP-1005).
@@ -25,6 +26,7 @@ from .registry import api
 
 if TYPE_CHECKING:
     from ...storage.log_values import TimestampOffset
+    from ...storage.unified_log import UnifiedLog
     from ..request_context import RequestContext
 
 FIRST_WITH_EPOCH = 4
@@ -38,7 +40,7 @@ _READ_COMMITTED = 1
 _CONSUMER = -1
 
 
-@api(ApiKey.LIST_OFFSETS, (1, 10), ListOffsetsRequest)
+@api(ApiKey.LIST_OFFSETS, (0, 10), ListOffsetsRequest)
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     answers = []
     for topic in request.topics:
@@ -52,6 +54,8 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
         for part in topic.partitions:
             if part.partition_index in repeated:
                 rows.append(_failed(part, ErrorCode.INVALID_REQUEST))
+            elif context.api_version == 0:
+                rows.append(await _look_up_segments(context, topic.name, part))
             else:
                 rows.append(await _look_up(context, topic.name, part, request.isolation_level))
         answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
@@ -103,3 +107,37 @@ async def _look_up(
     if version >= FIRST_WITH_EPOCH:
         row.leader_epoch = leader_epoch
     return row
+
+
+async def _look_up_segments(
+    context: RequestContext, topic: str, part: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    broker = context.broker
+    partition = broker.partitions.get(topic, part.partition_index)
+    if partition is None:
+        return _failed(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    log, wanted, now = partition.log, part.timestamp, broker.time.milliseconds()
+    try:
+        offsets = await broker.loop.run_in_executor(broker.io_pool, lambda: segment_offsets(log, wanted, now))
+    except Exception as error:
+        return _failed(part, error_code(error)[0])
+    row = ListOffsetsPartitionResponse(partition_index=part.partition_index)
+    row.old_style_offsets = offsets[: max(part.max_num_offsets, 0)]
+    return row
+
+
+def segment_offsets(log: UnifiedLog, timestamp: int, now_ms: int) -> list[int]:
+    """Where segments begin, newest first: those whose newest record is not younger than `timestamp`; all for LATEST, the
+    oldest alone for EARLIEST. The log's end counts as one more, as young as `now_ms`. Reads from disk; any thread.
+    """
+    high = log.high_watermark
+    view = log.segments
+    start = log.log_start_offset
+    begins = [(max(segment.base_offset, start), segment) for segment in view if segment.base_offset < high]
+    if timestamp == EARLIEST:
+        return [begins[0][0] if begins else start]
+    offsets = [high] if timestamp == LATEST or timestamp >= now_ms else []
+    for offset, segment in reversed(begins):
+        if offsets or segment.largest_timestamp() <= timestamp:
+            offsets.append(offset)
+    return offsets

@@ -1,5 +1,7 @@
-"""OffsetCommit, API key 8, versions 2 to 10: stores how far a group has read.
+"""OffsetCommit, API key 8, versions 0 to 10: stores how far a group has read.
 
+- 0 was for offsets in ZooKeeper: they go where all others do, as a consumer's outside of any group. The times that 1 has
+  for each partition are not looked at.
 - 2 to 4 may set a time of retention; 6: leader epochs; 7: static members; 9: a group that does not exist is
   GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before); 10: topics by id.
 - Each partition must exist. The answer waits until the commit is as durable as `__consumer_offsets` is set to be.
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.OFFSET_COMMIT, (2, 10), OffsetCommitRequest)
+@api(ApiKey.OFFSET_COMMIT, (0, 10), OffsetCommitRequest)
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    if context.api_version == 0 and not context.broker.groups.is_open:
+        return _make_topic(request, context)
     response, offsets, places = _check(request, context)
     if not offsets:
         return response
@@ -48,6 +52,13 @@ def offset_commit(
     if isinstance(outcome, list):
         return _fill(response, places, outcome)
     return _later(response, places, outcome)
+
+
+async def _make_topic(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    """Nobody who kept offsets in ZooKeeper has looked for a coordinator, which would have made the topic."""
+    await context.broker.groups.ensure_topic()
+    answer = offset_commit(request, context)
+    return answer if isinstance(answer, OffsetCommitResponse) else await answer
 
 
 def _check(

@@ -1,8 +1,9 @@
-"""OffsetFetch, API key 9, versions 1 to 10: how far groups have read.
+"""OffsetFetch, API key 9, versions 0 to 10: how far groups have read.
 
+- 0 asked ZooKeeper; here the one store answers, in ZooKeeper's way: nothing committed is UNKNOWN_TOPIC_OR_PARTITION.
 - 1: an error of the group is told in each partition, from 2 on once; 2: null topics mean all; 5: leader epochs;
   7: `require_stable` (KIP-447); 8: several groups at once (KIP-709); 10: topics by id.
-- Where nothing is committed the offset is -1 and there is no error.
+- From 1 on, where nothing is committed the offset is -1 and there is no error.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ..group_commits import FetchedGroup, FetchedOffset, TopicToFetch
+from ..group_commits import NO_OFFSET, FetchedGroup, FetchedOffset, FetchedTopic, TopicToFetch
 from .registry import api
 
 if TYPE_CHECKING:
@@ -34,11 +35,17 @@ FIRST_WITH_GROUPS = 8
 FIRST_WITH_IDS = 10
 
 
-@api(ApiKey.OFFSET_FETCH, (1, FIRST_WITH_IDS), OffsetFetchRequest)
+@api(ApiKey.OFFSET_FETCH, (0, FIRST_WITH_IDS), OffsetFetchRequest)
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups = context.broker.groups
+    if context.api_version == 0 and not groups.is_open:  # as in ZooKeeper there is nothing yet, and no error in that
+        found = [
+            FetchedTopic(topic.name, [FetchedOffset(index) for index in topic.partition_indexes])
+            for topic in request.topics or ()
+        ]
+        return _single(request, FetchedGroup(found), 0)
     outcomes: list[FetchedGroup | Awaitable[FetchedGroup]] = []
     if context.api_version >= FIRST_WITH_GROUPS:
         for group in request.groups:
@@ -145,7 +152,7 @@ def _single(request: OffsetFetchRequest, result: FetchedGroup, version: int) -> 
                         committed_offset=each.offset,
                         committed_leader_epoch=each.leader_epoch,
                         metadata=each.metadata,
-                        error_code=each.error,
+                        error_code=_none_in_zookeeper(each) if version == 0 else each.error,
                     )
                     for each in offsets
                 ],
@@ -153,3 +160,8 @@ def _single(request: OffsetFetchRequest, result: FetchedGroup, version: int) -> 
             for name, offsets in topics
         ],
     )
+
+
+def _none_in_zookeeper(found: FetchedOffset) -> ErrorCode:
+    missing = found.error is ErrorCode.NONE and found.offset == NO_OFFSET
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if missing else found.error

@@ -1,9 +1,11 @@
-"""Produce, API key 0, versions 3 to 12.
+"""Produce, API key 0, versions 0 to 12.
 
-- Version 3 is the first with message format V2; 0 to 2 carry V0 and V1 and are listed but not answered yet: librdkafka
-  switches compression off when the list does not begin at 0 (KAFKA-18659).
-- 5 adds the log start offset to the answer, 7 allows zstd, 8 adds record errors, 9 is flexible, 12 belongs to
-  transactions of version 2.
+- 0 to 2 carry message sets of formats 0 and 1, whichever of the two (pykafka puts format 1 into version 0); a batch of
+  format 2 is taken there too, as in Kafka. 1 tells a throttle time, 2 the log append time. Converting a set takes long:
+  see `conversions.py`, as for a batch that goes to a topic of format 0 or 1. Kafka 4 lists these versions without
+  answering them, since librdkafka compresses nothing when the list begins later (KAFKA-18659); here they are answered.
+- 3 is the first with message format 2 alone, one batch a partition. 5 adds the log start offset to the answer, 7 allows
+  zstd, 8 adds record errors, 9 is flexible, 12 belongs to transactions of version 2.
 - acks 1 and all are the same on one node: the answer is sent when the batch is in the log and, where `flush.messages`
   asks for it, on the disk. acks 0 has no answer; an error then closes the connection, as in Kafka, so that the client
   notices.
@@ -29,8 +31,10 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampError
+from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..connection import ConnectionAborted
+from ..conversions import is_quick
 from ..error_mapping import error_code
 from ..later_answer import LaterAnswer
 from ..topics import INTERNAL_TOPICS
@@ -59,7 +63,7 @@ _ATTRIBUTES = 22
 _CODEC_MASK = 7
 
 
-@api(ApiKey.PRODUCE, (3, 12), ProduceRequest, listed_min_version=0, raw=True)
+@api(ApiKey.PRODUCE, (0, 12), ProduceRequest, raw=True)
 def produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> bytes | LaterAnswer | Awaitable[bytes | None] | None:
@@ -94,15 +98,27 @@ def produce(
                     )
                 if first < 0:
                     raise InvalidRecordError(f"{name}-{index}: the record set is null")
-                if version < 7 and last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & _CODEC_MASK == _ZSTD:
+                is_set = version < 3 and last - first > MAGIC_AT and buffer[first + MAGIC_AT] < MAGIC_V2
+                if (
+                    version < 7
+                    and not is_set
+                    and last - first > _ATTRIBUTES
+                    and buffer[first + _ATTRIBUTES] & _CODEC_MASK == _ZSTD
+                ):
                     raise _Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or above")
-                if partition.directory.engaged:
+                converts = is_set or partition.log.converts_batches
+                if partition.directory.engaged or (converts and not is_quick(buffer, first, last, is_set)):
                     later = later or []
-                    future = partition.append_later(buffer, first, last)
+                    future: asyncio.Future[LogAppendInfo]
+                    if converts:
+                        data = bytearray(memoryview(buffer)[first:last])
+                        future = asyncio.ensure_future(broker.conversions.append(partition, data))
+                    else:
+                        future = partition.append_later(buffer, first, last)
                     later.append(_Later(name, index, partition, done, len(done), last - first, future))
                     done.append((index, _NONE, -1, -1, -1, None))
                     continue
-                info = partition.append(buffer, first, last)
+                info = (partition.append_set if is_set else partition.append)(buffer, first, last)
                 counters.produced_bytes += last - first
                 counters.produced_records += info.record_count
                 done.append((index, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None))

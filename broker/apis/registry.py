@@ -25,14 +25,13 @@ HandlerT = TypeVar("HandlerT", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One API: the versions that `handler` answers, and the range that ApiVersions tells (nearly always the same)."""
+    """One API, and the versions that `handler` answers, which are those that ApiVersions tells."""
 
     api_key: ApiKey
     min_version: int
     max_version: int
     request: Any
     handler: Handler | None
-    listed_min_version: int
     #: True: the handler parses the frame itself and returns frames (see `dispatcher.py`).
     raw: bool = False
 
@@ -45,14 +44,14 @@ class Registration:
 #: API → first and last version; the module has the API's name.
 ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.SASL_HANDSHAKE: (0, 1),
-    ApiKey.DESCRIBE_ACLS: (1, 3),
-    ApiKey.CREATE_ACLS: (1, 3),
-    ApiKey.DELETE_ACLS: (1, 3),
+    ApiKey.DESCRIBE_ACLS: (0, 3),
+    ApiKey.CREATE_ACLS: (0, 3),
+    ApiKey.DELETE_ACLS: (0, 3),
     ApiKey.SASL_AUTHENTICATE: (0, 2),
-    ApiKey.CREATE_DELEGATION_TOKEN: (1, 3),
-    ApiKey.RENEW_DELEGATION_TOKEN: (1, 2),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: (1, 2),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: (1, 3),
+    ApiKey.CREATE_DELEGATION_TOKEN: (0, 3),
+    ApiKey.RENEW_DELEGATION_TOKEN: (0, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (0, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3),
     ApiKey.ELECT_LEADERS: (0, 2),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
@@ -73,21 +72,16 @@ def api(
     versions: tuple[int, int],
     request: Any,
     *,
-    listed_min_version: int | None = None,
     raw: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
-    """Registers a handler for `versions` (first and last, both included) of `api_key`.
-
-    `listed_min_version` is for the one API whose listed range is wider than the answered one (Produce, KAFKA-18659).
-    """
+    """Registers a handler for `versions` (first and last, both included) of `api_key`."""
 
     def register(handler: HandlerT) -> HandlerT:
         known = _registrations.get(api_key)
         assert known is None or not known.is_loaded, f"{api_key.name} is registered twice"
         assert ON_DEMAND.get(api_key, versions) == versions, f"{api_key.name} has other versions in ON_DEMAND"
         low, high = versions
-        listed = low if listed_min_version is None else listed_min_version
-        _registrations[api_key] = Registration(api_key, low, high, request, handler, listed, raw)
+        _registrations[api_key] = Registration(api_key, low, high, request, handler, raw)
         return handler
 
     return register
@@ -103,7 +97,7 @@ def load_apis() -> dict[int, Registration]:
             importlib.import_module(f"{apis.__name__}.{module.name}")
         elif key not in _registrations:
             low, high = ON_DEMAND[key]
-            _registrations[key] = Registration(key, low, high, None, None, low)
+            _registrations[key] = Registration(key, low, high, None, None)
     return _registrations
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.RENEW_DELEGATION_TOKEN, (1, 2), RenewDelegationTokenRequest)
+@api(ApiKey.RENEW_DELEGATION_TOKEN, (0, 2), RenewDelegationTokenRequest)
 def renew_delegation_token(
     request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:

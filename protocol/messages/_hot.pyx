@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
-"""Compiled parsing and writing of the two requests that carry the load: Produce 3–12 and Fetch 4–17.
+"""Compiled parsing and writing of the two requests that carry the load: Produce 0–12 and Fetch 0–17.
 
 Same bytes as the declared schemas in `produce.py` and `fetch.py`, which are the oracle in the tests. Nothing here
 copies records: a Produce request is parsed into positions within the buffer that it was received in, and a Fetch
@@ -190,7 +190,7 @@ def parse_produce(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
         r.need(8)
         r.at += 8
         client_id = r.client_id()
-        transactional_id = r.string(True)
+        transactional_id = r.string(True) if version >= 3 else None
         acks = r.int16()
         timeout = r.int32()
         topics = []
@@ -238,8 +238,8 @@ def parse_fetch(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
             r.int32()  # replica id: no replica reads from us
         max_wait = r.int32()
         min_bytes = r.int32()
-        max_bytes = r.int32()
-        isolation = r.int8()
+        max_bytes = r.int32() if version >= 3 else 0x7FFFFFFF
+        isolation = r.int8() if version >= 4 else 0
         session_id, session_epoch = 0, -1
         if version >= 7:
             session_id = r.int32()
@@ -399,7 +399,8 @@ def write_produce_response(int version, int correlation_id, list topics, int thr
             w.int32(index)
             w.int16(error)
             w.int64(base_offset)
-            w.int64(append_time)
+            if version >= 2:
+                w.int64(append_time)
             if version >= 5:
                 w.int64(log_start)
             if version >= 8:
@@ -407,7 +408,8 @@ def write_produce_response(int version, int correlation_id, list topics, int thr
                 w.string(message)
             w.tags()
         w.tags()
-    w.int32(throttle_ms)
+    if version >= 1:
+        w.int32(throttle_ms)
     w.tags()
     put32(w.data, <int32_t> (w.used - 4))
     return w.take()
@@ -430,7 +432,8 @@ def write_fetch_response(
     w.room(4)
     w.int32(correlation_id)
     w.tags()
-    w.int32(throttle_ms)
+    if version >= 1:
+        w.int32(throttle_ms)
     if version >= 7:
         w.int16(error_code)
         w.int32(session_id)
@@ -445,17 +448,19 @@ def write_fetch_response(
             w.int32(index)
             w.int16(error)
             w.int64(high_watermark)
-            w.int64(stable)
+            if version >= 4:
+                w.int64(stable)
             if version >= 5:
                 w.int64(log_start)
-            if aborted is None:
-                w.array(-1)
-            else:
-                w.array(len(aborted))
-                for producer_id, first_offset in aborted:
-                    w.int64(producer_id)
-                    w.int64(first_offset)
-                    w.tags()
+            if version >= 4:
+                if aborted is None:
+                    w.array(-1)
+                else:
+                    w.array(len(aborted))
+                    for producer_id, first_offset in aborted:
+                        w.int64(producer_id)
+                        w.int64(first_offset)
+                        w.tags()
             if version >= 11:
                 w.int32(-1)  # preferred read replica: none
             if records is None:

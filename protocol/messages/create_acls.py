@@ -1,6 +1,6 @@
 """CreateAcls (30): adds access rules.
 
-Version 2 is flexible, 3 knows users as a resource (KIP-373).
+Version 1 tells literal names from prefixes (KIP-290), 2 is flexible, 3 knows users as a resource (KIP-373).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class AclCreation(Struct):
 
     resource_type: int = int8()
     resource_name: str = string()
-    resource_pattern_type: int = int8(default=3)
+    resource_pattern_type: int = int8("1+", default=3)
     principal: str = string()
     host: str = string()
     operation: int = int8()
@@ -27,7 +27,7 @@ class CreateAclsRequest(ApiMessage):
     """Rules are independent of each other."""
 
     API_KEY = ApiKey.CREATE_ACLS
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     creations: Sequence[AclCreation] = array(AclCreation)
@@ -44,7 +44,7 @@ class CreateAclsResponse(ApiMessage):
     """One result for each rule, in the order of the request."""
 
     API_KEY = ApiKey.CREATE_ACLS
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     throttle_time_ms: int = int32()

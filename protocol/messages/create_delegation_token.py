@@ -22,7 +22,7 @@ class CreateDelegationTokenRequest(ApiMessage):
     """max_lifetime_ms -1 takes what the broker allows."""
 
     API_KEY = ApiKey.CREATE_DELEGATION_TOKEN
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     owner_principal_type: str | None = string("3+", nullable="3+")
@@ -35,7 +35,7 @@ class CreateDelegationTokenResponse(ApiMessage):
     """The token, or an error; times in ms."""
 
     API_KEY = ApiKey.CREATE_DELEGATION_TOKEN
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     error_code: int = int16()

@@ -1,6 +1,6 @@
 """DeleteAcls (31): deletes access rules that filters match.
 
-Version 2 is flexible, 3 knows users as a resource (KIP-373).
+Version 1 tells literal names from prefixes (KIP-290), 2 is flexible, 3 knows users as a resource (KIP-373).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class DeleteAclsFilter(Struct):
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
-    pattern_type_filter: int = int8(default=3)
+    pattern_type_filter: int = int8("1+", default=3)
     principal_filter: str | None = string(nullable="0+")
     host_filter: str | None = string(nullable="0+")
     operation: int = int8()
@@ -27,7 +27,7 @@ class DeleteAclsRequest(ApiMessage):
     """Filters are independent of each other."""
 
     API_KEY = ApiKey.DELETE_ACLS
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     filters: Sequence[DeleteAclsFilter] = array(DeleteAclsFilter)
@@ -40,7 +40,7 @@ class DeleteAclsMatchingAcl(Struct):
     error_message: str | None = string(nullable="0+", default=None)
     resource_type: int = int8()
     resource_name: str = string()
-    pattern_type: int = int8(default=3)
+    pattern_type: int = int8("1+", default=3)
     principal: str = string()
     host: str = string()
     operation: int = int8()
@@ -59,7 +59,7 @@ class DeleteAclsResponse(ApiMessage):
     """One result for each filter, in the order of the request."""
 
     API_KEY = ApiKey.DELETE_ACLS
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     throttle_time_ms: int = int32()

@@ -1,6 +1,6 @@
 """DescribeAcls (29): access rules that a filter matches.
 
-Version 2 is flexible, 3 knows users as a resource (KIP-373).
+Version 1 tells literal names from prefixes (KIP-290), 2 is flexible, 3 knows users as a resource (KIP-373).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ class DescribeAclsRequest(ApiMessage):
     """A null name, principal or host matches any."""
 
     API_KEY = ApiKey.DESCRIBE_ACLS
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
-    pattern_type_filter: int = int8(default=3)
+    pattern_type_filter: int = int8("1+", default=3)
     principal_filter: str | None = string(nullable="0+")
     host_filter: str | None = string(nullable="0+")
     operation: int = int8()
@@ -41,7 +41,7 @@ class DescribeAclsResource(Struct):
 
     resource_type: int = int8()
     resource_name: str = string()
-    pattern_type: int = int8(default=3)
+    pattern_type: int = int8("1+", default=3)
     acls: Sequence[AclDescription] = array(AclDescription)
 
 
@@ -49,7 +49,7 @@ class DescribeAclsResponse(ApiMessage):
     """Rules by resource, or one error."""
 
     API_KEY = ApiKey.DESCRIBE_ACLS
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     throttle_time_ms: int = int32()

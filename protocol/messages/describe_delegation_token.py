@@ -22,7 +22,7 @@ class DescribeDelegationTokenRequest(ApiMessage):
     """owners null asks for all."""
 
     API_KEY = ApiKey.DESCRIBE_DELEGATION_TOKEN
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     owners: Sequence[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")
@@ -54,7 +54,7 @@ class DescribeDelegationTokenResponse(ApiMessage):
     """Tokens, or one error."""
 
     API_KEY = ApiKey.DESCRIBE_DELEGATION_TOKEN
-    VERSIONS = (1, 3)
+    VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
     error_code: int = int16()

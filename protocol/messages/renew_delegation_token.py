@@ -13,7 +13,7 @@ class RenewDelegationTokenRequest(ApiMessage):
     """The token by its HMAC."""
 
     API_KEY = ApiKey.RENEW_DELEGATION_TOKEN
-    VERSIONS = (1, 2)
+    VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
 
     hmac: bytes = bytes_()
@@ -24,7 +24,7 @@ class RenewDelegationTokenResponse(ApiMessage):
     """When it expires, in ms."""
 
     API_KEY = ApiKey.RENEW_DELEGATION_TOKEN
-    VERSIONS = (1, 2)
+    VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
 
     error_code: int = int16()

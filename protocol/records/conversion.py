@@ -13,14 +13,24 @@ Stands above `memory_records`; any thread may call. Bytes are new each time: not
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from .attributes import Compression
 from .builder import build_batch
-from .exceptions import UnsupportedCompressionError
-from .legacy_record import build_legacy_set
+from .exceptions import CorruptRecordError, RecordError, UnsupportedCompressionError
+from .legacy_record import build_legacy_set, legacy_record_size
 from .memory_records import iterate_batches, iterate_records
-from .record_batch import MAGIC_V2, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
+from .record_batch import (
+    HEADER_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    MIN_MESSAGE_SIZE,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    OVERHEAD,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +50,8 @@ class ConvertedRecords(NamedTuple):
     Attributes:
         data: what the client gets; may be empty though the slice was not (control batches alone, say).
         record_count: records that were written anew; 0 when all were fit as they were.
-        next_offset: offset behind the last batch that was whole, dropped ones too: where to read on when `data` is empty.
-            −1 when none was.
+        next_offset: offset behind the last batch that was looked at, dropped ones too: where to read on when `data` is
+            empty. −1 when none was whole.
     """
 
     data: bytes
@@ -87,8 +97,31 @@ def convert_batch(
     return _build(records, header, magic, compression, level, partition_leader_epoch)
 
 
+def needs_conversion(buffer: Buffer, magic: int) -> bool:
+    """Whether `buffer`, a slice of a log from a batch's start, holds a batch of a newer format than `magic`. One that the
+    slice cuts off does not count. CorruptRecordError: a size is impossible.
+    """
+    position, end = 0, len(buffer)
+    while end - position >= HEADER_UP_TO_MAGIC:
+        _, length = OVERHEAD.unpack_from(buffer, position)
+        if length < MIN_MESSAGE_SIZE:
+            raise CorruptRecordError(f"a batch of {length} bytes at {position}")
+        following = position + LOG_OVERHEAD + length
+        if following > end:
+            break
+        if buffer[position + MAGIC_AT] > magic:
+            return True
+        position = following
+    return False
+
+
 def down_convert(
-    buffer: Buffer, magic: int, first_offset: int = _BEFORE_ALL, *, max_decompressed: int = MAX_CONVERTED_BYTES
+    buffer: Buffer,
+    magic: int,
+    first_offset: int = _BEFORE_ALL,
+    *,
+    max_bytes: int | None = None,
+    max_decompressed: int = MAX_CONVERTED_BYTES,
 ) -> ConvertedRecords:
     """A slice of a log for a client that knows formats up to `magic`: newer batches converted, older ones as they are.
 
@@ -99,30 +132,57 @@ def down_convert(
         magic: the newest format that the client reads.
         first_offset: the offset that it asked for. Records below it in a batch without a codec are left out: as messages
             they would stand alone, and some clients (librdkafka) take them for new ones. Within a wrapper they stay.
+        max_bytes: what the client takes: there is no use in converting more, so that the answer ends with the message
+            that reaches it. A wrapper that is larger than that comes unpacked, where it is the first: a client of that
+            age is given no more than it asked for, and would not get past a wrapper that it gets the beginning of.
         max_decompressed: bytes that one batch may hold.
 
     Raises:
         UnsupportedCompressionError: a batch in zstd, which no client of that age can read.
         CorruptRecordError, InvalidRecordError, RecordTooLargeError: a batch can't be read.
+        What stands before such a batch is returned first.
     """
     parts: list[bytes] = []
     converted = 0
     next_offset = -1
+    left = sys.maxsize if max_bytes is None else max_bytes
     for header in iterate_batches(buffer):
-        next_offset = header.last_offset + 1
+        if left <= 0:
+            break
         end = header.position + header.size
         if header.magic <= magic:
-            parts.append(bytes(memoryview(buffer)[header.position : end]))
-            continue
-        if header.is_control and magic < MAGIC_V2:
-            continue
-        compression = _codec_for(magic, header.compression)
-        records = list(iterate_records(buffer, header.position, end, max_decompressed=max_decompressed))
-        if compression is Compression.NONE:
-            records = [record for record in records if record.offset >= first_offset]
-        parts.append(_build(records, header, magic, compression, None, NO_PARTITION_LEADER_EPOCH))
-        converted += len(records)
+            part = bytes(memoryview(buffer)[header.position : end])
+        elif header.is_control and magic < MAGIC_V2:
+            part = b""
+        else:
+            try:
+                compression = _codec_for(magic, header.compression)
+                records = list(iterate_records(buffer, header.position, end, max_decompressed=max_decompressed))
+            except RecordError:
+                if not parts:
+                    raise
+                break
+            wanted = [record for record in records if record.offset >= first_offset]
+            if compression is not Compression.NONE:
+                part = _build(records, header, magic, compression, None, NO_PARTITION_LEADER_EPOCH)
+            if compression is Compression.NONE or (len(part) > left and not parts and wanted):
+                records = _up_to(left, wanted, magic)
+                part = _build(records, header, magic, Compression.NONE, None, NO_PARTITION_LEADER_EPOCH)
+            converted += len(records)
+        next_offset = header.last_offset + 1
+        if part:
+            parts.append(part)
+            left -= len(part)
     return ConvertedRecords(b"".join(parts), converted, next_offset)
+
+
+def _up_to(max_bytes: int, records: list[Record], magic: int) -> list[Record]:
+    """The first of them, as many as it takes to fill so many bytes as messages without a codec."""
+    for index, record in enumerate(records):
+        max_bytes -= legacy_record_size(magic, record.key, record.value)
+        if max_bytes <= 0:
+            return records[: index + 1]
+    return records
 
 
 def _codec_for(magic: int, codec: int) -> Compression:

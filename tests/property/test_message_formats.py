@@ -98,6 +98,65 @@ def append(log: UnifiedLog, what: Append) -> tuple[int, int]:
 
 @SETTINGS
 @given(
+    st.lists(appends().filter(lambda what: what.magic < 2), min_size=1, max_size=6),
+    st.sampled_from(FORMATS),
+    st.sampled_from(["producer", "uncompressed", "gzip", "lz4"]),
+    st.booleans(),
+)
+def test_what_was_prepared_early_is_what_an_append_makes(
+    batches: list[Append], version: str, codec: str, append_time: bool
+) -> None:
+    """All are made ready for an empty log, and appended one after the other; beside it a log that is appended to at once."""
+    worlds = World(), World()
+    for world in worlds:
+        world.start(
+            message_format_version=version,
+            compression_type=codec,
+            message_timestamp_type="LogAppendTime" if append_time else "CreateTime",
+        )
+    early, late = (world.log() for world in worlds)
+    sets = [build_legacy_set(what.records, magic=what.magic, compression=what.codec) for what in batches]
+    prepared = [early.prepare(data, 0, len(data)) for data in sets]
+    for world in worlds:
+        world.time.advance(5)
+    for index, (ready, data) in enumerate(zip(prepared, sets, strict=True)):
+        if index == 1:  # its time is later than that of what was prepared
+            early.append_message_set(data, 0, len(data))
+            late.append_message_set(data, 0, len(data))
+        info = early.append_prepared(ready)
+        if info is None:
+            assert version == "0.9.0", "only a wrapper of format 0 can't be moved"
+            assert early.log_end_offset > 0
+            info = early.append_message_set(data, 0, len(data))
+        assert info._replace(log_append_time=0) == late.append_message_set(data, 0, len(data))._replace(
+            log_append_time=0
+        )
+    got, kinds = stored_records(early)
+    wanted, wanted_kinds = stored_records(late)
+    assert kinds == wanted_kinds
+    if not append_time:
+        assert whole_log(early) == whole_log(late)
+        assert early.max_timestamp_offset() == late.max_timestamp_offset()
+    assert [record._replace(timestamp=0) for record in got] == [record._replace(timestamp=0) for record in wanted]
+    if append_time and version != "0.9.0":
+        times = [record.timestamp for record in got]
+        assert times == sorted(times)
+        assert {START_MS, START_MS + 5} >= set(times)
+    for world in worlds:
+        world.stop()
+
+
+def whole_log(log: UnifiedLog) -> bytes:
+    data = b""
+    for segment in log.segments:
+        file = segment.lease_file()
+        data += file.pread(segment.size, 0)
+        file.release()
+    return data
+
+
+@SETTINGS
+@given(
     st.lists(appends(), min_size=1, max_size=6),
     st.sampled_from(FORMATS),
     st.sampled_from(["producer", *CODECS.values()]),

@@ -104,3 +104,38 @@ async def test_a_disk_that_fails_is_one_partitions_error(tmp_path: Path, monkeyp
 
         monkeypatch.setattr(type(partition.log), "lookup_by_timestamp", fail)
         assert (await ask(world, 7, START_MS))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_version_0_tells_where_segments_begin(tmp_path: Path) -> None:
+    """Newest first, as many as asked for: those that were full by that time, and the log's end as one more."""
+    machine = World()
+    async with topic_world(tmp_path, machine.start()) as world:
+        world.time = machine.time
+        machine.time.advance(1000)
+        await world.topics.create("t", 1, {"segment.bytes": "200"})
+        for n in range(4):  # segments at 0, 2, 4 and 6, with times up to 1, 11, 21 and 31
+            append(machine.log(), "a" * 60, "b" * 60, timestamp=START_MS + 10 * n)
+        assert [segment.base_offset for segment in machine.log().segments] == [0, 2, 4, 6]
+        machine.log().increment_log_start_offset(1)
+
+        async def offsets(timestamp: int, most: int = 10, partition: int = 0) -> tuple[int, list[int]]:
+            part = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=most)
+            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part])])
+            received, _ = decode(ListOffsetsRequest, 0, encode(request, 0))
+            answer = await list_offsets(received, world.context(0))
+            (row,) = decode(ListOffsetsResponse, 0, encode(answer, 0))[0].topics[0].partitions
+            return row.error_code, list(row.old_style_offsets)
+
+        assert await offsets(LATEST, 1) == (0, [8])
+        assert await offsets(LATEST) == (0, [8, 6, 4, 2, 1])
+        assert await offsets(EARLIEST) == (0, [1])
+        assert await offsets(START_MS + 21) == (0, [4, 2, 1])
+        assert await offsets(START_MS + 21, 2) == (0, [4, 2])
+        assert await offsets(START_MS + 20) == (0, [2, 1])
+        assert await offsets(START_MS) == (0, [])
+        assert await offsets(START_MS + 21, -1) == (0, [])
+        assert await offsets(machine.time.milliseconds() + 50) == (0, [8, 6, 4, 2, 1])
+        assert await offsets(LATEST, partition=3) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+        machine.log().increment_log_start_offset(8)
+        assert await offsets(EARLIEST) == (0, [8])
+    machine.stop()

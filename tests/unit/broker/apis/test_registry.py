@@ -22,7 +22,11 @@ def test_registrations_are_within_what_their_message_declares() -> None:
         assert entry.request.API_KEY == entry.api_key == key
         assert low <= entry.min_version <= entry.max_version <= high
         assert (entry.min_version, entry.max_version) == (listed.min_version, listed.max_version)
-        assert (entry.listed_min_version == entry.min_version) or key == ApiKey.PRODUCE
+
+
+def test_every_api_is_answered_from_its_first_version_on() -> None:
+    """What Kafka 4 dropped (KIP-896) is here: whoever speaks a version that some Kafka once answered is answered."""
+    assert {key: entry.min_version for key, entry in load_apis().items() if entry.min_version} == {}
 
 
 def test_a_key_is_registered_once() -> None:

@@ -39,12 +39,12 @@ produce_topics = st.lists(
 )
 
 
-@given(st.integers(3, 12), st.none() | text, st.none() | text, int16, int32, produce_topics, st.binary(max_size=9))
+@given(st.integers(0, 12), st.none() | text, st.none() | text, int16, int32, produce_topics, st.binary(max_size=9))
 def test_a_produce_request_is_parsed_as_declared(
     version: int, client: str | None, txn: str | None, acks: int, timeout: int, topics: Any, before: bytes
 ) -> None:
     request = p.ProduceRequest(
-        transactional_id=txn,
+        transactional_id=txn if version >= 3 else None,
         acks=acks,
         timeout_ms=timeout,
         topic_data=[
@@ -57,7 +57,7 @@ def test_a_produce_request_is_parsed_as_declared(
     )
     buffer, start, end = framed(ApiKey.PRODUCE, version, client, encode(request, version), before)
     got = parse_produce(buffer, start, end, version)
-    assert got[:4] == (client, txn, acks, timeout)
+    assert got[:4] == (client, txn if version >= 3 else None, acks, timeout)
     seen = [
         (topic, [(index, None if at < 0 else bytes(buffer[at:to])) for index, at, to in parts])
         for topic, parts in got[4]
@@ -69,7 +69,7 @@ fetch_partitions = st.lists(st.tuples(int32, int32, int64, int32, int64, int32),
 
 
 @given(
-    st.integers(4, 17), st.none() | text, st.tuples(int32, int32, int32, st.integers(0, 1), int32, int32),
+    st.integers(0, 17), st.none() | text, st.tuples(int32, int32, int32, st.integers(0, 1), int32, int32),
     st.lists(st.tuples(name, uuids, fetch_partitions), max_size=4),
     st.lists(st.tuples(name, uuids, st.lists(int32, max_size=4)), max_size=3), st.binary(max_size=9),
 )  # fmt: skip
@@ -79,7 +79,8 @@ def test_a_fetch_request_is_parsed_as_declared(
     wait, least, most, isolation, session, epoch = limits
     ids = version >= 13
     request = f.FetchRequest(
-        max_wait_ms=wait, min_bytes=least, max_bytes=most, isolation_level=isolation,
+        max_wait_ms=wait, min_bytes=least, max_bytes=most if version >= 3 else 0x7FFFFFFF,
+        isolation_level=isolation if version >= 4 else 0,
         topics=[
             f.FetchTopic(
                 topic="" if ids else topic,
@@ -107,7 +108,8 @@ def test_a_fetch_request_is_parsed_as_declared(
         ]
     buffer, start, end = framed(ApiKey.FETCH, version, client, encode(request, version), before)
     got = parse_fetch(buffer, start, end, version)
-    assert got[:5] == (client, wait, least, most, isolation)
+    assert got[:4] == (client, wait, least, most if version >= 3 else 0x7FFFFFFF)
+    assert got[4] == (isolation if version >= 4 else 0)
     assert got[5:7] == ((session, epoch) if version >= 7 else (0, -1))
     assert got[7] == [
         (
@@ -129,7 +131,7 @@ produce_rows = st.tuples(int32, int16, int64, int64, int64, st.none() | text)
 
 
 @given(
-    st.integers(3, 12), int32, int32,
+    st.integers(0, 12), int32, int32,
     st.lists(st.tuples(name, st.lists(produce_rows, max_size=3)), max_size=3),
 )  # fmt: skip
 def test_a_produce_response_is_written_as_declared(version: int, correlation: int, throttle: int, topics: Any) -> None:
@@ -139,7 +141,7 @@ def test_a_produce_response_is_written_as_declared(version: int, correlation: in
     assert seen == correlation
     response, end = decode(p.ProduceResponse, version, wire[4:], body)
     assert end == len(wire) - 4
-    assert response.throttle_time_ms == throttle
+    throttle = throttle if version >= 1 else 0
     assert response == p.ProduceResponse(
         throttle_time_ms=throttle,
         responses=[
@@ -150,7 +152,7 @@ def test_a_produce_response_is_written_as_declared(version: int, correlation: in
                         index=index,
                         error_code=code,
                         base_offset=base,
-                        log_append_time_ms=time,
+                        log_append_time_ms=time if version >= 2 else -1,
                         log_start_offset=first if version >= 5 else -1,
                         error_message=message if version >= 8 else None,
                     )
@@ -166,7 +168,7 @@ aborted = st.none() | st.lists(st.tuples(int64, int64), max_size=3)
 rows = st.lists(st.tuples(int32, int16, int64, int64, int64, aborted, st.none() | st.integers(0, 300)), max_size=3)
 
 
-@given(st.integers(4, 17), int32, int16, int32, int32, st.lists(st.tuples(name, uuids, rows), max_size=3))
+@given(st.integers(0, 17), int32, int16, int32, int32, st.lists(st.tuples(name, uuids, rows), max_size=3))
 def test_a_fetch_response_is_written_as_declared(
     version: int, correlation: int, error: int, session: int, throttle: int, topics: Any
 ) -> None:
@@ -185,7 +187,7 @@ def test_a_fetch_response_is_written_as_declared(
     assert seen == correlation
     response, end = decode(f.FetchResponse, version, wire[4:], body)
     assert end == len(wire) - 4
-    assert response.throttle_time_ms == throttle
+    assert response.throttle_time_ms == (throttle if version >= 1 else 0)
     if version >= 7:
         assert (response.error_code, response.session_id) == (error, session)
     got = [
@@ -193,10 +195,11 @@ def test_a_fetch_response_is_written_as_declared(
             topic.topic_id if ids else topic.topic,
             [
                 (
-                    row.partition_index, row.error_code, row.high_watermark, row.last_stable_offset,
+                    row.partition_index, row.error_code, row.high_watermark,
+                    row.last_stable_offset if version >= 4 else None,
                     row.log_start_offset if version >= 5 else None,
                     None
-                    if row.aborted_transactions is None
+                    if version < 4 or row.aborted_transactions is None
                     else [(one.producer_id, one.first_offset) for one in row.aborted_transactions],
                     bytes(row.records or b""),
                 )
@@ -209,7 +212,15 @@ def test_a_fetch_response_is_written_as_declared(
         (
             topic_id if ids else topic,
             [
-                (index, code, hw, lso, first if version >= 5 else None, gone, b"\xab" * (size or 0))
+                (
+                    index,
+                    code,
+                    hw,
+                    lso if version >= 4 else None,
+                    first if version >= 5 else None,
+                    gone if version >= 4 else None,
+                    b"\xab" * (size or 0),
+                )
                 for index, code, hw, lso, first, gone, size in partitions
             ],
         )
@@ -218,7 +229,7 @@ def test_a_fetch_response_is_written_as_declared(
 
 
 @settings(max_examples=400)
-@given(st.sampled_from([parse_produce, parse_fetch]), st.integers(3, 17), st.binary(max_size=300))
+@given(st.sampled_from([parse_produce, parse_fetch]), st.integers(0, 17), st.binary(max_size=300))
 def test_garbage_raises_value_error_and_nothing_else(parse: Any, version: int, data: bytes) -> None:
     try:
         parse(data, 0, len(data), version)
@@ -226,7 +237,7 @@ def test_garbage_raises_value_error_and_nothing_else(parse: Any, version: int, d
         assert str(error)
 
 
-@given(st.integers(3, 12), produce_topics, st.data())
+@given(st.integers(0, 12), produce_topics, st.data())
 def test_every_cut_and_every_changed_byte_is_survived(version: int, topics: Any, data: Any) -> None:
     request = p.ProduceRequest(
         topic_data=[

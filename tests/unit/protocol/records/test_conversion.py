@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 from support.old_formats import old_logs
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
-from tidelog.protocol.records.conversion import convert_batch, down_convert
+from tidelog.protocol.records.conversion import convert_batch, down_convert, needs_conversion
 from tidelog.protocol.records.exceptions import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionError
-from tidelog.protocol.records.legacy_record import build_legacy_set
+from tidelog.protocol.records.legacy_record import build_legacy_set, legacy_record_size
 from tidelog.protocol.records.memory_records import is_intact, iterate_batches, iterate_records, read_header
 from tidelog.protocol.records.record_batch import Record
 
@@ -70,10 +72,40 @@ def test_from_the_middle_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_no_more_than_the_client_takes_is_converted(magic: int, codec: Compression) -> None:
+    """The answer ends with the message that reaches the limit; a wrapper that is larger than it is unpacked."""
+    many = [Record(n, 1000 + n, None, random.Random(n).randbytes(100)) for n in range(50)]
+    size = legacy_record_size(magic, None, many[0].value)
+    batches = build_batch(many, compression=codec) + build_batch(many, base_offset=50, compression=codec)
+    for limit in (1, size - 1, size, size + 1, 7 * size):
+        down = down_convert(batches, magic, 10, max_bytes=limit)
+        messages = -(-limit // size)
+        assert offsets_in(down.data) == list(range(10, 10 + messages))
+        assert len(down.data) == messages * size
+        assert down.record_count == messages
+    whole = down_convert(batches, magic, max_bytes=len(down_convert(batches[: len(batches) // 2], magic).data))
+    assert offsets_in(whole.data) == list(range(50))
+    assert down_convert(batches, magic, max_bytes=1 << 20) == down_convert(batches, magic)
+    # Behind the offset asked for nothing is left of the first batch.
+    assert offsets_in(down_convert(build_batch(many) + batches[:0], magic, 50, max_bytes=9).data) == []
+
+
+def test_what_needs_no_conversion() -> None:
+    zero, one, two = build_legacy_set(RECORDS, magic=0), build_legacy_set(RECORDS, magic=1), build_batch(RECORDS)
+    for data, newest in [(b"", -1), (zero, 0), (zero + one, 1), (one + two, 2), (zero + two[:-1], 0), (zero[:20], -1)]:
+        assert [needs_conversion(data, magic) for magic in range(3)] == [magic < newest for magic in range(3)]
+    with pytest.raises(CorruptRecordError):
+        needs_conversion(bytes(40), 0)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
 def test_zstd_is_not_for_old_clients(magic: int) -> None:
     batch = build_batch(RECORDS, compression=Compression.ZSTD)
     with pytest.raises(UnsupportedCompressionError):
-        down_convert(build_batch(RECORDS) + batch, magic)
+        down_convert(batch, magic)
+    # What stands before it is told first.
+    assert down_convert(build_batch(RECORDS) + batch, magic) == down_convert(build_batch(RECORDS), magic)
     # An append may be stored in another codec.
     down = convert_batch(batch, read_header(batch), magic, compression=Compression.LZ4)
     assert [(h.magic, h.compression) for h in iterate_batches(down)] == [(magic, 3)]

@@ -1,0 +1,175 @@
+"""Fetch versions 0 to 3, whose clients know no batches of format 2: 0 and 1 want format 0, 2 and 3 format 1.
+
+    slice of the log        what goes out
+    all of it old enough    the file's own bytes, by sendfile, as for everybody
+    anything newer in it    what was made of it in memory, by the thread of `conversions.py`
+
+Versions 0 to 2 set no limit for the answer but ours (`fetch.max.bytes`), and theirs for a partition is hard: a message that is
+larger is cut off, as the last one of any answer may be, and its client asks again for more. In version 3 the first message of
+an answer always comes whole (KIP-74). What is made in memory is never more than the client asked for, one batch aside.
+
+A client has nothing to go by but the messages that it gets: where they convert to none (transactions' markers), what stands
+behind them is read, within the same request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..protocol.api_keys import ApiKey
+from ..protocol.messages._hot import write_fetch_response
+from ..protocol.records.conversion import down_convert, needs_conversion
+from ..protocol.records.legacy_record import MAGIC_V0, MAGIC_V1
+from ..protocol.records.record_batch import LOG_OVERHEAD, OVERHEAD
+from .apis.fetch import FetchJob
+from .error_mapping import error_code
+from .send import FileSlice
+
+if TYPE_CHECKING:
+    from .apis.fetch import Row
+    from .fetch_session import FetchPartition, PartitionKey
+    from .partition import Partition
+    from .send import Part
+
+FIRST_WITH_WHOLE_MESSAGE = 3
+
+
+class Converted(NamedTuple):
+    """What became of one partition's slice: as it is, other bytes, or an error. `next_offset` as in ConvertedRecords."""
+
+    records: FileSlice | bytes | None
+    next_offset: int = -1
+    error: int = 0
+
+
+class OldFetchJob(FetchJob):
+    """One fetch request of version 0 to 3. Loop thread, but for `_convert`."""
+
+    __slots__ = ("_rows",)
+
+    async def answer(self, max_wait_ms: int, min_bytes: int) -> list[Part]:
+        """The answer, after as long a wait as the client allows."""
+        time = self._broker.time
+        deadline = time.milliseconds() + max_wait_ms
+        self._rows: list[tuple[PartitionKey, FetchPartition, Row]] = []
+        while True:
+            found = self.run(max(0, deadline - time.milliseconds()), min_bytes)
+            if not isinstance(found, list):
+                try:
+                    await found
+                except BaseException:
+                    _release(self._rows)
+                    raise
+            rows = self._rows
+            converted = await self._converted(rows)
+            if not self._read_on(rows, converted):
+                return self._write_converted(rows, converted)
+
+    def _read(
+        self, key: PartitionKey, partition: Partition | None, wanted: FetchPartition, max_bytes: int, min_one: bool
+    ) -> Row:
+        """A whole batch at least, of every partition: no less can be converted."""
+        return super()._read(key, partition, wanted, max_bytes, True)
+
+    def _write(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Part]:
+        """Nothing yet: what was read is converted first."""
+        self._rows = rows
+        return []
+
+    async def _converted(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Converted]:
+        if all(row[6] is None for _, _, row in rows):
+            return [Converted(None) for _ in rows]
+        work = asyncio.ensure_future(self._broker.conversions.run(lambda: self._convert(rows)))
+        try:
+            return await asyncio.shield(work)
+        except BaseException:
+            # The client has left, but the thread may be reading: the files are given back when it is done.
+            work.add_done_callback(partial(_release_after, rows))
+            raise
+
+    def _convert(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Converted]:
+        """The conversions' thread. Leases stay the caller's."""
+        left = self._max_bytes
+        converted: list[Converted] = []
+        is_first = self._version >= FIRST_WITH_WHOLE_MESSAGE
+        for _, wanted, row in rows:
+            piece = row[6]
+            if piece is None or (left <= 0 and not is_first):
+                converted.append(Converted(None))
+                continue
+            one = self._convert_one(piece, wanted.offset, min(wanted.max_bytes, left), is_first)
+            if one.records:
+                is_first = False
+                left -= one.records.count if isinstance(one.records, FileSlice) else len(one.records)
+            converted.append(one)
+        return converted
+
+    def _convert_one(self, piece: FileSlice, offset: int, max_bytes: int, whole_first: bool) -> Converted:
+        magic = MAGIC_V0 if self._version < 2 else MAGIC_V1
+        max_bytes = max(max_bytes, 0)
+        try:
+            data = piece.file.pread(piece.count, piece.position)
+            if not needs_conversion(data, magic):
+                piece.count = min(piece.count, _allowed(data, max_bytes, whole_first))
+                return Converted(piece if piece.count else None)
+            made = down_convert(data, magic, offset, max_bytes=max(max_bytes, 1))
+        except Exception as error:
+            return Converted(None, error=error_code(error)[0])
+        return Converted(made.data[: _allowed(made.data, max_bytes, whole_first)], made.next_offset)
+
+    def _read_on(self, rows: list[tuple[PartitionKey, FetchPartition, Row]], converted: list[Converted]) -> bool:
+        """True, with offsets moved and leases given back, when there is nothing to send but there may be further on."""
+        if any(one.records or one.error for one in converted) or any(row[1] for _, _, row in rows):
+            return False
+        moved = False
+        for (_, wanted, _), one in zip(rows, converted, strict=True):
+            if one.next_offset > wanted.offset:
+                wanted.offset = one.next_offset
+                moved = True
+        if moved:
+            _release(rows)
+        return moved
+
+    def _write_converted(
+        self, rows: list[tuple[PartitionKey, FetchPartition, Row]], converted: list[Converted]
+    ) -> list[Part]:
+        counters = self._broker.counters
+        topics: list[tuple[str | bytes, list[Any]]] = []
+        for (key, _, row), one in zip(rows, converted, strict=True):
+            piece, records = row[6], one.records
+            if piece is not None and records is not piece:
+                piece.release()
+            if isinstance(records, FileSlice):
+                counters.fetched_bytes += records.count
+            elif records:
+                counters.fetched_bytes += len(records)
+                self._broker.socket_server.send_counters.copy_fetch_bytes += len(records)
+            if one.error:
+                counters.errors[ApiKey.FETCH] += 1
+                row = (row[0], one.error, -1, -1, -1, None, None)
+            if not topics or topics[-1][0] != key[0]:
+                topics.append((key[0], []))
+            topics[-1][1].append((*row[:6], records or None))
+        return write_fetch_response(self._version, self._correlation_id, 0, 0, topics)
+
+
+def _allowed(data: bytes, max_bytes: int, whole_first: bool) -> int:
+    """How much of `data` goes out: the first entry may be larger than the limit, where it has to be whole."""
+    if not whole_first or len(data) <= max_bytes or len(data) < LOG_OVERHEAD:
+        return max_bytes
+    _, size = OVERHEAD.unpack_from(data)
+    return max(max_bytes, LOG_OVERHEAD + int(size))
+
+
+def _release_after(rows: list[tuple[PartitionKey, FetchPartition, Row]], work: asyncio.Future[list[Converted]]) -> None:
+    if not work.cancelled():
+        work.exception()  # or the loop would complain that nobody asked
+    _release(rows)
+
+
+def _release(rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> None:
+    for _, _, row in rows:
+        if row[6] is not None:
+            row[6].release()

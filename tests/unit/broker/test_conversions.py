@@ -1,0 +1,170 @@
+"""Message sets are made ready in a thread and appended in order, whatever happens to the log meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from support.logs import World, append, batch, read_records, values_of
+from support.mock_time import START_MS
+from tidelog.broker.conversions import QUICK_BYTES, TRIES, Conversions, is_quick
+from tidelog.broker.partition import Partition
+from tidelog.broker.slow_directory import SlowDirectory
+from tidelog.config.log_config import LogConfig
+from tidelog.protocol.records.attributes import Compression
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.exceptions import CorruptRecordError
+from tidelog.protocol.records.legacy_record import build_legacy_set
+from tidelog.protocol.records.memory_records import iterate_batches
+from tidelog.protocol.records.record_batch import Record
+
+
+def message_set(*values: str, magic: int = 1, codec: Compression = Compression.NONE) -> bytearray:
+    records = [Record(0, START_MS, None, value.encode()) for value in values]
+    return bytearray(build_legacy_set(records, magic=magic, compression=codec))
+
+
+class Writer:
+    """As the thread of a slow directory, at once."""
+
+    def __init__(self) -> None:
+        self.works = 0
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.works += 1
+        done(work())
+
+
+class Rig:
+    """A partition, and conversions that can be looked at between being made ready and being appended."""
+
+    def __init__(self, machine: World) -> None:
+        self.machine = machine
+        self.loop = asyncio.get_running_loop()
+        self.log = machine.log()
+        self.threads = Writer()
+        self.directory = SlowDirectory(self.log.log_directory.pace, self.threads, self.loop)
+        self.partition = Partition(self.log, self.loop, None, self.directory)  # type: ignore[arg-type]
+        self.conversions = Conversions(self.loop)
+        self.runs = 0
+
+    def interrupt(self, between: Callable[[], object]) -> None:
+        """Has `between` called each time that something was made ready, before it is appended."""
+        run = self.conversions.run
+
+        async def interrupted(work: Callable[[], Any]) -> Any:
+            done = await run(work)
+            self.runs += 1
+            between()
+            return done
+
+        self.conversions = _Interrupted(self.loop, interrupted)
+
+    def values(self) -> list[bytes]:
+        return values_of(read_records(self.log, 0))
+
+    def formats(self) -> list[int]:
+        file = self.log.segments[0].lease_file()
+        data = file.pread(self.log.size, 0)
+        file.release()
+        return [header.magic for header in iterate_batches(data)]
+
+
+class _Interrupted(Conversions):
+    __slots__ = ("run",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: Any) -> None:
+        super().__init__(loop)
+        self.run = run  # type: ignore[method-assign]
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    machine = World()
+    machine.start()
+    made = Rig(machine)
+    yield made
+    made.conversions.close()
+    machine.stop()
+
+
+async def test_sets_are_appended_in_the_order_in_which_they_came(rig: Rig) -> None:
+    sets = [message_set(f"a{n}", f"b{n}", codec=Compression(n % 4)) for n in range(8)]
+    infos = await asyncio.gather(*(rig.conversions.append(rig.partition, data) for data in sets))
+    assert [(info.first_offset, info.last_offset) for info in infos] == [(2 * n, 2 * n + 1) for n in range(8)]
+    assert rig.values() == [f"{letter}{n}".encode() for n in range(8) for letter in "ab"]
+    assert rig.conversions.under_way == 0
+
+
+async def test_what_was_appended_meanwhile_comes_first(rig: Rig) -> None:
+    rig.interrupt(lambda: append(rig.log, "quick"))
+    info = await rig.conversions.append(rig.partition, message_set("a", "b"))
+    assert (info.first_offset, info.last_offset) == (1, 2)
+    assert rig.values() == [b"quick", b"a", b"b"]
+    assert rig.runs == 1
+
+
+async def test_a_set_that_is_overtaken_again_and_again_gets_its_turn(rig: Rig) -> None:
+    """Offsets within a wrapper of format 0 are absolute: it can't be moved, and is made anew."""
+    rig.log.update_config(LogConfig(message_format_version="0.9.0", segment_index_bytes=4096))
+    rig.interrupt(lambda: append(rig.log, "quick"))
+    info = await rig.conversions.append(rig.partition, message_set("a", "b", magic=0, codec=Compression.GZIP))
+    assert rig.runs == TRIES
+    assert (info.first_offset, info.last_offset) == (TRIES, TRIES + 1)
+    assert rig.values() == [b"quick"] * TRIES + [b"a", b"b"]
+
+
+async def test_a_setting_that_changes_meanwhile_holds(rig: Rig) -> None:
+    configs = [LogConfig(message_format_version="0.10.2", segment_index_bytes=4096)]
+    rig.interrupt(lambda: rig.log.update_config(configs.pop()) if configs else None)
+    await rig.conversions.append(rig.partition, message_set("a", "b"))
+    assert (rig.runs, rig.formats(), rig.values()) == (2, [1, 1], [b"a", b"b"])
+
+
+async def test_a_batch_that_needs_no_conversion_any_more(rig: Rig) -> None:
+    rig.log.update_config(LogConfig(message_format_version="0.10.2", segment_index_bytes=4096))
+    await rig.conversions.append(rig.partition, batch("a"))
+    newest = LogConfig(segment_index_bytes=4096)
+    rig.interrupt(lambda: rig.log.update_config(newest))
+    await rig.conversions.append(rig.partition, batch("b", "c"))
+    assert (rig.formats(), rig.values()) == ([1, 2], [b"a", b"b", b"c"])
+
+
+async def test_a_slow_directorys_writer_appends(rig: Rig) -> None:
+    rig.directory.engaged = True
+    info = await rig.conversions.append(rig.partition, message_set("a", "b"))
+    assert (info.first_offset, rig.values(), rig.threads.works) == (0, [b"a", b"b"], 1)
+
+
+async def test_an_error_is_the_callers(rig: Rig) -> None:
+    broken = message_set("a")
+    broken[-1] ^= 1
+    with pytest.raises(CorruptRecordError):
+        await rig.conversions.append(rig.partition, broken)
+    assert rig.log.size == 0
+
+
+async def test_threads_take_turns_more_often_while_it_works(rig: Rig) -> None:
+    ordinary = sys.getswitchinterval()
+    seen = await asyncio.gather(*(rig.conversions.run(sys.getswitchinterval) for _ in range(3)))
+    assert max(seen) < ordinary
+    assert sys.getswitchinterval() == ordinary
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_what_is_quick(magic: int) -> None:
+    def made(size: int, codec: Compression = Compression.NONE) -> bytearray:
+        records = [Record(0, START_MS, None, bytes(size))]
+        make = build_batch if magic == 2 else lambda *given, **named: build_legacy_set(*given, magic=magic, **named)
+        return bytearray(b"head" + make(records, compression=codec))
+
+    def quick(data: bytearray) -> bool:
+        return is_quick(data, 4, len(data), magic < 2)
+
+    assert quick(made(100))
+    assert quick(bytearray(b"head"))
+    assert not quick(made(QUICK_BYTES))
+    assert not any(quick(made(10, codec)) for codec in list(Compression)[1:4])
