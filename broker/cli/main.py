@@ -13,9 +13,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import clean, log, serve, settings, why
+from . import clean, completion, configs, consume, groups, log, produce, serve, settings, topics, transactions, why
 
-COMMANDS = (serve, why, clean, log, settings)
+COMMANDS = (
+    serve, topics, groups, produce, consume, configs, transactions, why, clean, log, settings, completion
+)  # fmt: skip
 
 
 class _Version(argparse.Action):

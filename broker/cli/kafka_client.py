@@ -1,0 +1,201 @@
+"""How commands ask a daemon over Kafka's protocol: where it is, one request at a time, and what went wrong in one line.
+
+Our own declared messages over a blocking socket: administration works from the base install, and as well against Apache
+Kafka. Records go through librdkafka instead (`produce.py`, `consume.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import struct
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+if TYPE_CHECKING:
+    from ...protocol.schema import ApiMessage
+
+    ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+VARIABLE = "TIDELOG_LISTENERS"
+TIMEOUT_S = 60.0
+MAX_ANSWER_BYTES = 256 << 20
+#: A coordinator that is loading, or a topic in the making, is asked again for so long.
+PATIENCE_S = 15.0
+_RETRY_S = 0.1
+
+_HINTS = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`tidelog topics list` shows the topics",
+    "TOPIC_ALREADY_EXISTS": "`tidelog topics alter` changes it",
+    "INVALID_CONFIG": "`tidelog settings` lists names and ranges",
+    "GROUP_ID_NOT_FOUND": "`tidelog groups list` shows the groups",
+    "NON_EMPTY_GROUP": "stop its members first (`tidelog groups describe` names them)",
+    "UNKNOWN_MEMBER_ID": "the group has members: stop them first (`tidelog groups describe` names them)",
+    "TRANSACTIONAL_ID_NOT_FOUND": "`tidelog transactions list` shows them",
+}
+_PASSING = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS"}
+
+
+class KafkaFailure(OSError):
+    """The daemon did not answer, or refused: one line for people. `code` is Kafka's name of the error, "" where there is none."""
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help=f"the daemon's Kafka listener (default: the first of {VARIABLE}, else {DEFAULT_BOOTSTRAP})",
+    )
+
+
+def add_json_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def bootstrap_of(given: str | None) -> str:
+    """HOST:PORT to connect to. KafkaFailure when it is none."""
+    from ...config.listener import parse_address
+
+    text = given if given is not None else os.environ.get(VARIABLE, DEFAULT_BOOTSTRAP)
+    first = text.split(",")[0].strip().rpartition("://")[2]
+    try:
+        listener = parse_address(first, "bootstrap-server")
+    except ValueError as error:
+        raise KafkaFailure(f"{'--bootstrap-server' if given is not None else VARIABLE}: {error}") from None
+    # An address that is bound to all interfaces is reached on the loopback one.
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(listener.host, listener.host)  # noqa: S104 - not bound
+    return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+
+
+def failure(what: str, code: int, message: str | None = None) -> KafkaFailure:
+    """What an error code of an answer means, with what to do."""
+    from ...protocol.errors import ErrorCode
+
+    known = next((one for one in ErrorCode if one == code), None)
+    name = known.name if known is not None else f"error {code}"
+    text = f"{what}: {message or (known.text if known is not None else name)}"
+    hint = _HINTS.get(name)
+    return KafkaFailure(f"{text} ({hint})" if hint else text, name)
+
+
+def check(what: str, code: int, message: str | None = None) -> None:
+    """Raises `failure` unless the code is 0."""
+    if code:
+        raise failure(what, code, message)
+
+
+class KafkaClient:
+    """One connection, opened by `with`. Blocking; each wait has a limit."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._socket: socket.socket | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._number = 0
+
+    def __enter__(self) -> Self:
+        from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+        host, _, port = self.bootstrap.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=TIMEOUT_S)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise KafkaFailure(
+                f"no daemon answers at {self.bootstrap} ({reason}): start one with `tidelog serve`, or say where it is with "
+                f"--bootstrap-server HOST:PORT or {VARIABLE}"
+            ) from None
+        answer = self._exchange(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    def version(self, request: ApiMessage | type[ApiMessage], most: int | None = None) -> int:
+        """The newest version that both know of a request, at most `most`. KafkaFailure when there is none."""
+        key = request.API_KEY
+        low, high = self._versions.get(key, (0, -1))
+        own_low, own_high = request.VERSIONS
+        version = min(high, own_high if most is None else min(own_high, most))
+        if version < max(low, own_low):
+            raise KafkaFailure(f"the daemon at {self.bootstrap} does not answer {key.name} as this version asks it")
+        return version
+
+    def ask(self, request: ApiMessage, response: type[ResponseT], most: int | None = None) -> ResponseT:
+        """The answer in the newest version that both know, at most `most`. KafkaFailure."""
+        return self._exchange(request, self.version(request, most), response)
+
+    def _exchange(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
+        from ...protocol.errors import ProtocolError
+        from ...protocol.headers import response_header_bytes
+        from ...protocol.schema import decode, encode
+
+        self._number += 1
+        client = b"tidelog"
+        header = struct.pack(">hhih", request.API_KEY, version, self._number, len(client)) + client
+        if request.FLEXIBLE_FROM is not None and version >= request.FLEXIBLE_FROM:
+            header += b"\0"
+        try:
+            body = header + encode(request, version)
+            answer = self._round_trip(struct.pack(">i", len(body)) + body)
+            before = response_header_bytes(request.API_KEY, version, self._number)
+            return decode(response, version, answer, len(before))[0]
+        except ProtocolError as error:
+            raise KafkaFailure(f"{request.API_KEY.name} version {version}: {error}") from None
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise KafkaFailure(
+                f"{self.bootstrap} broke off while it answered {request.API_KEY.name}: {reason}"
+            ) from None
+
+    def _round_trip(self, frame: bytes) -> bytes:
+        assert self._socket is not None
+        self._socket.sendall(frame)
+        (size,) = struct.unpack(">i", self._receive(4))
+        if not 0 <= size <= MAX_ANSWER_BYTES:
+            raise EOFError(f"an answer of {size} bytes: this is no Kafka listener")
+        return self._receive(size)
+
+    def _receive(self, count: int) -> bytes:
+        assert self._socket is not None
+        data = bytearray()
+        while len(data) < count:
+            chunk = self._socket.recv(min(count - len(data), 1 << 20))
+            if not chunk:
+                raise EOFError("the connection was closed")
+            data += chunk
+        return bytes(data)
+
+
+def patiently(attempt: Any, patience_s: float = PATIENCE_S) -> Any:
+    """What `attempt` returns; while it fails for something that passes, it is called again."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return attempt()
+        except KafkaFailure as error:
+            if error.code not in _PASSING or time.monotonic() > deadline:
+                raise
+        time.sleep(_RETRY_S)
+
+
+def pairs_of(assignments: list[str], option: str) -> dict[str, str]:
+    """NAME=VALUE arguments as a dict. KafkaFailure for one without `=`."""
+    found = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise KafkaFailure(f"{option} takes NAME=VALUE, not {text!r}")
+        found[name.strip()] = value.strip()
+    return found

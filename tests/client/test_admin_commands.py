@@ -1,0 +1,248 @@
+"""`tidelog topics|groups|configs|transactions` against a daemon, as they are called."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from tidelog.broker.cli.kafka_client import KafkaClient
+from tidelog.broker.cli.main import build_parser, main
+from tidelog.testing import Broker
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(tidelog_broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("TIDELOG_LISTENERS", f"PLAINTEXT://{tidelog_broker.bootstrap_servers}")
+
+    def call(*arguments: str) -> Done:
+        code = main(arguments)
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+async def produce(broker: Broker, topic: str, *counts: int) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for partition, count in enumerate(counts):
+            for number in range(count):
+                await producer.send_and_wait(
+                    topic, b"%d" % number, partition=partition, timestamp_ms=1000 * (number + 1)
+                )
+
+
+async def commit(broker: Broker, group: str, topic: str, *offsets: int) -> None:
+    async with AIOKafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=group) as consumer:
+        partitions = [TopicPartition(topic, number) for number in range(len(offsets))]
+        consumer.assign(partitions)
+        await consumer.commit(dict(zip(partitions, offsets, strict=True)))
+
+
+def test_topics_are_made_shown_altered_and_deleted(run: Run) -> None:
+    assert run("topics", "list") == Done(0, "", "")
+    config = ("--config", "cleanup.policy=compact", "--config", "segment.ms=60000")
+    assert run("topics", "create", "orders", "--partitions", "3", *config).out == "created orders with 3 partitions\n"
+    assert run("topics", "create", "other", "--json").json == {"topic": "other", "created": True, "partitions": 1}
+    assert run("topics", "list").lines == ["orders", "other"]
+    assert run("topics", "list", "--json").json == ["orders", "other"]
+    again = run("topics", "create", "orders")
+    assert (again.code, again.out) == (1, "")
+    assert again.err == "tidelog: topic orders: topic 'orders' is there already (`tidelog topics alter` changes it)\n"
+    assert run("topics", "create", "orders", "--if-not-exists").out == "orders is there already\n"
+
+    alter = ("--config", "retention.ms=5", "--delete-config", "segment.ms", "--partitions", "4")
+    assert run("topics", "alter", "orders", *alter) == Done(0, "altered orders\n", "")
+    (described,) = run("topics", "describe", "orders", "--json").json
+    assert described["config"] == {"cleanup.policy": "compact", "retention.ms": "5"}
+    assert [part["partition"] for part in described["partitions"]] == [0, 1, 2, 3]
+    assert run("topics", "describe").lines[0].startswith("orders  4 partitions  id ")
+
+    gone = run("topics", "delete", "orders", "nothing")
+    assert (gone.code, gone.out) == (1, "deleted orders\n")
+    assert gone.err == "tidelog: topic nothing: there is no topic 'nothing' (`tidelog topics list` shows the topics)\n"
+    assert run("topics", "delete", "other", "--json").json == {"deleted": ["other"], "errors": {}}
+    assert run("topics", "list").lines == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("create", "x", "--config", "retention.ms=-9"), ("topic x", "retention.ms", "-1 …", "tidelog settings")),
+        (("create", "x", "--config", "retention.msx=9"), ("retention.msx", "did you mean retention.ms")),
+        (("create", "x", "--config", "novalue"), ("--config takes NAME=VALUE", "novalue")),
+        (("create", "a/b"), ("a/b",)),
+        (("describe", "nothing"), ("topic nothing", "tidelog topics list")),
+        (("alter", "nothing", "--config", "retention.ms=1"), ("topic nothing",)),
+        (("alter", "nothing"), ("nothing to change", "--config")),
+        (("list", "--bootstrap-server", "127.0.0.1:1"), ("127.0.0.1:1", "tidelog serve", "--bootstrap-server")),
+    ],
+)
+def test_what_is_wrong_is_one_line_with_what_to_do(
+    run: Run, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    done = run("topics", *arguments)
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert done.err.startswith("tidelog: ")
+    for word in words:
+        assert word in done.err
+
+
+async def test_groups_are_shown_reset_and_deleted(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("orders", 2, {"retention.ms": -1})
+    assert run("groups", "list") == Done(0, "", "")
+    await produce(tidelog_broker, "orders", 10, 4)
+    await commit(tidelog_broker, "g", "orders", 7, 4)
+    assert run("groups", "list").lines == ["g"]
+    (shown,) = run("groups", "list", "--json").json
+    assert (shown["group"], shown["state"]) == ("g", "Empty")
+    (described,) = run("groups", "describe", "g", "--json").json
+    assert [(p["partition"], p["committed"], p["end"], p["lag"]) for p in described["partitions"]] == [
+        (0, 7, 10, 3),
+        (1, 4, 4, 0),
+    ]
+    assert run("groups", "describe").lines[0] == "g  Empty  0 members  lag 3"
+
+    def committed() -> list[int]:
+        (found,) = run("groups", "describe", "g", "--json").json
+        return [part["committed"] for part in found["partitions"]]
+
+    assert run("groups", "reset", "g", "--to-earliest", "--dry-run").lines[0].split()[-1] == "be"
+    assert committed() == [7, 4]
+    for options, expected in (
+        (("--to-earliest",), [0, 0]),
+        (("--to-latest",), [10, 4]),
+        (("--to-offset", "5"), [5, 4]),  # not beyond the end
+        (("--shift-by", "-2"), [3, 2]),
+        (("--to-datetime", "1970-01-01T00:00:04"), [3, 3]),
+        (("--to-datetime", "1970-01-01T00:00:09Z"), [8, 4]),  # a partition without any so late: its end
+        (("--to-offset", "1", "--topic", "orders:1"), [8, 1]),
+    ):
+        assert run("groups", "reset", "g", *options).code == 0
+        assert committed() == expected, options
+    made = run("groups", "reset", "new", "--topic", "orders", "--to-latest", "--json").json
+    assert made == [
+        {"topic": "orders", "partition": 0, "before": None, "after": 10},
+        {"topic": "orders", "partition": 1, "before": None, "after": 4},
+    ]
+
+    gone = run("groups", "delete", "g", "nothing")
+    assert (gone.code, gone.out) == (1, "deleted g\n")
+    assert "group nothing" in gone.err
+    assert run("groups", "list").lines == ["new"]
+    missing = run("groups", "describe", "g")
+    assert missing.code == 1
+    assert "tidelog groups list" in missing.err
+
+
+async def test_a_group_with_members_is_shown_with_them_and_left_alone(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("orders", 2)
+    async with AIOKafkaConsumer(
+        "orders", bootstrap_servers=tidelog_broker.bootstrap_servers, group_id="g", client_id="me"
+    ) as consumer:
+        assert len(consumer.assignment()) == 2
+        (described,) = run("groups", "describe", "g", "--json").json
+        (member,) = described["members"]
+        assert (described["state"], member["client"], member["partitions"]) == ("Stable", "me", 2)
+        assert {part["member"] for part in described["partitions"]} == {member["member"]}
+        assert run("groups", "list", "--state", "Empty").lines == []
+        for command in (("reset", "g", "--to-latest", "--topic", "orders"), ("delete", "g")):
+            refused = run("groups", *command)
+            assert refused.code == 1
+            assert "stop" in refused.err
+
+
+def test_settings_are_shown_and_changed_while_running(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("orders")
+    assert run("configs", "describe", "--topic", "orders").out.startswith("all settings have their defaults")
+    assert run("configs", "alter", "--topic", "orders", "--config", "retention.ms=5").out == "altered topic orders\n"
+    assert run("configs", "alter", "--topic", "orders", "--append", "cleanup.policy=compact").code == 0
+    shown = run("configs", "describe", "--topic", "orders", "--json").json
+    assert {name: one["value"] for name, one in shown.items()} == {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "5",
+    }
+    assert run("configs", "alter", "--topic", "orders", "--subtract", "cleanup.policy=delete").code == 0
+    assert run("configs", "describe", "--topic", "orders", "cleanup.policy").lines[1].split() == [
+        "cleanup.policy",
+        "compact",
+        "topic",
+    ]
+    dry = run("configs", "alter", "--topic", "orders", "--delete-config", "retention.ms", "--dry-run")
+    assert "nothing was changed" in dry.out
+    assert "retention.ms" in run("configs", "describe", "--topic", "orders", "--json").json
+    everything = run("configs", "describe", "--topic", "orders", "--all", "--json").json
+    assert len(everything) > 20
+    assert everything["segment.bytes"]["source"] == "default"
+
+    assert run("configs", "alter", "--broker", "1", "--config", "log.retention.ms=1000").code == 0
+    assert run("configs", "alter", "--broker", "--config", "log.segment.bytes=1000000").code == 0
+    shown = run("configs", "describe", "--broker", "1", "--json").json
+    assert shown["log.retention.ms"]["source"] == "broker, while running"
+    assert shown["log.segment.bytes"]["source"] == "all brokers, while running"
+    wrong = run("configs", "alter", "--broker", "1", "--config", "log.retention.msx=1")
+    assert wrong.code == 1
+    assert "did you mean log.retention.ms" in wrong.err
+    nothing = run("configs", "alter", "--broker", "1")
+    assert nothing.code == 1
+    assert "nothing to change" in nothing.err
+
+
+def test_transactions_say_what_they_need(run: Run) -> None:
+    refused = run("transactions", "abort", "--topic", "orders")
+    assert refused.code == 1
+    assert "--start-offset" in refused.err
+
+
+def test_usage_is_wrong_with_2_and_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["topics"], ["topics", "create"], ["groups", "reset", "g"], ["configs", "alter"]):
+        with pytest.raises(SystemExit) as caught:
+            build_parser().parse_args(arguments)
+        assert caught.value.code == 2
+    for command in ("topics", "groups", "produce", "consume", "configs", "transactions", "completion"):
+        with pytest.raises(SystemExit) as caught:
+            build_parser().parse_args([command, "--help"])
+        assert caught.value.code == 0
+    assert "usage: tidelog topics" in capsys.readouterr().out
+
+
+def test_records_need_the_extra_and_say_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("confluent_kafka", "shtab"):
+        monkeypatch.setitem(sys.modules, module, None)
+    for command in (("produce", "orders"), ("consume", "orders"), ("completion", "bash")):
+        done = run(*command)
+        assert done.code == 1
+        assert "pip install 'tidelog[cli]'" in done.err
+
+
+def test_an_older_daemon_is_asked_in_its_versions(tidelog_broker: Broker) -> None:
+    """Versions are negotiated: the request that a broker can't answer is refused here, with its name."""
+    from tidelog.broker.cli.kafka_client import KafkaFailure
+    from tidelog.protocol.messages.metadata import MetadataRequest
+
+    with KafkaClient(tidelog_broker.bootstrap_servers) as client:
+        newest = client.version(MetadataRequest)
+        client._versions[3] = (0, newest - 1)
+        assert client.version(MetadataRequest) == newest - 1
+        client._versions[3] = (newest + 1, newest + 2)
+        with pytest.raises(KafkaFailure, match="does not answer METADATA"):
+            client.version(MetadataRequest)

@@ -1,0 +1,121 @@
+"""`tidelog produce`, `consume` and `completion` as programs, through librdkafka, with pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tidelog.testing import Broker
+
+TIDELOG = [sys.executable, "-m", "tidelog.broker"]
+LIMIT_S = 45
+Run = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture
+def run(tidelog_broker: Broker) -> Run:
+    environment = {**os.environ, "TIDELOG_LISTENERS": f"PLAINTEXT://{tidelog_broker.bootstrap_servers}"}
+
+    def call(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*TIDELOG, *arguments], input=stdin, capture_output=True, env=environment, timeout=LIMIT_S, check=False
+        )
+
+    return call
+
+
+def test_lines_go_in_and_come_out(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("orders")
+    lines = b"".join(b"%d %s\n" % (number, b"." * (number % 50)) for number in range(20_000))
+    done = run("produce", "orders", "--compression", "lz4", "--json", stdin=lines)
+    assert json.loads(done.stdout) == {"topic": "orders", "records": 20_000, "bytes": len(lines), "failed": 0}
+    assert run("consume", "orders", "--from-beginning", "--max-messages", "20000").stdout == lines
+    assert run("consume", "orders", "--from-beginning", "--until-end").stdout == lines
+    assert run("consume", "orders", "--until-end").stdout == b""
+    assert [done.returncode, done.stderr] == [0, b""]
+
+
+def test_keys_tombstones_and_groups(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("accounts", 3)
+    done = run("produce", "accounts", "--key-separator", "\\t", "--null-value", "-", stdin=b"ann\t1\nbob\t2\nann\t-\n")
+    assert done.returncode == 0, done.stderr
+    read = run("consume", "accounts", "--from-beginning", "--until-end", "--json")
+    rows = [json.loads(line) for line in read.stdout.splitlines()]
+    assert sorted((row["key"], row["value"] or "") for row in rows) == [("ann", ""), ("ann", "1"), ("bob", "2")]
+    group = ("consume", "accounts", "--from-beginning", "--group", "g", "--key-separator", ":")
+    first = run(*group, "--max-messages", "2").stdout.splitlines()
+    rest = run(*group, "--max-messages", "1").stdout.splitlines()
+    assert sorted(first + rest) == [b"ann:1", b"ann:null", b"bob:2"]
+    described = json.loads(run("groups", "describe", "g", "--json").stdout)
+    assert sum(part["lag"] or 0 for part in described[0]["partitions"]) == 0
+
+
+def test_what_is_wrong_is_one_line(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("small", config={"max.message.bytes": 1000})
+    for arguments, word in (
+        (("consume", "nothing"), b"topic nothing"),
+        (("consume", "small:7"), b"partition small-7"),
+        (("consume", "small:0", "--group", "g"), b"--group"),
+        (("consume", "small", "--max-messages", "0"), b"--max-messages"),
+        (("consume", "small", "--property", "no.such.thing=1"), b"no.such.thing"),
+        (("produce", "small", "--property", "no.such.thing=1"), b"no.such.thing"),
+        (("produce", "small", "--bootstrap-server", "127.0.0.1:1"), b"tidelog serve"),
+    ):
+        done = run(*arguments, stdin=b"1\n")
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", 1), done.stderr
+        assert word in done.stderr
+    done = run("produce", "small", stdin=b"x" * 5000 + b"\n")
+    assert done.returncode == 1
+    assert b"1 of the records were not written" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_tail_prints_what_comes_and_ends_when_told(tidelog_broker: Broker, run: Run, number: signal.Signals) -> None:
+    tidelog_broker.create_topic("orders")
+    command = [
+        *TIDELOG,
+        "consume",
+        "orders",
+        "--from-beginning",
+        "--bootstrap-server",
+        tidelog_broker.bootstrap_servers,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        for line in (b"first\n", b"second\n"):
+            run("produce", "orders", stdin=line)
+            assert tail.stdout.readline() == line
+        tail.send_signal(number)
+        assert tail.wait(LIMIT_S) == 0
+        assert tail.stderr.read() == b""
+
+
+def test_completion_knows_commands_and_options(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "tidelog.bash"
+    script.write_bytes(run("completion", "bash").stdout)
+    bash = shutil.which("bash")
+    assert bash is not None
+
+    def complete(*words: str) -> set[str]:
+        program = f"""
+            complete() {{ :; }}; compopt() {{ :; }}
+            source {script}
+            unset -f complete compopt
+            COMP_WORDS=({" ".join(repr(word) for word in words)}); COMP_CWORD={len(words) - 1}; COMP_TYPE=9
+            {{ _shtab_tidelog; }} 2>/dev/null
+            printf '%s\\n' "${{COMPREPLY[@]}}"
+        """
+        done = subprocess.run([bash, "-c", program], capture_output=True, text=True, check=False)
+        return {word.strip() for word in done.stdout.split()}
+
+    assert {"topics", "groups", "produce"} <= complete("tidelog", "")
+    assert complete("tidelog", "topics", "cr") == {"create"}
+    assert "--partitions" in complete("tidelog", "topics", "create", "--")
