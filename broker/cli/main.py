@@ -11,12 +11,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
-from . import clean, completion, configs, consume, groups, log, produce, serve, settings, topics, transactions, why
-
+#: Modules of this package, in the order of `--help`. Only the one that is asked for is imported: `serve` has a budget.
 COMMANDS = (
-    serve, topics, groups, produce, consume, configs, transactions, why, clean, log, settings, completion
+    "serve", "topics", "groups", "produce", "consume", "configs", "transactions", "why", "clean", "log", "settings",
+    "completion",
 )  # fmt: skip
 
 
@@ -30,15 +31,15 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The command line with these commands."""
     parser = argparse.ArgumentParser(
         prog="tidelog", description="Kafka's log as a small daemon: Kafka's wire protocol, Kafka's files."
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(commands)
+    for name in names:
+        import_module(f".{name}", __package__).add_parser(commands)
     return parser
 
 
@@ -54,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from ...config.exceptions import ConfigError
     from ...storage.exceptions import StorageError
 
-    options = build_parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS)
+    options = parser.parse_args(given)
     try:
         code = int(options.run(options))
         sys.stdout.flush()
