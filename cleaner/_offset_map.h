@@ -182,7 +182,10 @@ static inline uint64_t tl_home(const tl_map *map, uint64_t low) {
 
 static inline void tl_prefetch(const tl_map *map, tl_hash hash) {
 #if defined(__GNUC__)
-    __builtin_prefetch(map->entries + tl_home(map, hash.low));
+    /* Entries lie across cache lines, and the next one may have to be looked at. */
+    const tl_entry *entry = map->entries + tl_home(map, hash.low);
+    __builtin_prefetch(entry);
+    __builtin_prefetch((const char *)entry + 40);
 #else
     (void)map;
     (void)hash;
