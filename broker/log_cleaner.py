@@ -5,16 +5,15 @@ Started when all else runs, stopped before the logs are closed. `log.cleaner.ena
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
-import threading
 from typing import TYPE_CHECKING
 
 from ..cleaner.cleaner_manager import CleanerManager
 from ..cleaner.cleaner_pool import CleanerPool, PoolSettings
 from .clean_requests import CleanRequests
+from .thread_priority import lower_priority
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NICE = 10
 #: Beyond this many bytes a second there is no limit: Kafka's default is the largest double there is.
 NO_LIMIT_BYTES_PER_SECOND = 1e15
 
@@ -88,9 +86,3 @@ def pool_settings(config: BrokerConfig) -> PoolSettings:
         io_bytes_per_second=rate if rate < NO_LIMIT_BYTES_PER_SECOND else math.inf,
         backoff_ms=config.log_cleaner_backoff_ms,
     )
-
-
-def lower_priority() -> None:
-    """Let this thread give way to all others, where the system has priorities for threads (Linux)."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -17,6 +17,7 @@ import logging
 import random
 import resource
 import signal
+import threading
 import time as clock
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,7 @@ from .producer_ids import ProducerIds
 from .purgatory import FetchPurgatory
 from .quota_manager import QuotaManager
 from .socket_server import SocketServer
+from .thread_priority import prefer_latency
 from .timer import LoopTimer, Timer
 from .topics import TopicRegistry
 
@@ -161,6 +163,7 @@ class Broker:
         self.cleaner = LogCleaner(self.config, self.logs, self._file_system, self.time)
         self.topics.on_deleted.append(self.cleaner.manager.forget_topic)
         await self.loop.run_in_executor(self.io_pool, self.cleaner.start)
+        self.loop.run_in_executor(self.io_pool, prefer_latency, threading.get_native_id())
         self.ready = True
         server = self.socket_server
         addresses = [str(endpoint) for endpoint in (*server.endpoints, *server.message_set_endpoints)]

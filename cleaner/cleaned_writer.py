@@ -60,7 +60,7 @@ class CleanedWriter:
     def _begin(self, base_offset: int) -> None:
         self._base_offset = base_offset
         self._bases.append(base_offset)
-        self._scanner = BatchScanner(self._directory.config.index_interval_bytes, base_offset, True)
+        self._scanner = BatchScanner(self._directory.config.index_interval_bytes, base_offset, find_stateful=False)
         file = self._fs.open(self._path(LOG_SUFFIX), create=True)
         self._file = file
         file.truncate(0)  # one that a failed pass left behind
@@ -79,7 +79,6 @@ class CleanedWriter:
         self._file.append(batches)
         self.written_bytes += len(batches)
         taken = self._scanner.feed(batches, 0, len(batches), position)
-        self._scanner.stateful_batches.clear()
         if self._scanner.stopped is not None or taken != len(batches):
             raise StorageError(f"{self._file.path}: cleaning made no sound batches: {self._scanner.stopped or taken}")
         end = position + len(batches)
@@ -107,7 +106,6 @@ class CleanedWriter:
             self.written_bytes += len(batch)
             if self._scanner.feed(batch, 0, len(batch), size) != len(batch):
                 raise StorageError(f"{self._file.path}: cleaning made no sound batches: {self._scanner.stopped}")
-            self._scanner.stateful_batches.clear()
             position += batch_size
 
     def finish(

@@ -87,7 +87,9 @@ class BatchScanner:
     time_index_entries: Final[bytearray]
     leader_epochs: Final[list[tuple[int, int]]]
     stateful_batches: Final[list[BatchInfo]]
-    def __init__(self, index_interval_bytes: int, base_offset: int, check_crc: bool = True) -> None: ...
+    def __init__(
+        self, index_interval_bytes: int, base_offset: int, check_crc: bool = True, *, find_stateful: bool = True
+    ) -> None: ...
     @property
     def stopped(self) -> str | None: ...
     @property

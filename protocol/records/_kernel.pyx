@@ -1009,17 +1009,22 @@ cdef class BatchScanner:
     cdef int64_t last_indexed
     cdef int64_t last_time_entry
     cdef bint check_crc
+    cdef bint find_stateful
     cdef bint started
     cdef Stop reason
     cdef Event events[EVENTS]
     cdef int event_count
 
-    def __init__(self, int64_t index_interval_bytes, int64_t base_offset, bint check_crc=True):
+    def __init__(
+        self, int64_t index_interval_bytes, int64_t base_offset, bint check_crc=True, *, bint find_stateful=True
+    ):
+        """`find_stateful`: whether somebody wants `stateful_batches`; each is an object made under the GIL."""
         if base_offset < 0 or index_interval_bytes < 0:
             raise ValueError("neither the index interval nor the base offset can be negative")
         self.index_interval_bytes = index_interval_bytes
         self.base_offset = base_offset
         self.check_crc = check_crc
+        self.find_stateful = find_stateful
         self.valid_bytes = 0
         self.last_indexed = 0
         self.started = False
@@ -1159,7 +1164,9 @@ cdef class BatchScanner:
                 if epoch > self.leader_epoch:
                     self.leader_epoch = epoch
                     self.add(EPOCH, epoch, base)
-                if tl_i64(p + PRODUCER_ID_AT) >= 0 or tl_i16(p + ATTRIBUTES_AT) & CONTROL_MASK:
+                if self.find_stateful and (
+                    tl_i64(p + PRODUCER_ID_AT) >= 0 or tl_i16(p + ATTRIBUTES_AT) & CONTROL_MASK
+                ):
                     self.add(BATCH, taken, self.valid_bytes)
             self.next_offset = last + 1
             self.batch_count += 1

@@ -5,7 +5,7 @@ import math
 
 import pytest
 from support.cleaning import CleaningWorld, data_records, put
-from tidelog.broker.log_cleaner import LogCleaner, lower_priority, pool_settings
+from tidelog.broker.log_cleaner import LogCleaner, pool_settings
 from tidelog.config.loader import load_config
 
 
@@ -62,11 +62,3 @@ def test_switched_off_it_warns_and_cleans_nothing(caplog: pytest.LogCaptureFixtu
     assert cleaner.pool.thread_count == 0
     cleaner.stop()
     assert len(data_records(world.log())) == 50
-
-
-def test_priorities_that_a_system_refuses_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_arguments: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr("os.setpriority", refuse)
-    lower_priority()

@@ -76,6 +76,17 @@ def test_no_time_entry_without_a_new_timestamp() -> None:
     assert scan(batch(0, timestamp=-1) + batch(1, timestamp=-1), 0).time_index_entries == b""
 
 
+def test_who_wants_no_stateful_batches_gets_none_and_the_rest_all_the_same() -> None:
+    log = batch(0) + batch(1, producer_id=5, producer_epoch=0, base_sequence=0)
+    scanner = BatchScanner(0, 0, find_stateful=False)
+    assert scanner.feed(log, 0, len(log), 0) == len(log)
+    assert scanner.stateful_batches == []
+    everything = scan(log, 0)
+    assert len(everything.stateful_batches) == 1
+    assert scanner.offset_index_entries == everything.offset_index_entries
+    assert scanner.next_offset == everything.next_offset == 2
+
+
 def test_stateful_batches_carry_their_file_position() -> None:
     plain, idempotent = batch(0), batch(1, producer_id=5, producer_epoch=0, base_sequence=0)
     control = batch(2, producer_id=5, producer_epoch=0, is_control=True, is_transactional=True)

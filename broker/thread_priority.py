@@ -1,0 +1,58 @@
+"""Which threads the system runs first: the loop as soon as it wakes, cleaners when nobody else wants the processor.
+
+A nice value shares out time; it does not say who waits. Linux lets a thread that runs finish its slice (some milliseconds)
+before one that wakes gets its turn, a cleaner at nice 10 too: with a pass under way that was most of the 99th percentile of
+produces. A thread may ask for a shorter slice of its own (since Linux 6.12), and is then let in at once; it gets no more time
+than before. Measured on two busy cores, median of eight rounds each: p99 0.7 ms instead of 3.2 ms beside a pass.
+
+Both are requests: where a system does not know them, or a sandbox forbids them, nothing happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+import threading
+from struct import Struct
+
+NICE = 10
+SLICE_NS = 100_000
+"""The shortest that Linux takes."""
+
+# struct sched_attr as of its first version: size, policy, flags, nice, priority, runtime (here: slice), deadline, period.
+_SCHED_ATTR = Struct("=IIQiIQQQ")
+_SCHED_OTHER = 0
+_RESET_ON_FORK = 1
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274, "ppc64le": 355, "s390x": 345}
+
+assert _SCHED_ATTR.size == 48
+
+
+def lower_priority() -> None:
+    """Let this thread give way to all others, where the system has priorities for threads (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+
+
+def prefer_latency(thread_id: int) -> bool:
+    """Have the thread of that native id run soon after it wakes; those that it starts are as others. False: not done.
+
+    Any thread of the process; imports ctypes, so not one that is in a hurry.
+    """
+    number = _SCHED_SETATTR.get(platform.machine()) if sys.platform == "linux" else None
+    if number is None:
+        return False
+    import ctypes
+
+    try:
+        nice = os.getpriority(os.PRIO_PROCESS, thread_id)
+        if os.sched_getscheduler(thread_id) != _SCHED_OTHER:  # somebody has chosen a policy for us
+            return False
+    except OSError:
+        return False
+    wanted = _SCHED_ATTR.pack(_SCHED_ATTR.size, _SCHED_OTHER, _RESET_ON_FORK, nice, 0, SLICE_NS, 0, 0)
+    system: ctypes.CDLL = ctypes.CDLL(None)
+    result: int = system.syscall(ctypes.c_long(number), ctypes.c_int(thread_id), wanted, ctypes.c_uint(0))
+    return result == 0
