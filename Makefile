@@ -54,6 +54,7 @@ $(VENV)/.demo: $(VENV)/.installed
 docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python -m tidelog.config.render
 	$(BIN)/python -m tidelog.broker.formats_page
+	$(BIN)/python -m tidelog.broker.metrics_page
 
 include tests/compat/compat.mk benchmarks/bench.mk
 

@@ -48,8 +48,8 @@ def cleaner_families(cleaner: LogCleaner, now_ms: int, *, per_topic: bool) -> It
     )
     yield _one("max_compaction_delay_seconds", "For how long max.compaction.lag.ms has been due for the oldest record.",
                manager.max_overdue_ms / 1000)  # fmt: skip
-    yield _one("time_since_last_run_ms", "Milliseconds since a thread last looked for work.",
-               max(0, now_ms - manager.last_run_ms))  # fmt: skip
+    yield _one("time_since_last_run_seconds", "Since a thread last looked for work.",
+               max(0, now_ms - manager.last_run_ms) / 1000)  # fmt: skip
     yield _one("dead_threads", "Cleaner threads that have died.", pool.dead_threads)
     yield _one("enabled", "1 when compacted topics are cleaned.", int(cleaner.is_enabled))
     yield _one("threads", "Cleaner threads.", pool.thread_count)

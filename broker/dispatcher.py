@@ -10,6 +10,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..protocol.api_keys import ApiKey
@@ -23,16 +24,17 @@ from .error_answers import error_frame, has_field, unsupported
 from .error_mapping import error_code
 from .request_context import RequestContext
 from .request_meter import RequestMeter
+from .response_errors import errors_of
 
 if TYPE_CHECKING:
     from .connection import Connection
-    from .metrics import RequestCounters
+    from .request_metrics import RequestCounters
     from .send import Part
     from .server import Broker
 
 log = logging.getLogger(__name__)
 
-_HEADER = struct.Struct(">hhi")  # api key, api version, correlation id
+_read_header = struct.Struct(">hhi").unpack_from  # api key, api version, correlation id
 _SIZE = struct.Struct(">i")
 
 #: Decoded fields take many times their bytes: requests other than Produce and Fetch end here, whatever
@@ -48,16 +50,21 @@ class Dispatches(Protocol):
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
         """As `Dispatcher.dispatch`."""
 
+    def answered(self, key: int, since: int) -> None:
+        """As `Dispatcher.answered`."""
+
 
 class Dispatcher:
     """Loop thread only."""
 
-    __slots__ = ("_broker", "_counters", "_registrations")
+    __slots__ = ("_broker", "_counters", "_latencies", "_nanoseconds", "_registrations")
 
     def __init__(self, broker: Broker, registrations: dict[int, Registration], counters: RequestCounters) -> None:
         self._broker = broker
         self._registrations = registrations
         self._counters = counters
+        self._latencies = counters.latencies
+        self._nanoseconds = counters.nanoseconds
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
         """Handles the request in buffer[start:end]. The buffer is used again after the return.
@@ -66,7 +73,7 @@ class Dispatcher:
         """
         if end - start < 8:
             raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
-        key, version, correlation_id = _HEADER.unpack_from(buffer, start)
+        key, version, correlation_id = _read_header(buffer, start)
         registration = self._registrations.get(key)
         if registration is None or not registration.min_version <= version <= registration.max_version:
             if key == ApiKey.API_VERSIONS:
@@ -75,27 +82,41 @@ class Dispatcher:
                 raise ConnectionAborted(f"API key {key} version {version}: that is no request of Kafka's protocol")
             log.info("%s: API key %d version %d is not answered: UNSUPPORTED_VERSION", connection, key, version)
             return unsupported(registration, key, version, correlation_id)
-        self._counters.requests[key] += 1
         if registration.handler is None:
             registration = loaded(registration)
         assert registration.handler is not None
         quotas = self._broker.quotas
         meter = RequestMeter(quotas, buffer, start, end, key, version) if quotas.active else None
+        answer: Answer | Awaitable[Answer]
         if registration.raw:
             try:
-                answer: Answer | Awaitable[Answer] = registration.handler(
-                    self._broker, buffer, start, end, version, correlation_id, connection
-                )
+                answer = registration.handler(self._broker, buffer, start, end, version, correlation_id, connection)
             except ValueError as error:
                 raise ConnectionAborted(f"malformed {registration.api_key.name} v{version}: {error}") from None
-            return answer if meter is None else self._metered(answer, meter, connection)
-        if end - start > MAX_REQUEST_BYTES:
+            if meter is not None:
+                answer = self._metered(answer, meter, connection)
+        elif end - start > MAX_REQUEST_BYTES:
             raise ConnectionAborted(
                 f"a {registration.api_key.name} request of {end - start} bytes; only Produce may have more than "
                 f"{MAX_REQUEST_BYTES}"
             )
-        frame = bytes(memoryview(buffer)[start:end])
-        return self._generic(registration, frame, version, correlation_id, connection, meter)
+        else:
+            frame = bytes(memoryview(buffer)[start:end])
+            answer = self._generic(registration, frame, version, correlation_id, connection, meter)
+        kind = type(answer)
+        if kind is bytes or kind is list or answer is None:
+            taken = perf_counter_ns() - connection.last_active
+            self._latencies[key][taken.bit_length()] += 1
+            self._nanoseconds[key] += taken
+        else:
+            connection.pending_key, connection.pending_since = key, connection.last_active
+        return answer
+
+    def answered(self, key: int, since: int) -> None:
+        """A request that had to wait is answered now. `since`: when it came, by `perf_counter_ns`."""
+        taken = perf_counter_ns() - since
+        self._latencies[key][taken.bit_length()] += 1
+        self._nanoseconds[key] += taken
 
     def _metered(
         self, answer: Answer | Awaitable[Answer], meter: RequestMeter, connection: Connection
@@ -185,13 +206,15 @@ class Dispatcher:
     def _failed(self, registration: Registration, version: int, correlation_id: int, error: Exception) -> bytes:
         """A handler raised what it should have answered. Where no answer fits, the connection ends."""
         code, message = error_code(error)
-        self._counters.errors[registration.api_key] += 1
+        self._counters.errors[registration.api_key, code] += 1
         frame = error_frame(registration, version, correlation_id, code, message)
         if frame is None:
             raise ConnectionAborted(f"{registration.api_key.name} v{version} failed with {code.name}: {message}")
         return frame
 
     def _frame(self, key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+        for code in errors_of(response):
+            self._counters.errors[key, code] += 1
         header = response_header_bytes(key, version, correlation_id)
         body = encode(response, version)
         return b"".join((_SIZE.pack(len(header) + len(body)), header, body))

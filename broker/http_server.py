@@ -1,5 +1,5 @@
-"""The HTTP listener: `/metrics` for Prometheus, `/health/ready` and `/health/live` for whoever starts containers, `/why` and
-`/clean` for people who ask about segments (`http_api.py`).
+"""The HTTP listener: `/metrics` for Prometheus, `/health` for whoever starts containers (`health.py`), `/why` and `/clean` for
+people who ask about segments (`http_api.py`).
 
 Runs on threads of its own, so that a scrape never delays a client: at most `MAX_REQUESTS` at a time, each bounded in
 time. When all are taken, the oldest connection that has not asked yet makes room, so that those who connect and say
@@ -10,11 +10,14 @@ is first needed.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+from .health import Health, Verdict
 
 if TYPE_CHECKING:
     from .http_api import HttpApi
@@ -24,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MAX_REQUESTS = 8
 REQUEST_TIMEOUT_S = 10.0
-_PATHS = "here are /metrics, /health/ready, /health/live, /why/<topic> and /clean/<topic>\n"
+_PATHS = "here are /metrics, /health, /health/ready, /health/live, /why/<topic> and /clean/<topic>\n"
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -61,6 +64,12 @@ class HttpServer:
         self._server: Any = None
         self._metrics: Callable[..., Iterable[bytes]] | None = None
         self._api: HttpApi | None = None
+        self._health = Health(broker)
+        self._health_paths: dict[str, Callable[[], Verdict]] = {
+            "/health": self._health.whole,
+            "/health/live": self._health.live,
+            "/health/ready": self._health.ready,
+        }
         self._lock = threading.Lock()
         self._stopped = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -152,40 +161,25 @@ class HttpServer:
     def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
         if path.startswith(("/why/", "/clean/")):
-            return self._json(environ, start_response)
+            return self._ask_api(environ, start_response)
         if method not in ("GET", "HEAD"):
             return _text(start_response, "405 Method Not Allowed", "only GET is answered here\n")
         if path == "/metrics":
             return self._scrape(environ, start_response)
-        if path == "/health/live":
-            return _text(start_response, "200 OK", "alive\n")
-        if path == "/health/ready":
-            if self._broker.ready:
-                full = [
-                    f"appends are refused: {path} is full\n"
-                    for path, space in self._broker.logs.spaces
-                    if space.is_full
-                ]
-                degraded = [f"degraded: {problem}\n" for problem in self._broker.cleaner.problems()]
-                return _text(start_response, "200 OK", "ready\n" + "".join(full + degraded))
-            return _text(start_response, "503 Service Unavailable", "loading logs\n")
+        if (ask := self._health_paths.get(path)) is not None:
+            verdict = ask()
+            status = "200 OK" if verdict.is_well else "503 Service Unavailable"
+            return _json(start_response, status, json.dumps(verdict.content).encode() + b"\n")
         return _text(start_response, "404 Not Found", _PATHS)
 
-    def _json(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def _ask_api(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         with self._lock:
             if self._api is None:
                 from .http_api import HttpApi
 
                 self._api = HttpApi(self._broker)
         answer = self._api.answer(environ)
-        body = answer.body()
-        headers = [
-            ("Content-Type", "application/json"),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-        ]
-        start_response(answer.status, headers)
-        return [body]
+        return _json(start_response, answer.status, answer.body())
 
     def _scrape(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         with self._lock:
@@ -195,11 +189,21 @@ class HttpServer:
                 from .metrics import BrokerCollector
 
                 registry = CollectorRegistry()
-                registry.register(BrokerCollector(self._broker))
+                registry.register(BrokerCollector(self._broker, self._health))
                 ProcessCollector(registry=registry)
                 PlatformCollector(registry=registry)
                 self._metrics = make_wsgi_app(registry)
         return self._metrics(environ, start_response)
+
+
+def _json(start_response: StartResponse, status: str, body: bytes) -> list[bytes]:
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(body))),
+        ("Cache-Control", "no-store"),
+    ]
+    start_response(status, headers)
+    return [body]
 
 
 def _text(start_response: StartResponse, status: str, text: str) -> list[bytes]:

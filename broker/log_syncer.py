@@ -61,6 +61,11 @@ class LogSyncer(Generic[T]):
         for _ in self._threads:
             self._work.put(None)
 
+    @property
+    def dead_threads(self) -> int:
+        """Threads that ended though nobody closed this. Any thread."""
+        return 0 if self._closed else sum(not thread.is_alive() for thread in list(self._threads) if thread.ident)
+
     def join(self) -> None:
         """Waits until the threads have done what they had at `close`. Any thread but the loop's; blocks."""
         for thread in self._threads:

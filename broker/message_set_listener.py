@@ -121,6 +121,9 @@ class MessageSetListener:
         except MalformedRequest as error:
             return self._malformed(kind, str(error), connection)
 
+    def answered(self, key: int, since: int) -> None:
+        """As `Dispatches` says; requests of this protocol are counted, not timed."""
+
     def _malformed(self, kind: int, what: str, connection: Connection) -> bytes:
         self.malformed += 1
         self._unsaid += 1

@@ -1,9 +1,15 @@
-"""Family: one metric of a snapshot, as whoever knows the numbers says it and `metrics.py` hands it to Prometheus."""
+"""What a snapshot is made of: one metric as whoever knows the numbers says it, and `metrics.py` hands it to Prometheus.
+
+Names begin with `tidelog_` and end with their unit (`_bytes`, `_seconds`, `_ratio`, `_offset` …); a counter is named without
+the `_total` that Prometheus adds. A family without rows is said all the same: docs/METRICS.md is made from a snapshot.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +21,30 @@ class Family:
     help: str
     labels: tuple[str, ...]
     rows: Sequence[tuple[tuple[str, ...], float]]
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramFamily:
+    """A histogram. `bounds` are upper ends; a row is (label values, counts, sum): one count for each bound, none of them
+    cumulative, and one more for what is above the last.
+    """
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    bounds: tuple[float, ...]
+    rows: Sequence[tuple[tuple[str, ...], Sequence[int], float]]
+    kind: str = HISTOGRAM
+
+
+AnyFamily = Family | HistogramFamily
+
+
+def one(name: str, kind: str, text: str, value: float) -> Family:
+    """A metric without labels."""
+    return Family(name, kind, text, (), [((), value)])
+
+
+def by(name: str, kind: str, text: str, label: str, values: Mapping[str, float]) -> Family:
+    """A metric with one label."""
+    return Family(name, kind, text, (label,), [((key,), value) for key, value in values.items()])

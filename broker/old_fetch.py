@@ -147,7 +147,7 @@ class OldFetchJob(FetchJob):
                 counters.fetched_bytes += len(records)
                 self._broker.socket_server.send_counters.copy_fetch_bytes += len(records)
             if one.error:
-                counters.errors[ApiKey.FETCH] += 1
+                counters.errors[ApiKey.FETCH, one.error] += 1
                 row = (row[0], one.error, -1, -1, -1, None, None)
             if not topics or topics[-1][0] != key[0]:
                 topics.append((key[0], []))

@@ -249,6 +249,11 @@ class PartitionTable:
         """Of each log directory that a partition here is in."""
         return self._directories
 
+    @property
+    def dead_threads(self) -> int:
+        """Threads for syncs and for slow directories that ended by themselves. Any thread."""
+        return sum(threads.dead_threads for threads in [*self._syncers.values(), *self._writers.values()])
+
     def _ways(self, log: UnifiedLog) -> tuple[LogSyncer[int], SlowDirectory]:
         """Which threads sync that log, and how it is appended to."""
         path = os.path.dirname(log.directory)

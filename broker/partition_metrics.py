@@ -17,7 +17,7 @@ _LABELS = ("topic", "partition")
 
 
 def partition_families(logs: Sequence[UnifiedLog], now_ms: int) -> Iterator[Family]:
-    """Loop thread."""
+    """Any thread."""
     places = [(log.topic, str(log.partition)) for log in logs]
 
     def per_log(name: str, text: str, value: Callable[[UnifiedLog], float]) -> Family:

@@ -42,11 +42,11 @@ from .kraft_import import import_metadata
 from .log_cleaner import LogCleaner
 from .message_set_listener import MessageSetListener
 from .metadata_store import QUOTA, MetadataStore
-from .metrics import RequestCounters
 from .partition import PartitionTable
 from .producer_ids import ProducerIds
 from .purgatory import FetchPurgatory
 from .quota_manager import QuotaManager
+from .request_metrics import RequestCounters
 from .socket_server import SocketServer
 from .thread_priority import prefer_latency
 from .timer import LoopTimer, Timer
@@ -88,7 +88,7 @@ class RecoveryProgress:
 class Broker:
     """Everything that a request handler may need. Made, started and stopped on the loop thread.
 
-    `ready` is True from the moment that listeners are bound until the stop begins.
+    `ready` is True from the moment that listeners are bound until the stop begins; `stopping` from then on.
     """
 
     def __init__(
@@ -111,6 +111,7 @@ class Broker:
         self.time = time or SystemTime()
         self.timer = timer or LoopTimer(loop)
         self.ready = False
+        self.stopping = False
         self.fetch_max_bytes = config.fetch_max_bytes
         self.counters = RequestCounters()
         self.recovery = RecoveryProgress()
@@ -206,7 +207,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Stops cleanly, whatever `start` came to: answers under way go out, logs are closed and marked clean."""
-        self.ready = False
+        self.ready, self.stopping = False, True
         await self.socket_server.stop_accepting()
         deadline = self.loop.time() + STOP_GRACE_S
         connections = self.socket_server.connections

@@ -13,6 +13,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from .connection import Connection
@@ -98,7 +99,8 @@ class SocketServer:
     ) -> None:
         """`dispatcher` handles what comes by `listeners`, `message_sets` what comes by `message.set.listeners`."""
         self.loop = loop
-        self.now = loop.time
+        # Not the loop's clock: uvloop's counts milliseconds, and stands still while what came in is handled.
+        self.now = perf_counter_ns
         self.io_pool = io_pool
         self.send_counters = SendCounters()
         self.received_bytes = 0
@@ -215,7 +217,7 @@ class SocketServer:
         self._sweeper = self.loop.call_later(interval, self._sweep)
 
     def _sweep(self) -> None:
-        oldest = self.now() - self._config.connections_max_idle_ms / 1000
+        oldest = self.now() - self._config.connections_max_idle_ms * 1_000_000
         for connection in list(self.connections):
             if connection.last_active < oldest and not connection.busy:
                 connection.close(f"idle for {self._config.connections_max_idle_ms} ms (connections.max.idle.ms)")

@@ -85,6 +85,7 @@ class BrokerConfig:
     logging_level: str
     logging_format: str
     metrics_per_topic: bool
+    metrics_per_group: bool
     # Quotas and telemetry
     quota_window_num: int
     quota_window_size_seconds: int

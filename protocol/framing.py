@@ -16,6 +16,7 @@ import struct
 from .errors import MalformedRequest
 
 _SIZE = struct.Struct(">i")
+read_size = _SIZE.unpack_from
 SIZE_BYTES = _SIZE.size
 
 #: What `frame_end` says of a frame that has not come whole.
@@ -40,7 +41,8 @@ def frame_end(buffer: bytes | bytearray, position: int, end: int, max_bytes: int
     """
     if end - position < SIZE_BYTES:
         return INCOMPLETE
-    size: int = _SIZE.unpack_from(buffer, position)[0]
+    size: int
+    (size,) = read_size(buffer, position)
     if not 0 <= size <= max_bytes:
         raise FrameTooLargeError(
             f"a request of {size} bytes is announced; socket.request.max.bytes allows {max_bytes}. "

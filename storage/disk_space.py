@@ -63,7 +63,7 @@ class DiskSpace:
 
     def sample(self) -> None:
         """Look how much is free. Blocks; a look that fails changes nothing: the next append will meet what is wrong."""
-        if self._fs is None or not self.reserve:
+        if self._fs is None:
             return
         try:
             free = self._fs.free_bytes(self._path)
@@ -71,6 +71,8 @@ class DiskSpace:
             logger.debug("%s: %s", self._path, error)
             return
         self.free_bytes = free
+        if not self.reserve:
+            return
         left = free - self.reserve
         if self.is_full:
             if left < self.reserve // 10:

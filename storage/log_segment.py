@@ -285,6 +285,11 @@ class LogSegment:
 
     # --- reading: any thread ---
 
+    @property
+    def identity(self) -> object:
+        """This segment's alone: a successor at the same base offset has another. For who remembers things about segments."""
+        return self._serial
+
     def acquire(self) -> SegmentFiles:
         """Its open files, with a lease for the caller."""
         files = self._files

@@ -99,6 +99,7 @@ class FetchJob:
         self._min_bytes = min_bytes
         context = self._context
         if context.error:
+            self._broker.counters.errors[ApiKey.FETCH, context.error] += 1
             return self._write([])
         cold: list[tuple[Partition, int]] = []
         # With nothing to wait for, the first attempt is the last.
@@ -154,6 +155,11 @@ class FetchJob:
         if cold or (total < self._min_bytes and not failed and not last):
             release_parts([row[6] for _, _, row in rows if row[6] is not None])
             return None
+        if failed:
+            errors = self._broker.counters.errors
+            for _, _, row in rows:
+                if row[1]:
+                    errors[ApiKey.FETCH, row[1]] += 1
         return self._write(rows)
 
     def _might_block(self, partition: Partition, offset: int) -> bool:
@@ -182,7 +188,6 @@ class FetchJob:
             )
             aborted = _aborted(log, wanted.offset, info) if committed else None
         except Exception as error:
-            self._broker.counters.errors[ApiKey.FETCH] += 1
             return index, error_code(error)[0], -1, -1, -1, None, None
         records = None
         if info.size and info.file is not None:

@@ -43,8 +43,8 @@ from .registry import api
 if TYPE_CHECKING:
     from ...storage.log_values import LogAppendInfo
     from ..connection import Connection
-    from ..metrics import RequestCounters
     from ..partition import Partition
+    from ..request_metrics import RequestCounters
     from ..server import Broker
 
 #: (index, error code, base offset, log append time, log start offset, message)
@@ -144,7 +144,7 @@ def produce(
         def finish(failure: Exception | None) -> bytes:
             if failure is None and record_errors is None:
                 return write_produce_response(version, correlation_id, answers)
-            return _after_syncs(version, correlation_id, answers, record_errors, failure)
+            return _after_syncs(counters, version, correlation_id, answers, record_errors, failure)
 
         answer = LaterAnswer(finish, len(unsynced))
         for partition, offset in unsynced:
@@ -181,7 +181,7 @@ def _failure(
 ) -> PartitionAnswer:
     """The answer to a batch that was not appended; counted, and a record at fault is noted."""
     code, message = (error.code, error.message) if isinstance(error, _Refused) else error_code(error)
-    counters.errors[ApiKey.PRODUCE] += 1
+    counters.errors[ApiKey.PRODUCE, code] += 1
     counters.produce_errors[code] += 1
     if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_index >= 0:
         record_errors[topic, index] = [(error.record_index, str(error))]
@@ -234,11 +234,12 @@ async def _when_written(
     if waits:
         outcomes = await asyncio.gather(*waits, return_exceptions=True)
         failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
-        return _after_syncs(version, correlation_id, answers, record_errors, failure)
+        return _after_syncs(counters, version, correlation_id, answers, record_errors, failure)
     return _with_record_errors(version, correlation_id, answers, record_errors)
 
 
 def _after_syncs(
+    counters: RequestCounters,
     version: int,
     correlation_id: int,
     answers: TopicAnswers,
@@ -248,6 +249,7 @@ def _after_syncs(
     """The answer after the syncs that cover the batches. One that failed makes its request's partitions uncertain."""
     if failure is not None:
         code, message = error_code(failure)
+        counters.errors[ApiKey.PRODUCE, code] += sum(not part[1] for _, partitions in answers for part in partitions)
         answers = [
             (name, [(part[0], part[1] or code, -1, -1, -1, part[5] or message) for part in partitions])
             for name, partitions in answers

@@ -188,6 +188,10 @@ class FaultyDispatcher:
             return self._hang_up(connection)
         return self._later(self._inner.dispatch(buffer, start, end, connection), fault, connection)
 
+    def answered(self, key: int, since: int) -> None:
+        """As `Dispatcher.answered`."""
+        self._inner.answered(key, since)
+
     @staticmethod
     def _error(key: ApiKey, version: int, correlation_id: int, frame: bytes, code: ErrorCode) -> bytes | None:
         """The framed answer; None where the request is malformed or can't carry the code: it is handled as ever."""

@@ -5,7 +5,7 @@ which the tests hold it, in `reference`.
 
     produce    validate_and_assign   one batch: checksum, every record, then base offset and leader epoch in place
     recovery   BatchScanner          a whole segment, chunk by chunk: checksums, order, index entries
-    look-up    find_batch, next_batch_position, find_timestamp, max_timestamp_record, read_header
+    look-up    find_batch, next_batch_position, count_records, find_timestamp, max_timestamp_record, read_header
     reading    decode_records        one batch, as a list of records
     checksum   crc32c                CRC-32C in hardware, by table elsewhere
 
@@ -347,6 +347,58 @@ def next_batch_position(buffer, Py_ssize_t position, Py_ssize_t end):
         if verdict != CUT_OFF:
             raise header_error(verdict, <const uint8_t *>view.buf + found.position, end - found.position)
         return found.position
+    finally:
+        PyBuffer_Release(&view)
+
+
+def count_records(buffer, Py_ssize_t position, Py_ssize_t end, int64_t limit_offset):
+    """(records, position, is_wrapper): data records of the batches from `position` on, and where the count stopped.
+
+    It stops at the first batch whose header is not wholly before `end`, or whose last offset is ≥ `limit_offset`, or at a
+    compressed message of format 0 or 1 (`is_wrapper`), whose records only decompression can count. Control records are none.
+    The position may be `end` or beyond, as with `next_batch_position`.
+
+    Raises what `find_batch` raises.
+    """
+    cdef Py_buffer view
+    cdef Verdict verdict = CUT_OFF
+    cdef int64_t at = position, size, records = 0
+    cdef bint is_wrapper = False
+    cdef const uint8_t *head
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        check_range(&view, position, end)
+        with nogil:
+            while end - at >= HEADER_UP_TO_MAGIC + 1:
+                head = <const uint8_t *>view.buf + at
+                size = <int64_t>LOG_OVERHEAD + tl_i32(head + LENGTH_AT)
+                if size < LOG_OVERHEAD + MIN_MESSAGE_SIZE:
+                    verdict = BAD_SIZE
+                    break
+                if head[MAGIC_AT] == 2:
+                    if size < RECORD_BATCH_OVERHEAD:
+                        verdict = BAD_V2_SIZE
+                        break
+                    if end - at < RECORD_BATCH_OVERHEAD:
+                        break
+                    if tl_add(tl_i64(head), tl_i32(head + LAST_OFFSET_DELTA_AT)) >= limit_offset:
+                        break
+                    if not head[ATTRIBUTES_AT + 1] & CONTROL_MASK:
+                        records += max(tl_i32(head + RECORD_COUNT_AT), 0)
+                elif head[MAGIC_AT] < 2:
+                    if tl_i64(head) >= limit_offset:
+                        break
+                    if head[HEADER_UP_TO_MAGIC] & 7:  # the codec, in the low byte that follows the magic
+                        is_wrapper = True
+                        break
+                    records += 1
+                else:
+                    verdict = BAD_MAGIC
+                    break
+                at += size
+        if verdict != CUT_OFF:
+            raise header_error(verdict, <const uint8_t *>view.buf + at, end - at)
+        return records, at, bool(is_wrapper)
     finally:
         PyBuffer_Release(&view)
 

@@ -197,6 +197,34 @@ def next_batch_position(buffer: Buffer, position: int, end: int) -> int:
     return position
 
 
+def count_records(buffer: Buffer, position: int, end: int, limit_offset: int) -> tuple[int, int, bool]:
+    """As the kernel's."""
+    _check_range(buffer, position, end)
+    records = 0
+    while end - position > HEADER_UP_TO_MAGIC:
+        offset, length = OVERHEAD.unpack_from(buffer, position)
+        magic = buffer[position + MAGIC_AT]
+        if length < MIN_MESSAGE_SIZE or (magic == MAGIC_V2 and LOG_OVERHEAD + length < RECORD_BATCH_OVERHEAD):
+            raise CorruptRecordError(f"batch size {length}")
+        if magic > MAGIC_V2:
+            raise CorruptRecordError(f"magic {magic}")
+        if magic == MAGIC_V2:
+            if end - position < RECORD_BATCH_OVERHEAD:
+                break
+            header = read_batch_header(buffer, position)
+            if header.last_offset >= limit_offset:
+                break
+            records += 0 if header.is_control else max(0, header.record_count)
+        else:
+            if offset >= limit_offset:
+                break
+            if buffer[position + HEADER_UP_TO_MAGIC] & 7:
+                return records, position, True
+            records += 1
+        position += LOG_OVERHEAD + length
+    return records, position, False
+
+
 def _walk_headers(buffer: Buffer, position: int, end: int) -> Iterator[tuple[int, int, int]]:
     """(position, size, last offset) of the batches of any format whose header up to there is before `end`."""
     _check_range(buffer, position, end)

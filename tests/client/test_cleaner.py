@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -122,7 +123,7 @@ def test_the_broker_tells_of_its_cleaner_and_takes_new_settings(daemon: Daemon) 
     finally:
         admin.close()
     with urllib.request.urlopen(f"http://{daemon.http}/health/ready", timeout=10) as answer:
-        assert answer.read() == b"ready\n"
+        assert json.load(answer) == {"status": "ready", "degraded": []}
 
 
 def test_committed_offsets_survive_the_cleaning_of_their_topic(daemon: Daemon) -> None:

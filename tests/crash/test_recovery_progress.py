@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import urllib.error
 import urllib.request
@@ -69,21 +70,25 @@ def test_http_answers_while_logs_are_recovered(tmp_path: Path) -> None:
             assert await loop.run_in_executor(None, system.reached.wait, 20)
             assert broker.http is not None
             url = broker.http.url
-            assert await asyncio.to_thread(get, f"{url}/health/ready") == (503, "loading logs\n")
-            assert await asyncio.to_thread(get, f"{url}/health/live") == (200, "alive\n")
+            status, ready = await asyncio.to_thread(get, f"{url}/health/ready")
+            assert status == 503
+            progress = {"bytesDone": sizes[0], "bytesTotal": sizes[0] + sizes[1], "partitionsRemaining": 2}
+            assert json.loads(ready) == {"status": "loading", "recovery": progress}
+            assert (await asyncio.to_thread(get, f"{url}/health/live"))[0] == 200
+            assert (await asyncio.to_thread(get, f"{url}/health"))[0] == 503
             status, metrics = await asyncio.to_thread(get, f"{url}/metrics")
             assert status == 200
             figures = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line.startswith("tidelog_re"))
             assert float(figures["tidelog_ready"]) == 0
             assert float(figures["tidelog_recovery_partitions_remaining"]) == 2
-            assert float(figures["tidelog_recovery_bytes_done"]) == sizes[0]
-            assert float(figures["tidelog_recovery_bytes_total"]) == sizes[0] + sizes[1]
+            assert float(figures["tidelog_recovery_checked_bytes"]) == sizes[0]
+            assert float(figures["tidelog_recovery_expected_bytes"]) == sizes[0] + sizes[1]
             system.go.set()
             await starting
             assert (await asyncio.to_thread(get, f"{url}/health/ready"))[0] == 200
             _, metrics = await asyncio.to_thread(get, f"{url}/metrics")
             assert "tidelog_recovery_partitions_remaining 0.0" in metrics
-            assert f"tidelog_recovery_bytes_done {float(sum(sizes))}" in metrics
+            assert f"tidelog_recovery_checked_bytes {float(sum(sizes))}" in metrics
         finally:
             system.go.set()
             await asyncio.gather(starting, return_exceptions=True)

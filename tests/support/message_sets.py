@@ -13,7 +13,7 @@ from typing import Any
 from support.logs import SMALL_INDEX, World
 from support.topic_world import topic_world
 from tidelog.broker.message_set_listener import MessageSetListener
-from tidelog.broker.metrics import RequestCounters
+from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.send import FileSlice, SendCounters
 
 PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)

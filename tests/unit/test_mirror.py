@@ -23,6 +23,7 @@ ELSEWHERE: dict[str, str] = {
     "config/definitions_broker.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_ignored.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_message_set.py": "a table: tests/unit/config/test_definitions.py",
+    "config/definitions_operation.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_topic.py": "a table: tests/unit/config/test_definitions.py",
     "config/exceptions.py": "types",
     "protocol/records/attributes.py": "constants",

@@ -18,7 +18,7 @@ KAFKAS_NINE = {
     "tidelog_cleaner_max_buffer_utilization_percent",
     "tidelog_cleaner_recopy_percent",
     "tidelog_cleaner_max_compaction_delay_seconds",
-    "tidelog_cleaner_time_since_last_run_ms",
+    "tidelog_cleaner_time_since_last_run_seconds",
     "tidelog_cleaner_dead_threads",
 }
 
@@ -63,7 +63,7 @@ def test_kafkas_gauges_and_ours() -> None:
     assert second["tidelog_cleaner_state"] == {(*place, "clean"): 1}
     assert 0 < second["tidelog_cleaner_recopy_percent"][()] < 20
     world.time.advance(1234)
-    assert scrape(world, cleaner)["tidelog_cleaner_time_since_last_run_ms"] == {(): 1234}
+    assert scrape(world, cleaner)["tidelog_cleaner_time_since_last_run_seconds"] == {(): 1.234}
 
 
 def test_a_partition_that_cannot_be_cleaned_is_seen() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -40,7 +41,7 @@ class Server:
 
     def __init__(self, pool: ThreadPoolExecutor, max_request_bytes: int) -> None:
         self.loop = asyncio.get_running_loop()
-        self.now = self.loop.time
+        self.now = time.perf_counter_ns
         self.io_pool = pool
         self.send_counters = SendCounters()
         self.received_bytes = 0
@@ -64,6 +65,7 @@ class Rig:
         self.pool = ThreadPoolExecutor(1)
         self.server = Server(self.pool, max_request_bytes)
         self.seen: list[bytes] = []
+        self.waited: list[tuple[int, int]] = []
         self._answer = answer
         self.near, self.far = socket.socketpair()
         self.near.setblocking(False)
@@ -76,7 +78,13 @@ class Rig:
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Any:
         frame = bytes(buffer[start:end])
         self.seen.append(frame)
-        return self._answer(frame)
+        answer = self._answer(frame)
+        if not isinstance(answer, bytes | None):
+            connection.pending_key, connection.pending_since = frame[0], connection.last_active
+        return answer
+
+    def answered(self, key: int, since: int) -> None:
+        self.waited.append((key, since))
 
     def feed(self, data: bytes) -> None:
         """As a loop does: ask for the buffer, fill it as far as it goes, hand over; again while it reads."""
@@ -156,6 +164,8 @@ async def test_a_pending_answer_stops_the_requests_behind_it(seed: int) -> None:
         await asyncio.sleep(0)
         got += rig.received()
     assert got == b"".join(bodies)
+    expected = [body[0] for body in bodies if not body[0] % 3]
+    assert [key for key, _ in rig.waited] == expected, "each answer that had to wait is counted once"
     rig.end()
 
 

@@ -12,8 +12,8 @@ from support.mock_time import START_MS
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.connection import ConnectionAborted
 from tidelog.broker.conversions import Conversions
-from tidelog.broker.metrics import RequestCounters
 from tidelog.broker.partition import Partition
+from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode
