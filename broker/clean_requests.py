@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..cleaner.exceptions import CleaningAborted
 from ..cleaner.log_facts import COMPACT_POLICY
-from ..cleaner.removals import Removals, apply_retention, removed_by_pass
-from ..cleaner.settled import settled
+from ..cleaner.removals import Removals, removed_between, removed_by_pass, removed_by_retention
 from ..protocol.records.exceptions import RecordError
 from ..storage.exceptions import StorageError
-from ..storage.retention import plan_deletions
-from .why import situation_of
+from .ledger_facts import describe_ledger
 
 if TYPE_CHECKING:
     from ..cleaner.cleaner_manager import CleanerManager, Work
     from ..cleaner.cleaning import Cleaner
     from ..storage.clock import Time
+    from ..storage.ledger import Ledger
     from ..storage.unified_log import UnifiedLog
 
 log = logging.getLogger(__name__)
@@ -55,6 +54,7 @@ class CleanRequest:
         self.partitions = 0
         self.partitions_done = 0
         self.removed: dict[int, Removals] = {}
+        self.ledgers: dict[int, dict[str, Any] | None] = {}
         self.errors: dict[int, str] = {}
         self.done = threading.Event()
 
@@ -77,7 +77,11 @@ class CleanRequest:
             "removedRecords": total.records,
             "removedBytes": total.bytes,
             "byPartition": {
-                str(partition): {"removed": one.by_cause(), "removedBytes": one.bytes}
+                str(partition): {
+                    "removed": one.by_cause(),
+                    "removedBytes": one.bytes,
+                    "ledger": self.ledgers.get(partition),
+                }
                 for partition, one in sorted(self.removed.items())
             },
             "errors": {str(partition): error for partition, error in sorted(self.errors.items())},
@@ -157,6 +161,8 @@ class CleanRequests:
                 request, logs = self._waiting.popleft()
             request.started_ms = self._time.milliseconds()
             for one in logs:
+                one.open_ledger(count=True)
+                before = one.ledger.value
                 try:
                     if one.failure is not None:  # deleted while the request waited, or its disk has failed
                         raise one.failure
@@ -171,6 +177,7 @@ class CleanRequests:
                 except Exception as error:  # nothing may end the thread
                     log.exception("%s: cleaning on request failed", one.name)
                     request.errors[one.partition] = f"{type(error).__name__}: {error}"
+                self._settle(request, one, before)
                 request.partitions_done += 1
             self._finish(request)
 
@@ -212,10 +219,16 @@ class CleanRequests:
         return work
 
     def _delete(self, request: CleanRequest, one: UnifiedLog) -> None:
-        def would_go() -> list[int]:
-            return due_for_deletion(one, self._manager)
+        self._add(request, one, removed_by_retention(one.delete_old_segments()))
 
-        self._add(request, one, apply_retention(one, would_go))
+    @staticmethod
+    def _settle(request: CleanRequest, one: UnifiedLog, before: Ledger | None) -> None:
+        """The ledger has what passes took that did not come to their end, too."""
+        request.ledgers[one.partition] = describe_ledger(one)
+        after, told = one.ledger.value, request.removed.get(one.partition, Removals())
+        if before is not None and after is not None:
+            told = removed_between(before, after)._replace(bytes=told.bytes)
+        request.removed[one.partition] = told
 
     @staticmethod
     def _add(request: CleanRequest, one: UnifiedLog, removed: Removals) -> None:
@@ -230,12 +243,3 @@ class CleanRequests:
     def wait(self, milliseconds: float) -> None:
         if self._stopping.wait(milliseconds / 1000):
             raise CleaningAborted("the daemon stops")
-
-
-def due_for_deletion(one: UnifiedLog, manager: CleanerManager) -> list[int]:
-    """Base offsets of the segments that retention would take now."""
-    situation = situation_of(one, manager)
-    views = settled(one, lambda: list(one.segment_views()))
-    return [
-        deletion.base_offset for deletion in plan_deletions(iter(views), situation.log, situation.policies).deletions
-    ]

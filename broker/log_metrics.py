@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..storage.retention_record import Deleted
 from .durability import durability_family
 from .health import flush_is_behind
+from .ledger_facts import ledger_families
 from .metric_family import Family, one
 from .partition_metrics import partition_families
 
@@ -46,6 +47,7 @@ class LogMetrics:
         yield from offset_families(told)
         yield from partition_families(told, now_ms)
         yield from retention_families(told, now_ms)
+        yield from ledger_families(told)
 
     def retention_totals(self, logs: Sequence[UnifiedLog]) -> Iterator[Family]:
         """By policy, of all logs that were here at a scrape."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cleaner.cleaner_manager import CleanerManager
 from ..cleaner.cleaner_pool import CleanerPool
 from ..cleaner.log_facts import COMPACT_POLICY
-from ..cleaner.removals import Removals, removed_by_pass
+from ..cleaner.removals import Removals, removed_between, removed_by_pass
 from ..config.dynamic import with_dynamic_settings
 from ..config.exceptions import ConfigError
 from ..config.log_config import LogConfig, log_config
@@ -24,6 +24,7 @@ from ..storage.log_manager import LogManager
 from ..storage.log_names import DirectoryState, parse_directory_name
 from ..storage.scheduler import ThreadPoolScheduler
 from .kraft_import import import_metadata
+from .ledger_facts import describe_ledger
 from .log_cleaner import pool_settings
 from .metadata_store import MetadataStore
 
@@ -58,6 +59,8 @@ class OfflineResult(NamedTuple):
     segments_before: int
     segments_after: int
     elapsed_ms: float
+    ledger: dict[str, Any] | None
+    """What became of every offset so far, see `ledger_facts.py`; None: the records could not be counted."""
 
 
 def place_of(path: str, file_system: FileSystem) -> Place:
@@ -164,6 +167,8 @@ class OfflineCompaction:
         self._pool = CleanerPool(manager, pool_settings(self._config), time=self._time, secret=self._secret)
         cleaner = self._pool.make_cleaner()
         size, segments, passes, removed = one.size, one.segment_count, 0, Removals()
+        one.open_ledger(count=True)
+        before = one.ledger.value
         roll = True
         while True:
             work = manager.take(one, roll=roll)
@@ -183,6 +188,9 @@ class OfflineCompaction:
             removed = removed.plus(removed_by_pass(result.counts))
             if not result.map_was_full:
                 break
+        after = one.ledger.value
+        if before is not None and after is not None:
+            removed = removed_between(before, after)
         return OfflineResult(
             one.topic,
             one.partition,
@@ -193,6 +201,7 @@ class OfflineCompaction:
             segments,
             one.segment_count,
             self._time.monotonic_ms() - began,
+            describe_ledger(one),
         )
 
     @staticmethod

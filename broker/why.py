@@ -2,11 +2,14 @@
 
     {"topic": …, "asOfMs": …, "cleanerBackoffMs": …, "retentionCheckIntervalMs": …, "partitions": [
       {"topic", "partition", offsets, "cleanBytes", "dirtyBytes", "dirtyRatio", "minCleanableDirtyRatio", "inWork", "nextMs",
-       "segments": [{"baseOffset", "endOffset", "size", "section", "reason", "action", "setting", "value", "untilMs", "event",
+       "ledger": {"appended", "live", "removed": {cause: offsets}},
+       "segments": [{"baseOffset", "endOffset", "size", "live", "section",
+                     "reason", "action", "setting", "value", "untilMs", "event",
                      "reasons": [{"action", "reason", "setting", "value", "untilMs", "event", "facts"}]}],
        "segmentsOmitted": 0}]}
 
 A segment's own reason is the first of its `reasons`. Times are milliseconds since 1970; null where only an event helps.
+`live` is a number of offsets; it and `ledger` (see `ledger_facts.py`) are null where records are still to be counted.
 """
 
 from __future__ import annotations
@@ -18,12 +21,15 @@ from ..cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, explai
 from ..cleaner.settled import settled
 from ..storage.deletion_policy import LogFacts, NamedPolicy, find_policy
 from ..storage.exceptions import DeletionPolicyError
+from ..storage.ledger import SegmentExtent
 from ..storage.retention import PolicyFailure
+from .ledger_facts import describe_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..cleaner.cleaner_manager import CleanerManager
+    from ..storage.ledger import Ledger
     from ..storage.unified_log import UnifiedLog
 
 MAX_SEGMENTS = 2000
@@ -73,9 +79,11 @@ def why_partition(
     log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool, limit: int = MAX_SEGMENTS
 ) -> dict[str, Any]:
     """One partition's part of the answer, with at most `limit` segments. As `situation_of`."""
+    log.open_ledger()
     views = settled(log, lambda: list(log.segment_views()))
     situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled)
     reasons = explain(views, situation)
+    ledger = log.ledger.value
     facts, found = situation.cleaning, situation.found
     shown = reasons if len(reasons) <= limit else [*reasons[: max(0, limit - 1)], reasons[-1]]
     times = [hold.until_ms for segment in reasons for hold in segment.holds if hold.until_ms is not None]
@@ -97,7 +105,8 @@ def why_partition(
         "inWork": manager.is_in_work(log),
         "nextMs": min(times, default=None),
         "asOfMs": facts.now_ms,
-        "segments": [_segment(segment) for segment in shown],
+        "ledger": describe_ledger(log),
+        "segments": [_segment(segment, ledger) for segment in shown],
         "segmentsOmitted": len(reasons) - len(shown),
     }
 
@@ -127,13 +136,14 @@ def why_topic(
     }
 
 
-def _segment(segment: SegmentReasons) -> dict[str, Any]:
+def _segment(segment: SegmentReasons, ledger: Ledger | None) -> dict[str, Any]:
     holds = [_hold(hold) for hold in segment.holds]
     first = {name: value for name, value in holds[0].items() if name != "facts"}
     return {
         "baseOffset": segment.base_offset,
         "endOffset": segment.end_offset,
         "size": segment.size,
+        "live": None if ledger is None else ledger.live_of(SegmentExtent(*segment[:3])),
         "section": segment.section,
         **first,
         "reasons": holds,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.records._kernel import BatchScanner
 from ..protocol.records.record_batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2
-from ..storage import segment_scan
+from ..storage import file_records, segment_scan
 from ..storage.exceptions import StorageError
 from ..storage.log_names import CLEANED_STAGE, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
 from ..storage.log_values import NO_TIMESTAMP
@@ -109,10 +109,16 @@ class CleanedWriter:
             position += batch_size
 
     def finish(
-        self, modified_ms: int, aborted: AbortedTransactions, kept_aborts: Iterable[Transaction]
+        self, modified_ms: int, aborted: AbortedTransactions, kept_aborts: Iterable[Transaction], live: int
     ) -> list[CleanedSegment]:
-        """Indexes, file times and syncs: ready to be swapped in. `kept_aborts` are those whose marker was written."""
+        """Indexes, file times and syncs: ready to be swapped in. `kept_aborts` are those whose marker was written; `live`
+        records were.
+        """
         self._close()
+        if len(self._done) == 1:
+            self._done[0] = self._done[0]._replace(live=live)
+        else:
+            self._done = [cleaned._replace(live=self._count(cleaned)) for cleaned in self._done]
         kept = list(kept_aborts)
         for number, cleaned in enumerate(self._done):
             base_offset = cleaned.base_offset
@@ -146,7 +152,14 @@ class CleanedWriter:
             finally:
                 index.close()
         first = scanner.first_timestamp if size else NO_TIMESTAMP
-        self._done.append(CleanedSegment(self._base_offset, size, first, largest))
+        self._done.append(CleanedSegment(self._base_offset, size, first, largest, -1))
+
+    def _count(self, cleaned: CleanedSegment) -> int:
+        file = self._fs.open(self._directory.file(cleaned.base_offset, LOG_SUFFIX, CLEANED_STAGE), writable=False)
+        try:
+            return file_records.count_records(file, 0, cleaned.size)
+        finally:
+            file.close()
 
     def discard(self) -> None:
         """Remove what was written, as far as it goes: the next load removes the rest."""

@@ -217,6 +217,7 @@ class CleanerManager:
     def examine(self, log: UnifiedLog) -> Eligibility:
         """What to do with it now. Reads the ages of segments that are not known yet. Blocks; OSError, StorageError."""
         state = self._state(log)
+        log.open_ledger()
         facts = self.facts(log)
         found = evaluate(facts)
         with self._lock:
@@ -409,6 +410,7 @@ class CleanerManager:
             state.passes += 1
             state.last_pass, state.last_pass_ms = result, now
             horizons = dict(state.horizons)
+        log.save_ledger(result.end_offset)
         self._write_checkpoint(log, result.end_offset)
         write_state(self._fs, log.directory, CleanerState(result.end_offset, False, horizons))
 

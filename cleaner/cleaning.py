@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ..protocol.records.exceptions import CorruptRecordError
+from ..storage.ledger import SegmentExtent
 from . import legacy
 from ._kernel import OffsetMap, RecordFilter, Transactions
 from .aborted_transactions import AbortedTransactions
@@ -27,6 +28,7 @@ from .cleaned_writer import MAX_SEGMENT_BYTES, CleanedWriter
 from .exceptions import CleaningAborted, CleaningError
 from .kernel_results import FilterCounts, Stop
 from .legacy import MixedFilter
+from .removals import removed_by_pass
 from .segment_groups import SegmentSizes, group_segments
 
 if TYPE_CHECKING:
@@ -328,20 +330,28 @@ class _Pass:
             if output.is_unchanged:
                 result.segments_unchanged += 1
                 result.segments_after += 1
+                self._was_counted(members[0], end_offset, counts.records_read)
                 return
-            new = output.writer().finish(modified_ms, aborted, kept_aborts)
+            new = output.writer().finish(modified_ms, aborted, kept_aborts, counts.records_kept)
             result.bytes_written += output.writer().written_bytes
             self._control.check()
             if not self._swapped:
                 self._swapped = True
                 self._make_durable()
                 self._task.before_first_swap()
-            if not self._log.replace_segments(new, members):
+            if not self._log.replace_segments(new, members, removed_by_pass(counts).by_cause()):
                 self._lost(members, end_offset)
             result.segments_after += len(new)
         except BaseException:
             output.discard()
             raise
+
+    def _was_counted(self, segment: LogSegment, end_offset: int, live: int) -> None:
+        """The ledger may not know what another cleaner has taken."""
+        ledger = self._log.ledger.value
+        extent = SegmentExtent(segment.base_offset, end_offset, segment.size)
+        if ledger is not None and ledger.live_of(extent) != live:
+            self._log.was_counted(segment, live)
 
     def _make_durable(self) -> None:
         """What supersedes a record, and the marker that decides a transaction, may lie far behind the group that is swapped in,

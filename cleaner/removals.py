@@ -1,4 +1,5 @@
-"""Removals: how many records went, and why: what `tidelog clean` and `tidelog log compact` tell at their end.
+"""Removals: how many records went, and why: what `tidelog clean` and `tidelog log compact` tell at their end, and the causes
+that the ledger of each partition (`storage/ledger.py`) has for ever.
 
     superseded      a later record has the same key
     tombstone       a deletion mark whose time had come
@@ -6,24 +7,21 @@
     keyless         no key, from before the topic was compacted
     marker          a transaction marker that nothing needs any more
     retention       a deletion policy named its segment
-    delete-records  below the log start offset
+    delete-records  below the log start offset, when a pass drops it or its segment goes
 
-The unit is the record, a transaction marker is one too. What retention takes is counted from the batch headers before it goes.
+The unit is the record, a transaction marker is one too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..protocol.records.record_batch import MAGIC_V2
-from ..storage import file_records
 from ..storage.deletion_policy import START_OFFSET
 
 if TYPE_CHECKING:
-    from ..storage.log_segment import LogSegment
-    from ..storage.unified_log import UnifiedLog
+    from ..storage.ledger import Ledger
+    from ..storage.retention import SegmentDeletion
     from .kernel_results import FilterCounts
 
 
@@ -44,12 +42,16 @@ class Removals(NamedTuple):
 
     def by_cause(self) -> dict[str, int]:
         """Under the names that commands print."""
-        return {name.replace("_", "-"): count for name, count in self._asdict().items() if name != "bytes"}
+        return {cause: getattr(self, name) for name, cause in CAUSES.items()}
 
     @property
     def records(self) -> int:
         """Of all causes together."""
         return sum(self) - self.bytes
+
+
+CAUSES = {name: name.replace("_", "-") for name in Removals._fields if name != "bytes"}
+"""Field → the name that commands and the ledger have for it."""
 
 
 def removed_by_pass(counts: FilterCounts) -> Removals:
@@ -65,44 +67,20 @@ def removed_by_pass(counts: FilterCounts) -> Removals:
     )
 
 
-def apply_retention(log: UnifiedLog, would_go: Callable[[], list[int]]) -> Removals:
-    """Run retention, and count what it takes. Pool threads; blocks. KafkaStorageError, OSError.
-
-    `would_go()`: base offsets of the segments that it is going to delete, as far as can be told before: those are counted.
-    One that becomes due between the two is counted by its offsets.
-    """
-    wanted = set(would_go())
-    start = log.log_start_offset
-    counted: dict[int, tuple[int, int]] = {}
-    for segment in log.segments:
-        if segment.base_offset in wanted:
-            with suppress(FileNotFoundError):  # another run took it meanwhile
-                counted[segment.base_offset] = _count(segment, start)
+def removed_by_retention(deletions: Iterable[SegmentDeletion]) -> Removals:
+    """What went with whole segments."""
     total = Removals()
-    for deletion in log.delete_old_segments():
-        below, above = counted.get(deletion.base_offset, (0, deletion.next_base_offset - deletion.base_offset))
-        if deletion.policy == START_OFFSET.name:
-            below, above = below + above, 0
-        total = total.plus(Removals(retention=above, delete_records=below, bytes=deletion.size))
+    for deletion in deletions:
+        live, size = deletion.live, deletion.size
+        is_asked = deletion.policy == START_OFFSET.name
+        total = total.plus(
+            Removals(delete_records=live, bytes=size) if is_asked else Removals(retention=live, bytes=size)
+        )
     return total
 
 
-def _count(segment: LogSegment, log_start_offset: int) -> tuple[int, int]:
-    """Records below the log start offset and from there on, by the batch headers alone."""
-    below = above = 0
-    file = segment.lease_file()
-    try:
-        for header in file_records.read_headers(file, 0, segment.size):
-            span = header.last_offset - header.base_offset + 1
-            # Of a wrapper in format 0 or 1 the header tells no count; such logs have no gaps unless they were compacted.
-            count = header.record_count if header.magic >= MAGIC_V2 else max(1, span)
-            if header.last_offset < log_start_offset:
-                below += count
-            elif header.base_offset >= log_start_offset:
-                above += count
-            else:
-                part = min(count, log_start_offset - header.base_offset)
-                below, above = below + part, above + count - part
-    finally:
-        file.release()
-    return below, above
+def removed_between(before: Ledger, after: Ledger) -> Removals:
+    """What the ledger of one log has booked from the one to the other; the bytes are not its business."""
+    return Removals(
+        **{name: after.removed.get(cause, 0) - before.removed.get(cause, 0) for name, cause in CAUSES.items()}
+    )

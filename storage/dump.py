@@ -32,6 +32,7 @@ from .checkpoint import (
 from .exceptions import StorageError
 from .filesystem import Buffer, FileSystem, StrPath
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT
+from .ledger import LEDGER_FILE
 from .log_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -120,7 +121,7 @@ def explain(
         return _explain_properties(_read(file_system, path), ":", {"topic_id": _check_uuid})
     if name == META_PROPERTIES_FILE:
         return _explain_properties(_read(file_system, path), "=", {"directory.id": _check_uuid})
-    if name in (CLEAN_SHUTDOWN_FILE, CLEAN_SHUTDOWN_FILE.lstrip("."), QUORUM_STATE, CLEANER_STATE):
+    if name in (CLEAN_SHUTDOWN_FILE, CLEAN_SHUTDOWN_FILE.lstrip("."), QUORUM_STATE, CLEANER_STATE, LEDGER_FILE):
         return _explain_json(_read(file_system, path))
     raise StorageError(
         f"{path}: not a file of a log: expected 20 digits and .log, .index, .timeindex, .txnindex or .snapshot, "

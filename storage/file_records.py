@@ -116,6 +116,17 @@ def last_offset(file: File, position: int, end: int) -> int | None:
     return last
 
 
+def count_records(file: File, position: int, end: int) -> int:
+    """Records in [position, end), by the batches' headers; only wrappers of formats 0 and 1 are opened for it."""
+    count = 0
+    for header in read_headers(file, position, end):
+        if header.magic >= MAGIC_V2:
+            count += header.record_count
+        else:
+            count += sum(1 for _ in read_records(file, header)) if header.compression else 1
+    return count
+
+
 def largest_timestamp(file: File, position: int, end: int) -> TimestampOffset:
     """The largest batch timestamp and the last offset of the first batch that has it: what a time index entry says."""
     largest = TimestampOffset(NO_TIMESTAMP, -1)

@@ -11,8 +11,10 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from . import log_reader
+from . import file_records, log_reader
 from .exceptions import KafkaStorageError, StorageError
+from .ledger import SegmentExtent
+from .ledger_keeper import LedgerKeeper
 from .log_names import DELETED_STAGE, SEGMENT_SUFFIXES
 from .log_segment import LogSegment
 from .log_values import HeldSegments, LogOffsetMetadata, SegmentView
@@ -20,7 +22,7 @@ from .roll_params import ASK_ALWAYS, RollLimits
 from .segment_swap import SegmentSwap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from uuid import UUID
 
@@ -69,6 +71,7 @@ class LocalLog:
         "_time",
         "failure",
         "last_flush_ms",
+        "ledger",
         "log_end_offset",
         "partition",
         "recovery_point",
@@ -122,6 +125,7 @@ class LocalLog:
         self.failure: KafkaStorageError | None = None
         self.last_flush_ms = self.unsynced_since_ms = time.milliseconds()
         self._directory_is_dirty = self._parent_is_dirty = False
+        self.ledger = LedgerKeeper(directory, segments.view[0].base_offset)
 
     @property
     def name(self) -> str:
@@ -372,12 +376,14 @@ class LocalLog:
 
     # --- cleaning ---
 
-    def replace_segments(self, new: Sequence[CleanedSegment], old: Sequence[LogSegment]) -> bool:
+    def replace_segments(
+        self, new: Sequence[CleanedSegment], old: Sequence[LogSegment], removed: Mapping[str, int] | None = None
+    ) -> bool:
         """Put cleaned segments in the place of the closed ones they were made from: one step for readers and crashes alike.
 
         The first of `new` has the base offset of the first of `old`; all of `old` lie below the high watermark, next to each
         other. The recovery point is moved and checkpointed before: cleaning leaves gaps, and above it recovery takes a gap for
-        a loss.
+        a loss. `removed`, by cause, is what the ledger books for it; it says so on disk before the swap.
 
         False: `old` is not in the log any more (or it takes no changes), the cleaned files are removed. The cleaner's thread;
         blocks. KafkaStorageError: nothing was replaced, or (`failure` is set then) the next start completes it.
@@ -398,9 +404,13 @@ class LocalLog:
                     raise KafkaStorageError(f"{self.name}: the recovery point could not be moved to {end}")
                 with self._lock:
                     self._move_ends_out_of(end)
+                if self.ledger.open(self._extents, self._count):
+                    extents = self._extents()[first:after]
+                    self.ledger.begin_swap(extents, [(s.base_offset, s.live, s.size) for s in new], removed or {})
                 swap.prepare()
             except (OSError, StorageError) as error:
                 swap.discard()
+                self.ledger.withdraw_swap()
                 raise KafkaStorageError(f"{self.name}: cleaned segments could not be put in place: {error}") from error
             try:
                 swap.commit()
@@ -413,6 +423,7 @@ class LocalLog:
                     self._producers.forget_snapshot(segment.base_offset)
             with self._lock:
                 self._segments.replace(old, swap.segments(created_ms=self._time.milliseconds()))
+            self.ledger.confirm_swap()
             self._scheduler.schedule("delete-file", swap.deletion(), 0)
             return True
 
@@ -420,6 +431,43 @@ class LocalLog:
         """No end may be told as a position in a segment below `end` any more: it is the start of the one behind. Locked."""
         if self._synced.segment_base_offset < end <= self._synced.offset:
             self._synced = log_reader.locate(self._segments.view, self._synced.offset)
+
+    # --- ledger ---
+
+    def open_ledger(self, *, count: bool = False) -> bool:
+        """Whether the ledger is known, after a look at its file; `count`: by reading batch headers, if it takes that.
+
+        Any thread but the loop's; blocks, behind a swap or a deletion too.
+        """
+        if self.ledger.value is not None:
+            return True
+        with self._deletion_lock:
+            return self.ledger.open(self._extents, self._count if count else None)
+
+    def was_counted(self, segment: LogSegment, live: int) -> None:
+        """A pass has read the closed `segment`, which stays as it is: it has so many records. The cleaner's thread."""
+        with self._deletion_lock:
+            for extent, one in zip(self._extents(), self._segments.view, strict=False):
+                if one is segment:
+                    self.ledger.was_counted(extent, live)
+
+    def save_ledger(self, checkpoint: int) -> None:
+        """Write it, at the end of a pass after which the cleaner's checkpoint is to stand there. Blocks; OSError."""
+        with self._deletion_lock:
+            if self.failure is None and self.ledger.open(self._extents, self._count):
+                self.ledger.save(checkpoint)
+
+    def _extents(self) -> list[SegmentExtent]:
+        end_offset, view = self.log_end_offset, self._segments.view
+        ends = [*(segment.base_offset for segment in view[1:]), max(end_offset, view[-1].base_offset)]
+        return [SegmentExtent(s.base_offset, end, s.size) for s, end in zip(view, ends, strict=True)]
+
+    def _count(self, extent: SegmentExtent) -> int:
+        file = self._directory.open_log(extent.base_offset, writable=False)
+        try:
+            return file_records.count_records(file, 0, extent.size)
+        finally:
+            file.close()
 
     # --- end ---
 
@@ -432,6 +480,7 @@ class LocalLog:
                 self._producers.update_map_end_offset(self.log_end_offset)
                 self._producers.take_snapshot()
                 self._epochs.flush()
+                self.ledger.close()
                 active = self._segments.active
                 if active.close() or changed:
                     active.sync_indexes()

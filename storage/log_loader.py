@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import file_records, segment_scan, segment_split
 from .exceptions import CorruptIndexError
+from .ledger import LEDGER_FILE
 from .log_names import (
     CLEANED_STAGE,
     DELETED_STAGE,
@@ -59,6 +60,8 @@ class LoadedLog(NamedTuple):
     recovery_point: int
     files_changed: bool
     """Names were made or moved that are not durable yet."""
+    has_ledger: bool
+    """There is a file of `ledger.py`'s."""
     stats: RecoveryStats
 
 
@@ -109,6 +112,7 @@ class LogLoader:
 
     def load(self) -> LoadedLog:
         names = self._fs.list_directory(self._directory.path)
+        has_ledger = LEDGER_FILE in names
         files = [parsed for name in names if (parsed := parse_file_name(name)) is not None]
         if any(file.stage for file in files):
             self._files_changed = True
@@ -131,7 +135,7 @@ class LogLoader:
             segments[-1].abandon()  # an idle log holds no files open
         if end_offset is None or end_offset < self._log_start_offset:
             end_offset = self._start_anew(segments)
-        return self._settle(segments, end_offset, replay)
+        return self._settle(segments, end_offset, replay, has_ledger)
 
     # --- pass 1 ---
 
@@ -392,7 +396,9 @@ class LogLoader:
         segments.append(LogSegment.create(self._directory, self._log_start_offset, created_ms=now))
         return self._log_start_offset
 
-    def _settle(self, segments: list[LogSegment], end_offset: int, replay: ProducerReplay) -> LoadedLog:
+    def _settle(
+        self, segments: list[LogSegment], end_offset: int, replay: ProducerReplay, has_ledger: bool
+    ) -> LoadedLog:
         start_offset = max(self._log_start_offset, segments[0].base_offset)
         # Deletion up to the end leaves the last epoch to start right there: it must not be forgotten.
         self._epochs.truncate_from_end(end_offset + (start_offset == end_offset))
@@ -411,6 +417,7 @@ class LogLoader:
             end_offset,
             end_offset if self._clean else min(self._recovery_point, end_offset),
             self._files_changed,
+            has_ledger,
             self._stats,
         )
 

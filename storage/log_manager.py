@@ -31,6 +31,7 @@ from .disk_space import DiskSpace
 from .exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
 from .file_cache import FileCache
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
+from .ledger_keeper import LedgerKeeper
 from .log_loader import LogLoader, Progress
 from .log_names import DirectoryState, deleted_directory_name, is_valid_topic, partition_directory_name
 from .log_upkeep import LogUpkeep
@@ -234,6 +235,7 @@ class LogManager:
                 gaps_below=max(recovery_points.get(key, 0), cleaned.get(key, 0))
                 if recovery_points is not None
                 else _ALL,
+                cleaned=cleaned.get(key),
                 progress=self._progress(progress),
             )
             with self._lock:
@@ -279,6 +281,7 @@ class LogManager:
         recovery_point: int,
         log_start_offset: int,
         gaps_below: int,
+        cleaned: int | None,
         progress: Progress,
     ) -> tuple[UnifiedLog, RecoveryStats]:
         topic, partition = key
@@ -329,6 +332,8 @@ class LogManager:
         )
         log.save_start_offset = upkeep.checkpoint_log_start_offsets
         log.save_recovery_point = upkeep.checkpoint_recovery_points
+        first = loaded.segments.view[0].base_offset
+        log.ledger = LedgerKeeper(directory, first, has_file=loaded.has_ledger, checkpoint=cleaned)
         if loaded.files_changed:
             log.mark_changed()
         if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
@@ -387,6 +392,7 @@ class LogManager:
                     recovery_point=0,
                     log_start_offset=0,
                     gaps_below=0,
+                    cleaned=None,
                     progress=self._progress(None),
                 )
             except BaseException as error:

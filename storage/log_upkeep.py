@@ -150,6 +150,7 @@ class LogUpkeep:
         count = 0
         for log in list(self.logs.values()):
             try:
+                log.open_ledger()
                 log.roll_if_quiet()
                 count += len(log.delete_old_segments())
             except StorageError as error:

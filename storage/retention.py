@@ -29,6 +29,8 @@ class SegmentDeletion(NamedTuple):
     next_base_offset: int
     size: int
     policy: str
+    live: int
+    """Records in it, as far as they are counted without reading it: its offsets, where no cleaner has been."""
 
 
 class PolicyFailure(NamedTuple):
@@ -75,7 +77,8 @@ def _ask(
             takes_active = bool(getattr(policy, "takes_active", False))
             try:
                 for segment in _chosen(policy, offer, len(deletions), takes_active, log._replace(size=remaining)):
-                    deletions.append(SegmentDeletion(segment.base_offset, segment.next_base_offset, segment.size, name))
+                    base, end = segment.base_offset, segment.next_base_offset
+                    deletions.append(SegmentDeletion(base, end, segment.size, name, end - base))
                     remaining -= segment.size
                     named_any = True
             except Exception as error:

@@ -107,7 +107,7 @@ def split(directory: LogDirectory, segment: LogSegment, *, start: int | None = N
     finally:
         file.close()
     new = [
-        CleanedSegment(base, end - begin, NO_TIMESTAMP, TimestampOffset(NO_TIMESTAMP, base))
+        CleanedSegment(base, end - begin, NO_TIMESTAMP, TimestampOffset(NO_TIMESTAMP, base), -1)
         for base, begin, end in parts
     ]
     swap = SegmentSwap(directory, new, [segment], has_readers=False)

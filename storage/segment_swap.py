@@ -43,6 +43,8 @@ class CleanedSegment(NamedTuple):
     """Largest timestamp of its first batch; -1: it has none."""
     largest: TimestampOffset
     """Largest timestamp of its records, and the last offset of the batch that brought it."""
+    live: int
+    """How many records it has; -1: not counted, as a log is loaded."""
 
 
 class SegmentSwap:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .deletion_policy import LogFacts
+from .deletion_policy import START_OFFSET, LogFacts
 from .exceptions import KafkaStorageError, OffsetOutOfRangeError
+from .ledger import SegmentExtent
 from .local_log import LocalLog
+from .log_names import TRANSACTION_INDEX_SUFFIX
 from .log_segment import LogSegment
 from .log_values import LogOffsetMetadata
 from .producer_replay import ProducerReplay
@@ -127,6 +129,7 @@ class ShrinkingLog(LocalLog):
                 deletions = self.retention.plan(self.segment_views(), facts)
                 if not deletions:
                     return []
+                self.ledger.open(self._extents, self._count)
                 with self._lock:
                     active = self._segments.active
                     if deletions[-1].base_offset == active.base_offset:
@@ -137,6 +140,7 @@ class ShrinkingLog(LocalLog):
                     if not deletions:
                         return []
                     end = deletions[-1].next_base_offset
+                    deletions = self._counted(deletions)
                     self._set_log_start_offset(max(self.log_start_offset, end))
                     doomed = [segment for segment in self._segments.view if segment.base_offset < end]
                     self._segments.remove(doomed)
@@ -144,14 +148,31 @@ class ShrinkingLog(LocalLog):
             except OSError as error:
                 raise KafkaStorageError(f"{self.name}: retention failed: {error}") from error
             self.retention.note(deletions)
-            if len(doomed) == 1:
+            asked = [d.next_base_offset for d in deletions if d.policy == START_OFFSET.name]
+            self.ledger.begin_deletion(asked[-1] if asked else 0, end)
+            if len(doomed) == 1 and not self._has_aborted(doomed[0]):
                 self._delete_files(doomed)
             else:
                 self._delete_many(doomed)
+            self.ledger.end_deletion(end)
             return deletions
 
+    def _counted(self, deletions: list[SegmentDeletion]) -> list[SegmentDeletion]:
+        """With the number of records that go, which the ledger knows."""
+        ledger = self.ledger.value
+        if ledger is None or not ledger.segments:
+            return deletions
+        extents = [SegmentExtent(d.base_offset, d.next_base_offset, d.size) for d in deletions]
+        return [d._replace(live=ledger.live_of(e)) for d, e in zip(deletions, extents, strict=True)]
+
+    def _has_aborted(self, segment: LogSegment) -> bool:
+        path = self._directory.file(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+        return self._directory.file_system.exists(path)
+
     def _delete_many(self, doomed: list[LogSegment]) -> None:
-        """A power cut may bring any of them back, in any order: with the start offset on disk first, no hole is seen."""
+        """A power cut may bring any of their files back, in any order: with the start offset on disk first, no hole is seen,
+        and no aborted record whose transaction index has gone.
+        """
         self.is_shortening = True
         self.save_start_offset()
         self._delete_files(doomed)
@@ -194,6 +215,7 @@ class ShrinkingLog(LocalLog):
             if offset >= self.log_end_offset:
                 return False
             self._lower_recovery_point(offset)
+            self.ledger.open(self._extents)
             if offset < self._segments.view[0].base_offset:
                 self._start_at(offset)
                 return True
@@ -211,6 +233,12 @@ class ShrinkingLog(LocalLog):
             except OSError as error:
                 raise KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}") from error
             self._reset_ends(min(offset, max(active.base_offset, active.read_next_offset())))
+            extent = self._extents()[-1]
+            self.ledger.cut(
+                extent.end_offset,
+                active.base_offset,
+                lambda: extent.end_offset - extent.base_offset - self._count(extent),
+            )
             return True
 
     def _lower_recovery_point(self, offset: int) -> None:
@@ -238,6 +266,7 @@ class ShrinkingLog(LocalLog):
         self.log_start_offset = offset
         self._high = LogOffsetMetadata(offset, offset, 0)
         self._reset_ends(offset)
+        self.ledger.start_anew(offset)
 
     def _reset_ends(self, end_offset: int) -> None:
         """Everything that must not pass the end comes down with it."""

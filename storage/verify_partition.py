@@ -10,8 +10,10 @@ from uuid import UUID
 from .dump import CLEANER_STATE, QUORUM_STATE
 from .exceptions import CorruptCheckpointError, StorageError
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochCache
+from .ledger import LEDGER_FILE, SegmentExtent
 from .log_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name
 from .partition_metadata import PARTITION_METADATA_FILE, read_partition_metadata
+from .verify_ledger import LedgerCheck
 from .verify_producers import ProducerCheck
 from .verify_segment import SegmentCheck, Surroundings
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from .verify_report import Report
 
 # KRaft's own, in __cluster_metadata-0; the cleaner's notes.
-_KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, QUORUM_STATE, CLEANER_STATE))
+_KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, QUORUM_STATE, CLEANER_STATE, LEDGER_FILE))
 _KRAFT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 
 
@@ -71,12 +73,17 @@ def verify_partition(
     if _cleaning_is_unfinished(file_system, directory):
         # Its checkpoint moves at the end; segments that it has put in place lie below the recovery point.
         cleaned = max(root.cleaned or 0, root.recovery_point or 0)
-    producers = ProducerCheck(file_system, directory, report, cleaned_below=max(cleaned or 0, 0))
+    producers = ProducerCheck(
+        file_system, directory, report, cleaned_below=max(cleaned or 0, 0), log_start=root.log_start or 0
+    )
     snapshots = _snapshots(directory, files)
     producers.begin(bases[0], snapshots)
     around = Surroundings(cleaned, root.first_offset(bases[0]), root.recovery_point or 0, root.is_stopped, epochs)
     end_offset = bases[0]
     last_epoch = -1
+    ledger = LedgerCheck(file_system, directory, report)
+    sizes: dict[int, int] = {}
+    live: dict[int, int] = {}
     for base in bases:
         segment = SegmentCheck(
             file_system,
@@ -99,9 +106,16 @@ def verify_partition(
             if root.is_stopped:
                 raise
             report.add("vanished", segment.log_path, -1, "deleted meanwhile")
+        else:
+            sizes[base] = segment.size
+            if segment.live is not None:
+                live[base] = segment.live
         end_offset = max(end_offset, segment.end_offset)
         last_epoch = max(last_epoch, segment.last_leader_epoch)
     producers.finish(end_offset, is_stopped=root.is_stopped)
+    ends = zip(bases, [*bases[1:], max(end_offset, bases[-1])], strict=True)
+    if len(sizes) == len(bases):
+        ledger.finish([SegmentExtent(base, end, sizes[base]) for base, end in ends], live, root.cleaned)
     for offset, path in snapshots:
         if offset not in bases and offset != end_offset and offset < end_offset:
             report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")

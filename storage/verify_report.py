@@ -21,6 +21,7 @@ _RECOVER = (
 _RESTORE = "restore the partition from a copy, or delete the damaged segment and lose its records"
 _LOST = "the records are gone; restore the partition from a copy if they matter"
 _SEEK = "nothing is lost; look-ups by time may miss its records"
+_RECOUNT = "stop the daemon, delete the file and start: records are counted anew, by cause from then on"
 _LOOK = "nothing has to be done"
 
 
@@ -96,6 +97,11 @@ RULES: dict[str, Rule] = {
     "epochs-differ": Rule(True, "batches are of other epochs than the checkpoint says", _RECOVER),
     "metadata-corrupt": Rule(True, "partition.metadata can't be read", "start the daemon: it is written anew"),
     "metadata-missing": Rule(False, "no partition.metadata", "the next start writes it"),
+    "ledger-corrupt": Rule(True, "not a ledger, or one that does not add up", _RECOUNT),
+    "ledger-differs": Rule(True, "a segment has not as many records as the ledger says", _RECOUNT),
+    "ledger-foreign": Rule(
+        False, "somebody else has cleaned since the ledger was written", "the next pass or deletion counts what is left"
+    ),
     "topic-id": Rule(
         True, "partitions of one topic have different ids, or two topics have one", "restore the right file"
     ),

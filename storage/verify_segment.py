@@ -65,7 +65,12 @@ class Surroundings(NamedTuple):
 
 
 class SegmentCheck:
-    """One segment; `run` once. Blocks; one thread."""
+    """One segment; `run` once. Blocks; one thread.
+
+    Attributes:
+        end_offset, first_offset, size: known after `run`.
+        live: its records, None where not all of it can be read.
+    """
 
     def __init__(
         self,
@@ -91,6 +96,8 @@ class SegmentCheck:
         self.log_path = self._path(LOG_SUFFIX)
         self.end_offset = base_offset
         self.first_offset: int | None = None
+        self.size = 0
+        self.live: int | None = 0
         self.last_leader_epoch = last_leader_epoch
         self._max_timestamp = NO_TIMESTAMP
 
@@ -104,7 +111,7 @@ class SegmentCheck:
         aborted = self._aborted()
         file = self._fs.open(self.log_path, writable=False)
         try:
-            size = file.size()
+            self.size = size = file.size()
             if size:
                 for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                     if not self._fs.exists(self._path(suffix)):
@@ -131,6 +138,7 @@ class SegmentCheck:
     # --- what is no batch ---
 
     def _no_batch(self, found: Found, size: int) -> None:
+        self.live = None
         is_tail = self._is_active and found.position + found.size == size
         may_be_unfinished = is_tail and found.stretch is not Stretch.GARBAGE and not self._around.is_stopped
         # Being written, or torn by a crash; but what was flushed once must be there.
@@ -156,6 +164,7 @@ class SegmentCheck:
             # Offsets lie outside of the checksum: if they fit, the next batch is not out of order because of this one.
             if header.base_offset >= self.end_offset and 0 <= header.last_offset_delta <= MAX_RELATIVE_OFFSET:
                 self.end_offset = header.last_offset + 1
+            self.live = None
             return header
         if found.magic < MAGIC_V2:
             header = self._check_message(found, header)
@@ -169,12 +178,14 @@ class SegmentCheck:
     def _check_message(self, found: Found, header: BatchHeader) -> BatchHeader:
         """Formats 0 and 1: the offset is the last one's, so a message is opened first. Its header, the first offset known."""
         if not found.is_whole:
+            self.live = None
             return header
         self._producers.reach(header.base_offset)
         try:
             records = list(iterate_legacy_records(read_legacy_record(found.data)))
         except RecordError as error:
             self._fault("wrapper" if header.compression else "records-unreadable", header, str(error))
+            self.live = None
             return header
         first, last = records[0].offset, records[-1].offset
         opened = header._replace(base_offset=first, last_offset_delta=last - first, record_count=len(records))
@@ -295,6 +306,8 @@ class SegmentCheck:
         if self.first_offset is None:
             self.first_offset = header.base_offset
         self.end_offset = max(self.end_offset, header.last_offset + 1)
+        if self.live is not None:
+            self.live += header.record_count
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
 
     # --- indexes ---

@@ -70,9 +70,26 @@ def picture(state: Any) -> list[str]:
         return [
             f"{state['topic']}: {state['state']}, {state['partitionsDone']} of {state['partitions']} partitions done"
         ]
+    from .why import ledger_line
+
     seconds = (state["finishedMs"] - (state["startedMs"] or state["finishedMs"])) / 1000
     head = f"{state['topic']}: {state['partitions']} partitions in {seconds:.2f} s"
-    return [head, *removed_lines(state["removed"], state["removedBytes"])]
+    lines = [head, *removed_lines(state["removed"], state["removedBytes"])]
+    ledgers = [one["ledger"] for one in state["byPartition"].values() if one["ledger"] is not None]
+    return [*lines, f"  since it began: {ledger_line(_sum(ledgers))}"] if ledgers else lines
+
+
+def _sum(ledgers: list[Any]) -> dict[str, Any]:
+    """Those of all partitions as one."""
+    removed: dict[str, int] = {}
+    for ledger in ledgers:
+        for cause, count in ledger["removed"].items():
+            removed[cause] = removed.get(cause, 0) + count
+    return {
+        "appended": sum(ledger["appended"] for ledger in ledgers),
+        "live": sum(ledger["live"] for ledger in ledgers),
+        "removed": removed,
+    }
 
 
 def removed_lines(removed: dict[str, int], size: int) -> list[str]:

@@ -89,9 +89,11 @@ def _camel(name: str) -> str:
 def picture(result: OfflineResult) -> list[str]:
     """What was removed, as lines of aligned text."""
     from .clean import removed_lines
+    from .why import ledger_line
 
     head = (
         f"{result.topic}-{result.partition}: {result.bytes_before:,} bytes in {result.segments_before} segments, now "
     )
     head += f"{result.bytes_after:,} in {result.segments_after}; {result.elapsed_ms / 1000:.2f} s"
-    return [head, *removed_lines(result.removed.by_cause(), result.bytes_before - result.bytes_after)]
+    lines = [head, *removed_lines(result.removed.by_cause(), result.bytes_before - result.bytes_after)]
+    return lines if result.ledger is None else [*lines, f"  since it began: {ledger_line(result.ledger)}"]

@@ -77,6 +77,8 @@ def _partition(partition: Any) -> list[str]:
             f"{partition['dirtyRatio']:.2f} (min.cleanable.dirty.ratio={partition['minCleanableDirtyRatio']:g})"
             + (", a thread is at it" if partition["inWork"] else "")
         )
+    if partition["ledger"] is not None:
+        lines.append(f"  {ledger_line(partition['ledger'])}")
     rows = [("segment", "to", "bytes", "part", "not", "because of", "until")]
     for segment in partition["segments"]:
         place = (
@@ -98,6 +100,12 @@ def _partition(partition: Any) -> list[str]:
     if partition["segmentsOmitted"]:
         lines.append(f"  {partition['segmentsOmitted']} more segments before the last one")
     return lines
+
+
+def ledger_line(ledger: Any) -> str:
+    """What became of every offset: `19 appended = 12 live + 4 superseded + 3 aborted`."""
+    parts = [f"{ledger['live']:,} live", *(f"{count:,} {cause}" for cause, count in ledger["removed"].items())]
+    return f"{ledger['appended']:,} appended = {' + '.join(parts)}"
 
 
 def _cause(reason: Any) -> str:

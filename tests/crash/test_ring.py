@@ -228,7 +228,8 @@ def clean(ring: Ring, old: Sequence[LogSegment], groups: Sequence[Sequence[LogSe
         index = TransactionIndex(system, f"{base}.txnindex.cleaned", group[0].base_offset)
         index.append(AbortedTxn(9, group[0].base_offset, group[0].base_offset, group[0].base_offset))
         index.close()
-        cleaned.append(CleanedSegment(group[0].base_offset, len(data), first_timestamp, largest))
+        live = sum(header.record_count for header in iterate_batches(data))
+        cleaned.append(CleanedSegment(group[0].base_offset, len(data), first_timestamp, largest, live))
     ring.book("t").cleaned |= dropped
     ring.book("t").transaction_indexes |= {segment.base_offset for segment in cleaned}
     return cleaned

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.ledger import SegmentExtent
 
 RETENTION_MS = DAY_MS
 COMPACTED = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.0, "segment_index_bytes": 4096}
@@ -96,16 +97,21 @@ class Run:
         self.transactions = 0
         self.cleaned_to = 0
         self.touched_to = 0
+        self.present: set[int] = set()
+        self.removed: dict[str, int] = {}
+        self.last_step = ""
 
     # --- what happens ---
 
     def step(self) -> None:
         kind = self.random.choices(
-            ["append", "send", "end", "roll", "clean", "aborted clean", "clock", "restart", "crash", "delete records"],
-            [30, 25, 12, 10, 10, 3, 4, 2, 2, 1],
-        )[0]
+            [*("append", "send", "end", "roll", "clean", "aborted clean", "clock", "restart", "crash"),
+             *("delete records", "retention")],
+            [30, 25, 12, 10, 10, 3, 4, 2, 2, 1, 1],
+        )[0]  # fmt: skip
         if self.is_old and kind in ("send", "end"):
             kind = "format" if self.random.random() < 0.2 else "append"
+        self.last_step = kind
         getattr(self, kind.replace(" ", "_"))()
 
     def _pairs(self) -> list[tuple[bytes, bytes | None]]:
@@ -217,6 +223,18 @@ class Run:
         self.oracle.start = self.log.log_start_offset
         self.log.delete_old_segments()
 
+    def retention(self) -> None:
+        """For a moment the topic is one that is deleted too."""
+        if self.open:
+            return  # what becomes of an open transaction is another test's
+        config = self.log.config
+        both = frozenset({"compact", "delete"})
+        size = self.random.randrange(self.log.size + 1)
+        self.log.update_config(replace(config, cleanup_policy=both, retention_bytes=size, retention_ms=-1))
+        self.log.delete_old_segments()
+        self.log.update_config(config)
+        self.oracle.start = self.log.log_start_offset
+
     # --- what must hold ---
 
     def _check_removed(self, gone: set[int], now: int, stable: int) -> None:
@@ -280,7 +298,53 @@ class Run:
             assert record.key not in seen, f"{record} is a second one of its key"
             seen.add(record.key)
 
+    def check_ledger(self) -> None:
+        """appended = live + Σ removed, in the whole, by segment and by cause, held against what is in the files."""
+        log = self.log
+        assert log.open_ledger()
+        ledger = log.ledger.value
+        assert ledger is not None
+        end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]
+        present = {record.offset for record in data_records(log)} | set(markers(log))
+        assert ledger.appended(end) == end
+        assert ledger.live(end) == len(present)
+        assert end == len(present) + sum(ledger.removed.values())
+        for base, following in zip(bases, [*bases[1:], end], strict=True):
+            assert ledger.live_of(SegmentExtent(base, following, 0)) == len(present & set(range(base, following)))
+        gone = (self.present | set(range(max(self.present, default=-1) + 1, end))) - present
+        only, possible = self._causes(gone)
+        before, self.removed = self.removed, dict(ledger.removed)
+        for cause in {*before, *self.removed}:
+            more = self.removed.get(cause, 0) - before.get(cause, 0)
+            assert only[cause] <= more <= possible[cause], cause
+        self.present = present
+
+    def _causes(self, gone: set[int]) -> tuple[Counter[str], Counter[str]]:
+        """By cause, how many of these went for it alone, and how many may have gone for it."""
+        latest = self.oracle.latest(self.log.last_stable_offset)
+        only, possible = Counter[str](), Counter[str]()
+        for offset in gone:
+            item = self.oracle.written.get(offset)
+            if self.last_step in ("retention", "delete records"):
+                causes = [self.last_step.replace(" ", "-")]
+            else:
+                causes = ["delete-records"] if offset < self.oracle.start else []
+                if item is None:
+                    causes.append("marker")
+                elif self.oracle.is_aborted(item):
+                    causes.append("aborted")
+                else:
+                    if latest[item.record.key or b""] > offset:
+                        causes.append("superseded")
+                    if item.record.value is None:
+                        causes.append("tombstone")
+            possible.update(causes)
+            if len(causes) == 1:
+                only.update(causes)
+        return only, possible
+
     def check(self) -> None:
+        self.check_ledger()
         log, oracle = self.log, self.oracle
         records = data_records(log)
         offsets = [record.offset for record in records]
@@ -341,6 +405,8 @@ class Run:
         self.world.clean_all()
         self.world.time.advance(RETENTION_MS + 1)
         self.world.clean_all()
+        self.last_step = "clean"
+        self.check_ledger()
         limit = self.log.segments[-1].base_offset
         values = {k: o for k, o in self.oracle.latest(limit).items() if self.oracle.written[o].record.value is not None}
         left = [r.offset for r in data_records(self.log) if self.oracle.start <= r.offset < limit]
@@ -385,6 +451,7 @@ def test_promises_hold_for_any_history_that_hypothesis_finds(seed: int) -> None:
     run = Run(seed)
     for _ in range(60):
         run.step()
+        run.check_ledger()
     run.check()
     run.settle()
 

@@ -4,16 +4,19 @@ Beside what every ring checks, each recovered state is held to a plain list of e
 
 - a read_committed consumer's table at the end of the log is the list's: no key is lost, none is back;
 - what a finished pass has removed stays away;
-- the next pass finishes what was begun, removes what there is to remove, and `tidelog log verify` has no complaint then.
+- the next pass finishes what was begun, removes what there is to remove, and `tidelog log verify` has no complaint then;
+- the ledger balances, before that pass and after it: what is in the files is live, what is not was removed, each offset once
+  and for a cause that was its own. What has gone with its segment went for the cause that the deletion had.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from support.cleaning import CleaningWorld, Producer, committed_records, data_records, keyed, state_of
+from support.cleaning import CleaningWorld, Producer, committed_records, data_records, keyed, markers, state_of
 from support.crash_ring import Outcome, Ring
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World
@@ -55,6 +58,12 @@ class History:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
+    def continued(self, end: int, entry: Entry) -> History:
+        """Another one that has `entry` at `end`."""
+        other = History()
+        other.entries = [*self.entries[:end], entry]
+        return other
+
     def committed(self, end: int) -> dict[int, Entry]:
         """Of a log that ends at `end`: the committed records below its last stable offset."""
         outcome = {entry.transaction: entry.commits for entry in self.entries[:end] if entry.is_marker}
@@ -84,6 +93,16 @@ class History:
     def markers(self, end: int) -> set[int]:
         return {offset for offset, entry in enumerate(self.entries[:end]) if entry.is_marker}
 
+    def causes(self, offset: int, end: int) -> set[str]:
+        """Why a pass over a log that ends at `end` may have removed it."""
+        entry = self.entries[offset]
+        if entry.is_marker:
+            return {"marker"}
+        if offset in self.aborted(end):
+            return {"aborted"}
+        later = any(e.key == entry.key and o > offset for o, e in self.committed(end).items())
+        return {cause for cause, holds in (("superseded", later), ("tombstone", entry.value is None)) if holds}
+
     def tombstones(self, end: int) -> set[int]:
         return {offset for offset, entry in self.committed(end).items() if entry.value is None}
 
@@ -103,6 +122,8 @@ class CleaningRing(Ring):
     ) -> None:
         self._map_entries = map_entries
         self.history = History()
+        self.deleted: dict[int, str] = {}
+        """Offset → cause, of all that lie in segments that were deleted, or are about to be."""
         self._gone: set[int] = set()
         self._transactions: dict[int, int] = {}
         super().__init__(states_per_moment, verify=verify, **settings)
@@ -168,6 +189,19 @@ class CleaningRing(Ring):
         assert not left & self._gone
         return len(passes)
 
+    def clean_in_part(self, checks: int) -> None:
+        """A pass that is ended at that many checks: some of its groups are in place, and are taken for done by nobody."""
+        self.book("t").cleaned |= self.history.removable(self.log().segments[-1].base_offset)
+        assert self.world.clean_once(abort_at=checks) is None
+        self.raise_failure()
+
+    def delete(self, cause: str, below: int) -> None:
+        """A retention run that takes the segments below that offset for that cause."""
+        self.deleted |= {offset: cause for offset in range(below) if offset not in self.deleted}
+        self.retention()
+        self.raise_failure()
+        assert self.log().segments[0].base_offset == below
+
     def change(self, **settings: Any) -> None:
         """Other settings from here on, after a start too."""
         self.world.log_config = replace(self.world.log_config, **settings)
@@ -190,9 +224,33 @@ class CleaningRing(Ring):
             log = world.log()
             assert log.log_end_offset == end
             expected = self.history.table(log.log_start_offset, end)
-            assert state_of(committed_records(log)) == expected, "a key is lost, or back"
+            readable = [record for record in committed_records(log) if record.offset >= log.log_start_offset]
+            assert state_of(readable) == expected, "a key is lost, or back"
+            self._check_ledger(log, self.history)
             self._clean_again(world, log, end, expected)
         return outcome
+
+    def _check_ledger(self, log: UnifiedLog, history: History) -> None:
+        assert log.open_ledger(count=True)
+        ledger, end = log.ledger.value, log.log_end_offset
+        assert ledger is not None
+        present = {record.offset for record in data_records(log)} | set(markers(log))
+        assert ledger.live(end) == len(present), f"{ledger} says that {ledger.live(end)} are live of {sorted(present)}"
+        assert ledger.appended(end) == end == len(present) + sum(ledger.removed.values()), f"{ledger} and end {end}"
+        only, possible = Counter[str](), Counter[str]()
+        for offset in set(range(end)) - present:
+            causes = history.causes(offset, end)
+            if offset < log.segments[0].base_offset:
+                # A pass may have had it before. A log that was never synced may have lost its beginning: nobody took that.
+                causes = causes | {self.deleted.get(offset, "retention")}
+            elif offset < log.log_start_offset:
+                causes = causes | {"delete-records"}  # the segment came back, and the pass after that dropped it
+            possible.update(causes)
+            if len(causes) == 1:
+                only.update(causes)
+        for cause in {*ledger.removed, *possible}:
+            count = ledger.removed.get(cause, 0)
+            assert only[cause] <= count <= possible[cause], f"{cause}: {count} of {ledger.removed}"
 
     def _clean_again(self, world: RingWorld, log: UnifiedLog, end: int, expected: dict[bytes, bytes]) -> None:
         stable = log.last_stable_offset
@@ -201,7 +259,8 @@ class CleaningRing(Ring):
         world.clean_all()
         assert world.cleaners.uncleanable() == []
         assert log.log_end_offset == end + 1
-        table = state_of(committed_records(log))
+        self._check_ledger(log, self.history.continued(end, Entry(b"~active", b"x")))
+        table = state_of([record for record in committed_records(log) if record.offset >= log.log_start_offset])
         table.pop(b"~active", None)
         assert table == expected, "the pass after the power cut takes a key away, or brings one back"
         left = {record.offset for record in data_records(log)}

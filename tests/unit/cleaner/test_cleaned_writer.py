@@ -33,8 +33,8 @@ def test_one_segment_with_its_indexes_and_its_file_time(directory: LogDirectory)
     data = batches(3, 5, 9)
     writer = CleanedWriter(directory, 0, 10)
     writer.append(data)
-    (cleaned,) = writer.finish(123_000, AbortedTransactions(), [])
-    assert (cleaned.base_offset, cleaned.size, cleaned.largest.offset) == (0, len(data), 9)
+    (cleaned,) = writer.finish(123_000, AbortedTransactions(), [], 3)
+    assert (cleaned.base_offset, cleaned.size, cleaned.largest.offset, cleaned.live) == (0, len(data), 9, 3)
     fs = directory.file_system
     assert fs.read_bytes(directory.file(0, ".log", ".cleaned")) == data
     assert fs.stat(directory.file(0, ".log", ".cleaned")).modified_ms == 123_000
@@ -46,13 +46,13 @@ def test_a_file_that_is_full_and_an_offset_too_far_begin_a_new_segment(directory
     one = len(batches(1))
     writer = CleanedWriter(directory, 0, 10, max_bytes=2 * one)
     writer.append(batches(1, 2, 3, 4, 5))
-    assert [(c.base_offset, c.size) for c in writer.finish(0, AbortedTransactions(), [])] == [
-        (0, 2 * one), (3, 2 * one), (5, one),
+    assert [(c.base_offset, c.size, c.live) for c in writer.finish(0, AbortedTransactions(), [], 5)] == [
+        (0, 2 * one, 2), (3, 2 * one, 2), (5, one, 1),
     ]  # fmt: skip
     far = 2**31 + 5
     writer = CleanedWriter(directory, 0, far + 1)
     writer.append(batches(0, far))
-    assert [c.base_offset for c in writer.finish(0, AbortedTransactions(), [])] == [0, far]
+    assert [c.base_offset for c in writer.finish(0, AbortedTransactions(), [], 2)] == [0, far]
 
 
 def test_a_new_segment_that_begins_with_a_wrapper_begins_below_all_offsets_in_it(directory: LogDirectory) -> None:
@@ -63,7 +63,8 @@ def test_a_new_segment_that_begins_with_a_wrapper_begins_below_all_offsets_in_it
     ]
     writer = CleanedWriter(directory, 0, 9, max_bytes=len(wrappers[0]) + 1)
     writer.append(memoryview(b"".join(wrappers)))
-    assert [cleaned.base_offset for cleaned in writer.finish(0, AbortedTransactions(), [])] == [0, 3, 6]
+    done = writer.finish(0, AbortedTransactions(), [], 9)
+    assert [(cleaned.base_offset, cleaned.live) for cleaned in done] == [(0, 3), (3, 3), (6, 3)]
 
 
 def test_unsound_batches_are_refused(directory: LogDirectory) -> None:
@@ -79,6 +80,6 @@ def test_unsound_batches_are_refused(directory: LogDirectory) -> None:
 def test_leftovers_of_a_failed_pass_are_overwritten(directory: LogDirectory) -> None:
     directory.file_system.write_new(directory.file(0, ".log", ".cleaned"), b"x" * 1000)
     writer = CleanedWriter(directory, 0, 10)
-    (cleaned,) = writer.finish(0, AbortedTransactions(), [])
+    (cleaned,) = writer.finish(0, AbortedTransactions(), [], 0)
     assert cleaned.size == 0
     assert directory.file_system.stat(directory.file(0, ".log", ".cleaned")).size == 0

@@ -2,17 +2,13 @@ from __future__ import annotations
 
 from support.cleaning import CleaningWorld, keyed, put
 from tidelog.cleaner.kernel_results import FilterCounts
-from tidelog.cleaner.removals import Removals, apply_retention, removed_by_pass
+from tidelog.cleaner.removals import Removals, removed_between, removed_by_pass, removed_by_retention
 
 
 def world(**settings: object) -> CleaningWorld:
     made = CleaningWorld()
     made.start(**({"segment_bytes": 300} | settings))
     return made
-
-
-def would_go(made: CleaningWorld, count: int) -> list[int]:
-    return [segment.base_offset for segment in made.log().segments[:count]]
 
 
 def test_a_pass_by_cause() -> None:
@@ -33,27 +29,26 @@ def test_retention_counts_records_and_not_offsets_where_cleaning_left_gaps() -> 
     made.clean_all()
     live = 40 - sum(r.counts.removed for r in [made.cleaners.partitions()[0].last_pass] if r is not None)
     size = made.log().size
-    removed = apply_retention(made.log(), lambda: would_go(made, 99))
+    reads = len([operation for operation in made.fake.trace if operation.kind == "read"])
+    removed = removed_by_retention(made.log().delete_old_segments())
+    assert len([operation for operation in made.fake.trace if operation.kind == "read"]) == reads
     assert (removed.retention, removed.delete_records, removed.bytes) == (live, 0, size)
     assert made.log().log_start_offset == 40
 
 
-def test_below_the_start_offset_is_delete_records() -> None:
+def test_who_names_the_segment_is_the_cause() -> None:
     made = world(cleanup_policy=frozenset({"delete"}), retention_ms=1000, retention_bytes=-1)
     for number in range(30):
         keyed(made.log(), (b"a", b"x" * 20), (b"b", b"%d" % number))
     bases = [segment.base_offset for segment in made.log().segments]
-    made.log().increment_log_start_offset(bases[2] + 1)  # the first record of a batch of two
-    removed = apply_retention(made.log(), lambda: would_go(made, 2))
+    made.log().increment_log_start_offset(bases[2] + 1)  # within a segment, which stays
+    removed = removed_by_retention(made.log().delete_old_segments())
     assert (removed.delete_records, removed.retention) == (bases[2], 0)
+    before = made.log().ledger.value
+    assert before is not None
     made.time.advance(1001)
-    removed = apply_retention(made.log(), lambda: would_go(made, 99))
-    assert (removed.delete_records, removed.retention) == (1, 60 - bases[2] - 1)
-
-
-def test_what_was_not_foreseen_counts_by_its_offsets() -> None:
-    made = world(cleanup_policy=frozenset({"delete"}), retention_ms=-1, retention_bytes=0)
-    for number in range(10):
-        put(made.log(), f"{number}", "x" * 100)
-    made.log().roll()
-    assert apply_retention(made.log(), list).retention == 10
+    removed = removed_by_retention(made.log().delete_old_segments())
+    assert (removed.delete_records, removed.retention) == (0, 60 - bases[2])
+    after = made.log().ledger.value
+    assert after is not None
+    assert removed_between(before, after) == Removals(retention=60 - bases[2])

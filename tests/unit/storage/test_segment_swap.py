@@ -41,7 +41,8 @@ def clean(world: World, old: tuple[LogSegment, ...]) -> CleanedSegment:
         file = world.fake.open(f"{T}/{base:020d}{suffix}.cleaned", create=True)
         file.append(content)
         file.close()
-    return CleanedSegment(base, len(data), START_MS + 97, TimestampOffset(START_MS + 100, old[-1].base_offset))
+    largest = TimestampOffset(START_MS + 100, old[-1].base_offset)
+    return CleanedSegment(base, len(data), START_MS + 97, largest, len(old))
 
 
 def swap(world: World, log: UnifiedLog) -> bool:
@@ -106,6 +107,8 @@ def test_the_order_of_the_steps(world: World) -> None:
     names = (".log", ".index", ".timeindex")
     barrier = ("sync_directory", "")
     assert steps == [
+        ("rename", ""),  # the ledger, which says what is about to go
+        barrier,
         barrier,  # the names of the cleaned files
         *[("rename", f"{name}.swap") for name in names],
         barrier,

@@ -18,6 +18,7 @@ from tidelog.protocol.records.crc import crc32c
 from tidelog.protocol.records.legacy_record import append_legacy_record, build_legacy_set
 from tidelog.protocol.records.record_batch import Record, iterate_batches
 from tidelog.storage.exceptions import StorageError
+from tidelog.storage.ledger import Ledger, encode
 from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from tidelog.storage.verify import Progress, verify
 from tidelog.storage.verify_report import RULES, Finding
@@ -307,6 +308,18 @@ PLANTED: list[tuple[str, str, Callable[[Files], None]]] = [
         put(FAR, encode_snapshot([])),
     ),
     ("producer-epoch", SEGMENT_0, sealed(SEGMENT_0, 1, 51, b"\0\7")),
+    # the ledger
+    ("ledger-corrupt", "mixed-0/tidelog-ledger.json", put("/data/mixed-0/tidelog-ledger.json", b'{"version":1}')),
+    (
+        "ledger-corrupt",
+        "mixed-0/tidelog-ledger.json",
+        put("/data/mixed-0/tidelog-ledger.json", encode(Ledger(removed={"superseded": 1}))),
+    ),
+    (
+        "ledger-differs",
+        "compact-txn-0/tidelog-ledger.json",
+        put("/data/compact-txn-0/tidelog-ledger.json", encode(Ledger(checkpoint=805))),
+    ),
     # epochs and identity
     ("epochs-corrupt", "mixed-0/leader-epoch-checkpoint", put("/data/mixed-0/leader-epoch-checkpoint", b"0\n2\n0 0\n")),
     (

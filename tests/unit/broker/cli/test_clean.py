@@ -29,6 +29,11 @@ def state(name: str, **facts: Any) -> dict[str, Any]:
         "partitionsDone": 1,
         "removed": REMOVED,
         "removedBytes": 12_345,
+        "byPartition": {
+            "0": {"ledger": {"appended": 9000, "live": 8954, "removed": {"superseded": 46}}},
+            "1": {"ledger": {"appended": 10, "live": 5, "removed": {"superseded": 4, "tombstone": 1}}},
+            "2": {"ledger": None},
+        },
         "errors": {},
     } | facts
 
@@ -56,8 +61,9 @@ def test_wait_asks_until_it_is_done_and_prints_counts_by_cause(
     assert asked == ["POST /clean/t?wait=5", "GET /clean/t/7?wait=5", "GET /clean/t/7?wait=5"]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "t: 3 partitions in 2.50 s"
-    assert [line.split() for line in lines[1:-1]] == [[cause, str(count)] for cause, count in REMOVED.items()]
-    assert lines[-1].split() == ["records", "49", "12,345", "bytes"]
+    assert [line.split() for line in lines[1:-2]] == [[cause, str(count)] for cause, count in REMOVED.items()]
+    assert lines[-2].split() == ["records", "49", "12,345", "bytes"]
+    assert lines[-1] == "  since it began: 9,010 appended = 8,959 live + 50 superseded + 1 tombstone"
 
 
 def test_without_wait_it_says_how_far_it_is(

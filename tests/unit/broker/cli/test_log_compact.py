@@ -23,7 +23,8 @@ def test_counts_by_cause(partition: Path, capsys: pytest.CaptureFixture[str]) ->
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("orders-3: 810 bytes in 1 segments, now 81 in 2; ")
     assert ["superseded", "18"] in [line.split() for line in lines]
-    assert lines[-1].split() == ["records", "18", "729", "bytes"]
+    assert lines[-2].split() == ["records", "18", "729", "bytes"]
+    assert lines[-1] == "  since it began: 20 appended = 2 live + 18 superseded"
     assert main(["log", "verify", "--quiet", str(partition.parent)]) == 0
 
 
@@ -33,6 +34,7 @@ def test_json(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["topic"], found["partition"], found["removedRecords"]) == ("orders", 3, 18)
     assert found["removed"]["superseded"] == 18
     assert (found["bytesBefore"], found["bytesAfter"]) == (810, 81)
+    assert found["ledger"] == {"appended": 20, "live": 2, "removed": {"superseded": 18}}
 
 
 def test_errors_are_one_line(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,6 +51,7 @@ def test_lines_are_aligned_and_name_the_settings(asked: list[str], capsys: pytes
     lines = out.splitlines()
     assert lines[0].startswith("t-0  offsets 0 to 26, ")
     assert "(min.cleanable.dirty.ratio=0.99)" in lines[1]
+    assert lines[2] == "  26 appended = 26 live"
     head = next(line for line in lines if line.split()[:2] == ["segment", "to"])
     rows = [line for line in lines if line[head.index("not") :].startswith(("cleaned", "deleted"))]
     assert len(rows) == sum(len(segment["reasons"]) for segment in answer()["partitions"][0]["segments"])
