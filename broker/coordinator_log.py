@@ -75,6 +75,13 @@ class CoordinatorLog(Protocol):
         `KafkaStorageError`. Raises what an append raises, and nothing was written then.
         """
 
+    def append_transactional(
+        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int, producer_epoch: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        """As `append`, inside the transaction of a producer: the records count when its marker commits them.
+
+        Returns the offset of the first record too."""
+
     def is_empty(self, partition: int) -> bool:
         """Whether there is nothing to replay. Loop thread."""
 
@@ -101,13 +108,25 @@ class PartitionCoordinatorLog:
         return 0 if topic is None else topic.partition_count
 
     def append(self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int) -> asyncio.Future[None] | None:
+        return self._append(partition, coordinator_batch(records, now_ms))[1]
+
+    def append_transactional(
+        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int, producer_epoch: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        return self._append(partition, coordinator_batch(records, now_ms, producer_id, producer_epoch))
+
+    def _append(self, partition: int, batch: bytearray) -> tuple[int, asyncio.Future[None] | None]:
         found = self._partitions.get(self._topic, partition)
         if found is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {self._topic}-{partition}")
-        batch = coordinator_batch(records, now_ms)
         info = found.log.append_as_leader(batch, 0, len(batch), origin=AppendOrigin.COORDINATOR)
         found.appended()
-        return found.durable(info.last_offset + 1)
+        return info.first_offset, found.durable(info.last_offset + 1)
+
+    def epoch(self, partition: int) -> int:
+        """The epoch of the partition's log, which rises with each start; 0 without one."""
+        log = self._topics.log(self._topic, partition)
+        return 0 if log is None else log.leader_epoch
 
     def is_empty(self, partition: int) -> bool:
         log = self._topics.log(self._topic, partition)
@@ -139,12 +158,22 @@ def replay_log(log: UnifiedLog) -> Iterator[ReplayBatch]:
         offset = reader.next_offset
 
 
-def coordinator_batch(records: Sequence[CoordinatorRecord], now_ms: int) -> bytearray:
-    """One batch of `records`, ready to be appended.
+def coordinator_batch(
+    records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int = -1, producer_epoch: int = -1
+) -> bytearray:
+    """One batch of `records`, ready to be appended; with a producer, inside its transaction.
 
-    The base sequence is 0, without a producer: so Kafka 4's coordinators write, and nobody reads it.
+    The base sequence is 0, always: so Kafka 4's coordinators write, and nobody reads it.
     """
-    return bytearray(build_batch([Record(0, now_ms, key, value) for key, value in records], base_sequence=0))
+    return bytearray(
+        build_batch(
+            [Record(0, now_ms, key, value) for key, value in records],
+            base_sequence=0,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer_id >= 0,
+        )
+    )
 
 
 class BatchReader:

@@ -33,7 +33,7 @@ SUPPORTED = {
     "group.version": Feature(0, 0, 0),
     "share.version": Feature(0, 0, 0),
     "streams.version": Feature(0, 0, 0),
-    TRANSACTION_VERSION: Feature(0, 0, 0),
+    TRANSACTION_VERSION: Feature(0, 2, 2),
 }
 
 

@@ -61,6 +61,16 @@ class CommitRequest:
     unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@dataclass(frozen=True, slots=True)
+class TxnCommitRequest:
+    """One TxnOffsetCommit: a CommitRequest that counts when the producer's transaction commits. Its group's partition is
+    in the transaction."""
+
+    commit: CommitRequest
+    producer_id: int
+    producer_epoch: int
+
+
 class FetchedOffset(NamedTuple):
     """One partition's answer; offset -1 where nothing is committed."""
 
@@ -127,6 +137,23 @@ class GroupCommits:
             if group.state in (STABLE, PREPARING_REBALANCE):
                 self._membership.member_seen(shard, group, request.member_id)
         now_ms = self._time.milliseconds()
+        codes, values, records = self._records_of(request, now_ms)
+        if not values:
+            return codes
+        unsynced = self._shards.append(shard, records)
+        if group is None:
+            # KIP-496's "simple" group: nobody joins it, it only stores offsets. It needs no record of its own.
+            log.info("group %s: made by a commit from outside of any group", request.group_id)
+            shard.groups[request.group_id] = GroupMetadata(request.group_id, now_ms)
+        for item, value in values:
+            shard.offsets.put(request.group_id, item.topic, item.partition, value)
+        self.commits += len(values)
+        return codes if unsynced is None else _when_durable(unsynced, codes)
+
+    def _records_of(
+        self, request: CommitRequest, now_ms: int
+    ) -> tuple[list[ErrorCode], list[tuple[OffsetToCommit, bytes]], list[CoordinatorRecord]]:
+        """One code for each offset; the offsets that can be committed with their values, and the records of these."""
         expire_ms = NO_TIMESTAMP if request.retention_ms < 0 else now_ms + request.retention_ms
         codes: list[ErrorCode] = []
         values: list[tuple[OffsetToCommit, bytes]] = []
@@ -138,20 +165,50 @@ class GroupCommits:
             committed = OffsetAndMetadata(item.offset, item.leader_epoch, metadata, now_ms, expire_ms, item.topic_id)
             values.append((item, offset_value(committed)))
             codes.append(ErrorCode.NONE)
-        if not values:
-            return codes
         records = [
             CoordinatorRecord(offset_key(request.group_id, item.topic, item.partition), value) for item, value in values
         ]
-        unsynced = self._shards.append(shard, records)
+        return codes, values, records
+
+    # -- transactions
+
+    def commit_in_transaction(
+        self, request: TxnCommitRequest
+    ) -> list[ErrorCode] | Coroutine[Any, Any, list[ErrorCode]]:
+        """As `commit`; nobody sees these offsets until `end_transaction`. INVALID_PRODUCER_EPOCH: the transaction is over."""
+        commit = request.commit
+        shard = self._shards.find(commit.group_id)
+        group = shard.groups.get(commit.group_id)
         if group is None:
-            # KIP-496's "simple" group: nobody joins it, it only stores offsets. It needs no record of its own.
-            log.info("group %s: made by a commit from outside of any group", request.group_id)
-            shard.groups[request.group_id] = GroupMetadata(request.group_id, now_ms)
-        for item, value in values:
-            shard.offsets.put(request.group_id, item.topic, item.partition, value)
-        self.commits += len(values)
+            if commit.generation >= 0:
+                raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+        else:
+            error = group.check_transactional_commit(commit.member_id, commit.group_instance_id, commit.generation)
+            if error is not ErrorCode.NONE:
+                raise ProtocolError(error)
+        now_ms = self._time.milliseconds()
+        codes, values, records = self._records_of(commit, now_ms)
+        if not values:
+            return codes
+        first, unsynced = self._shards.append_transactional(shard, records, request.producer_id, request.producer_epoch)
+        if group is None:
+            shard.groups[commit.group_id] = GroupMetadata(commit.group_id, now_ms)
+        for number, (item, value) in enumerate(values):
+            shard.offsets.put_pending(
+                request.producer_id, first + number, commit.group_id, item.topic, item.partition, value
+            )
         return codes if unsynced is None else _when_durable(unsynced, codes)
+
+    def end_transaction(
+        self, shard: Shard, producer_id: int, committed: bool, unsynced: asyncio.Future[None] | None
+    ) -> None:
+        """The marker is in the shard's partition. `unsynced`: its durability, which readers of the offsets wait for."""
+        self._shards.wait_for(shard, unsynced)
+        now_ms = self._time.milliseconds()
+        for group_id in shard.offsets.end_transaction(producer_id, committed=committed):
+            # It may have been deleted meanwhile; what was committed to it since makes it anew.
+            if committed and group_id not in shard.groups and shard.offsets.of_group(group_id):
+                shard.groups[group_id] = GroupMetadata(group_id, now_ms)
 
     def _is_too_long(self, metadata: str) -> bool:
         """`offset.metadata.max.bytes`, which Kafka counts in UTF-16 units."""
@@ -258,7 +315,9 @@ class GroupCommits:
             if code is not ErrorCode.NONE:
                 return code
             held = shard.offsets.of_group(group_id)
-            self._shards.remove_offsets(shard, group_id, [(t, p) for t, partitions in held.items() for p in partitions])
+            gone = dict.fromkeys((t, p) for t, partitions in held.items() for p in partitions)
+            gone.update(dict.fromkeys(shard.offsets.pending_of(group_id)))  # a transaction would bring them back
+            self._shards.remove_offsets(shard, group_id, list(gone))
             unsynced = self._forget(shard, group)
         except ProtocolError as error:
             return error.code

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorLog, PartitionCoordinatorLog
-from .group_commits import CommitRequest, FetchedGroup, GroupCommits, TopicToFetch
+from .group_commits import CommitRequest, FetchedGroup, GroupCommits, TopicToFetch, TxnCommitRequest
 from .group_events import (
     DescribedGroup,
     GroupLimits,
@@ -32,6 +32,7 @@ from .group_events import (
 from .group_loading import LoadedPartition, load_partition
 from .group_membership import GroupMembership
 from .group_metadata import DEAD
+from .group_offsets import TopicPartition
 from .group_shards import Shard, Shards
 
 if TYPE_CHECKING:
@@ -240,6 +241,26 @@ class GroupCoordinator:
     ) -> FetchedGroup | Awaitable[FetchedGroup]:
         """As `GroupCommits.fetch`."""
         return self._commits.fetch(group_id, topics, require_stable=require_stable)
+
+    def commit_in_transaction(self, request: TxnCommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+        """As `GroupCommits.commit_in_transaction`."""
+        return self._commits.commit_in_transaction(request)
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Where the group's offsets are. Raises ProtocolError as finding a group does."""
+        return TopicPartition(GROUP_METADATA_TOPIC, self._shards.find(group_id).index)
+
+    def check_loaded(self, index: int) -> None:
+        """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while that partition is read back: a marker would be missed."""
+        if index < len(self._shards) and not self._shards[index].loaded:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def end_transaction(
+        self, index: int, producer_id: int, committed: bool, unsynced: asyncio.Future[None] | None
+    ) -> None:
+        """A transaction's marker has been written to that partition: what it committed counts, or is forgotten."""
+        if index < len(self._shards):
+            self._commits.end_transaction(self._shards[index], producer_id, committed, unsynced)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]]

@@ -217,6 +217,20 @@ class GroupMetadata:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return COMMIT_ANSWER[self.state]
 
+    def check_transactional_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether this committer may commit in a transaction now.
+
+        Producers say who they are since KIP-447 only; one that does not is let in, as its epoch fences it. A rebalance does
+        not keep a transaction from committing what it has read."""
+        if self.state is DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and (self.state is EMPTY or not (member_id or group_instance_id is not None)):
+            return ErrorCode.NONE
+        error = self.check_member(member_id, group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+        return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
+
     def supports_protocols(self, protocol_type: str, names: Collection[str]) -> bool:
         """Whether somebody with these protocols could be a member."""
         if self.state is EMPTY:

@@ -120,6 +120,17 @@ class OffsetStore:
         """Groups that open transactions hold offsets for."""
         return {group_id for pending in self._pending.values() for group_id, _, _ in pending}
 
+    def pending_of(self, group_id: str) -> list[TopicPartition]:
+        """Partitions for which open transactions hold an offset of the group."""
+        return list(
+            {
+                TopicPartition(*place[1:]): None
+                for held in self._pending.values()
+                for place in held
+                if place[0] == group_id
+            }
+        )
+
     def has_pending(self, group_id: str, topic: str | None = None, partition: int | None = None) -> bool:
         """Whether an open transaction has an offset for the group, or for the one partition."""
         for pending in self._pending.values():

@@ -89,6 +89,9 @@ class Shards:
     def __len__(self) -> int:
         return len(self._shards)
 
+    def __getitem__(self, index: int) -> Shard:
+        return self._shards[index]
+
     def open(self, count: int, *, loaded: bool) -> None:
         """The topic has `count` partitions; `loaded`: it is new, so there is nothing to load."""
         assert not self._shards
@@ -121,10 +124,27 @@ class Shards:
             unsynced = self._log.append(shard.index, records, self._time.milliseconds())
         except Exception as error:
             raise ProtocolError(append_error(error), str(error)) from error
+        self.wait_for(shard, unsynced)
+        return unsynced
+
+    def append_transactional(
+        self, shard: Shard, records: Sequence[CoordinatorRecord], producer_id: int, producer_epoch: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        """As `append`, inside a producer's transaction; the offset of the first record too."""
+        try:
+            offset, unsynced = self._log.append_transactional(
+                shard.index, records, self._time.milliseconds(), producer_id, producer_epoch
+            )
+        except Exception as error:
+            raise ProtocolError(append_error(error), str(error)) from error
+        self.wait_for(shard, unsynced)
+        return offset, unsynced
+
+    def wait_for(self, shard: Shard, unsynced: asyncio.Future[None] | None) -> None:
+        """Who reads the shard's offsets waits until this is durable."""
         if unsynced is not None:
             shard.unsynced = unsynced
             unsynced.add_done_callback(lambda done: self._synced(shard, done))
-        return unsynced
 
     @staticmethod
     def _synced(shard: Shard, done: asyncio.Future[None]) -> None:

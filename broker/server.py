@@ -50,13 +50,14 @@ from .request_metrics import RequestCounters
 from .socket_server import SocketServer
 from .thread_priority import prefer_latency
 from .timer import LoopTimer, Timer
-from .topics import TopicRegistry
+from .topics import TRANSACTION_STATE, TopicRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..config.broker_config import BrokerConfig
     from .dispatcher import Dispatches
+    from .transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +129,7 @@ class Broker:
         self._file_system = file_system or RealFileSystem()
         self.http: HttpServer | None = None
         self.features = Features()
+        self._transactions: TransactionCoordinator | None = None
         # Made in `start`, in this order, when the directories are locked.
         self.logs: LogManager
         self.metadata: MetadataStore
@@ -138,6 +140,15 @@ class Broker:
         self.producer_ids: ProducerIds
         self.groups: GroupCoordinator
         self.cleaner: LogCleaner
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """Made when first asked for, or at start when there is something to load: who has no transactions pays nothing."""
+        if self._transactions is None:
+            from .transaction_coordinator import TransactionCoordinator
+
+            self._transactions = TransactionCoordinator.of(self)
+        return self._transactions
 
     async def start(self) -> list[str]:
         """Starts everything; returns the address of each listener, Kafka's first.
@@ -159,6 +170,8 @@ class Broker:
         self.groups = GroupCoordinator.of(self)
         self.socket_server.wait_of = self.quotas.connected
         await self.groups.start()
+        if self.topics.get(TRANSACTION_STATE) is not None:
+            await self.transactions.start()
         await self.socket_server.start()
         self.logs.start()
         self.cleaner = LogCleaner(self.config, self.logs, self._file_system, self.time)
@@ -219,6 +232,8 @@ class Broker:
         run = self.loop.run_in_executor
         if hasattr(self, "groups"):
             self.groups.close()
+        if self._transactions is not None:
+            self._transactions.close()
         await run(None, self.conversions.close)
         if hasattr(self, "partitions"):
             self.partitions.close()

@@ -80,6 +80,12 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     transaction_state_log_num_partitions: int
     transaction_state_log_segment_bytes: int
+    # Transactions
+    transaction_max_timeout_ms: int
+    transactional_id_expiration_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_partition_verification_enable: bool
     # Process, log lines and metrics
     event_loop: str
     logging_level: str

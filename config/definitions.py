@@ -1,9 +1,9 @@
 """THE table: every setting there is, the broker's and the topics'. Everything else about settings is derived from it.
 
 The rows stand in modules by theme (`definitions_topic`, `definitions_broker`, `definitions_operation`,
-`definitions_administration`, `definitions_ignored`); here they become two dictionaries by name. A topic's row
-(`segment.bytes`) makes its broker row (`log.segment.bytes`), unless that is written out because its type or default
-differs.
+`definitions_transactions`, `definitions_administration`, `definitions_ignored`); here they become two dictionaries by
+name. A topic's row (`segment.bytes`) makes its broker row (`log.segment.bytes`), unless that is written out because its
+type or default differs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from .definitions_broker import BROKER_ROWS
 from .definitions_ignored import FAMILIES, IGNORED_ROWS
 from .definitions_operation import OPERATION_ROWS
 from .definitions_topic import TOPIC_ROWS
+from .definitions_transactions import TRANSACTION_ROWS
 from .setting import Allowed, Setting, Status
 
 
@@ -43,7 +44,8 @@ TOPIC_SETTINGS: dict[str, Setting] = {row.name: row for row in TOPIC_ROWS}
 _DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
 
 BROKER_SETTINGS: dict[str, Setting] = {
-    row.name: row for row in (*BROKER_ROWS, *OPERATION_ROWS, *ADMINISTRATION_ROWS, *_DERIVED, *IGNORED_ROWS)
+    row.name: row
+    for row in (*BROKER_ROWS, *OPERATION_ROWS, *ADMINISTRATION_ROWS, *TRANSACTION_ROWS, *_DERIVED, *IGNORED_ROWS)
 }
 """Every broker setting by name, ignored and refused ones included."""
 
@@ -56,7 +58,7 @@ TOPIC_OF_BROKER: dict[str, str] = {
 """Broker setting → the topic setting that it is the default of."""
 
 assert len(BROKER_SETTINGS) == sum(
-    map(len, (BROKER_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, _DERIVED, IGNORED_ROWS))
+    map(len, (BROKER_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, _DERIVED, IGNORED_ROWS))
 ), "a name is in the table twice"
 
 

@@ -127,15 +127,16 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
         share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
         share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
-        add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-        transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-        transaction.two.phase.commit.enable transactional.id.expiration.ms
+        transaction.two.phase.commit.enable
         """,
     ),
     (
         "quotas are set by AlterClientQuotas, as in every Kafka since 3.0",
         "quota.producer.default quota.consumer.default",
+    ),
+    (
+        "the coordinator is in the same process, so that nothing is retried on the way to it",
+        "add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms",
     ),
     (
         "every record is answered in a format that its client reads",

@@ -135,6 +135,7 @@ class LogManager:
         self._default_config = log_config(config, {})
         for log in self.logs():
             log.producers.producer_id_expiration_ms = config.producer_id_expiration_ms
+            log.producers.transaction_max_timeout_ms = config.transaction_max_timeout_ms
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
         """The log, or None."""
@@ -301,6 +302,7 @@ class LogManager:
             self._fs,
             self._time,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
+            transaction_max_timeout_ms=self._config.transaction_max_timeout_ms,
         )
         directory = LogDirectory(path, self._fs, self._cache, config, upkeep.space, upkeep.pace)
         loaded = LogLoader(

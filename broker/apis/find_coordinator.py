@@ -1,11 +1,8 @@
 """FindCoordinator, API key 10, versions 0 to 6: which node looks after a group. There is one node, so it does.
 
 - 1 has key types, 4 asks for many keys at once (KIP-699), 6 knows share partitions (KIP-932).
-- The first look-up for a group makes `__consumer_offsets`; the answer waits for it, where Kafka answers
-  COORDINATOR_NOT_AVAILABLE and has the client come again.
-- Transactions are not served yet. The natural codes are retried by clients for a minute or for ever; of those that end
-  the attempt at once, TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the one that librdkafka and Java both take as final, and
-  the message says what is meant.
+- The first look-up for a group makes `__consumer_offsets`, that for a transactional id `__transaction_state`; the answer
+  waits for it, where Kafka answers COORDINATOR_NOT_AVAILABLE and has the client come again.
 """
 
 from __future__ import annotations
@@ -20,12 +17,13 @@ from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRe
 from .registry import api
 
 if TYPE_CHECKING:
+    from ..group_coordinator import GroupCoordinator
     from ..request_context import RequestContext
+    from ..transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger(__name__)
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-NO_TRANSACTIONS = "this broker does not support transactions yet; use an idempotent producer without transactional.id"
 NO_SHARE_GROUPS = "this broker does not support share groups yet"
 
 
@@ -33,16 +31,21 @@ NO_SHARE_GROUPS = "this broker does not support share groups yet"
 def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if request.key_type == GROUP and not context.broker.groups.is_open:
-        return _make_topic(request, context)
+    broker = context.broker
+    if request.key_type == GROUP and not broker.groups.is_open:
+        return _make_topic(broker.groups, request, context)
+    if request.key_type == TRANSACTION and not broker.transactions.is_open:
+        return _make_topic(broker.transactions, request, context)
     return _answer(request, context, ErrorCode.NONE, None)
 
 
-async def _make_topic(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+async def _make_topic(
+    coordinator: GroupCoordinator | TransactionCoordinator, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
     try:
-        await context.broker.groups.ensure_topic()
+        await coordinator.ensure_topic()
     except Exception as error:
-        log.exception("__consumer_offsets could not be made")
+        log.exception("the coordinator's topic could not be made")
         return _answer(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     return _answer(request, context, ErrorCode.NONE, None)
 
@@ -50,11 +53,9 @@ async def _make_topic(request: FindCoordinatorRequest, context: RequestContext) 
 def _answer(
     request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode, message: str | None
 ) -> FindCoordinatorResponse:
-    if request.key_type == TRANSACTION:
-        code, message = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS
-    elif request.key_type == SHARE:
+    if request.key_type == SHARE:
         code, message = ErrorCode.INVALID_REQUEST, NO_SHARE_GROUPS
-    elif request.key_type != GROUP:
+    elif request.key_type not in (GROUP, TRANSACTION):
         code, message = ErrorCode.INVALID_REQUEST, f"there is no key type {request.key_type}"
     found = code is ErrorCode.NONE
     node_id = context.broker.logs.node_id if found else -1

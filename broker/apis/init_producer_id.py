@@ -1,10 +1,10 @@
-"""InitProducerId, API key 22, versions 0 to 5: an id for an idempotent producer.
+"""InitProducerId, API key 22, versions 0 to 5: an id for an idempotent producer, or id and epoch for a transactional one.
 
 - Without a transactional id each request gets a new id with epoch 0, whatever id and epoch the producer says it has
   (version 3, KIP-360): a new id is as good as a new epoch.
-- With one, UNSUPPORTED_VERSION: there is no transaction coordinator in this version. The code is one that clients
-  hold for final and name as a missing feature; COORDINATOR_NOT_AVAILABLE would have them ask again for ever, and
-  TRANSACTIONAL_ID_AUTHORIZATION_FAILED would send people to look for permissions.
+- With one, older instances of the producer are fenced and what they have under way is aborted.
+- 4 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH; 5 knows TRANSACTION_ABORTABLE. Version 6 (two-phase commit,
+  KIP-939) is not answered, as Kafka 4.3 does not unless it is told to.
 - An empty transactional id is INVALID_REQUEST, as in Kafka.
 """
 
@@ -22,14 +22,32 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 _NO_EPOCH = -1
+_NO_PRODUCER = (-1, -1)
+FENCED_FROM = 4
 
 
 @api(ApiKey.INIT_PRODUCER_ID, (0, 5), InitProducerIdRequest)
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        code = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_epoch=_NO_EPOCH)
     try:
-        return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)
+        if request.transactional_id is None:
+            return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)
+        return await _transactional(request, request.transactional_id, context)
     except Exception as error:
-        return InitProducerIdResponse(error_code=error_code(error)[0], producer_epoch=_NO_EPOCH)
+        code, _ = error_code(error)
+        if code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return InitProducerIdResponse(error_code=code, producer_epoch=_NO_EPOCH)
+
+
+async def _transactional(
+    request: InitProducerIdRequest, transactional_id: str, context: RequestContext
+) -> InitProducerIdResponse:
+    from ..transaction_states import Producer  # not before somebody has transactions
+
+    said = Producer(request.producer_id, request.producer_epoch)
+    if said != _NO_PRODUCER and min(said) < 0:
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=_NO_EPOCH)
+    producer = await context.broker.transactions.init_producer_id(
+        transactional_id, request.transaction_timeout_ms, None if said == _NO_PRODUCER else said
+    )
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)

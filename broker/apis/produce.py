@@ -16,8 +16,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, NamedTuple
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
@@ -30,6 +31,7 @@ from ...protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ...protocol.records.attributes import TRANSACTIONAL_MASK
 from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampError
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from ..partition import Partition
     from ..request_metrics import RequestCounters
     from ..server import Broker
+    from ..transactional_produce import Admission, Refusals
 
 #: (index, error code, base offset, log append time, log start offset, message)
 PartitionAnswer = tuple[int, ErrorCode, int, int, int, str | None]
@@ -55,6 +58,8 @@ RecordErrors = dict[tuple[str, int], list[tuple[int, str]]]
 
 #: Clients of this name may write to internal topics, as in Kafka: tools that repair or move them use it.
 ADMIN_CLIENT_ID = "__admin_client"
+
+Answer = bytes | LaterAnswer | Awaitable[bytes | None] | None
 
 _NONE = ErrorCode.NONE
 _ZSTD = 4
@@ -66,13 +71,46 @@ _CODEC_MASK = 7
 @api(ApiKey.PRODUCE, (0, 12), ProduceRequest, raw=True)
 def produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
-) -> bytes | LaterAnswer | Awaitable[bytes | None] | None:
+) -> Answer:
     client_id, transactional_id, acks, _timeout, topics = parse_produce(buffer, start, end, version)
+    if transactional_id is None:
+        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None)
+    from ..transactional_produce import admit  # not before somebody has transactions
+
+    admission = admit(broker, buffer, topics, version, transactional_id)
+    if admission.wait is None:
+        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, admission.refused)
+    # The buffer is used again after the return: a copy waits.
+    with memoryview(buffer) as view:
+        kept = bytearray(view[start:end])
+    moved = [
+        (
+            name,
+            [(index, first - start, last - start) if first >= 0 else (index, first, last) for index, first, last in of],
+        )
+        for name, of in topics
+    ]
+
+    def append() -> Answer:
+        return _append(broker, kept, client_id, acks, moved, version, correlation_id, admission.refused)
+
+    return _when_admitted(admission, append)
+
+
+def _append(
+    broker: Broker,
+    buffer: bytearray,
+    client_id: str | None,
+    acks: int,
+    topics: Any,
+    version: int,
+    correlation_id: int,
+    refused: Refusals | None,
+) -> Answer:
+    """Appends what is not `refused`; None: the request names no transaction, and so no batch may be in one."""
     refusal: tuple[ErrorCode, str] | None = None
     if not -1 <= acks <= 1:
         refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1"
-    elif transactional_id is not None:
-        refusal = ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet"
     counters = broker.counters
     get = broker.partitions.get
     answers: TopicAnswers = []
@@ -98,6 +136,11 @@ def produce(
                     )
                 if first < 0:
                     raise InvalidRecordError(f"{name}-{index}: the record set is null")
+                if refused is not None:
+                    if (name, index) in refused:
+                        raise _Refused(*refused[name, index])
+                elif version >= 3 and last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & TRANSACTIONAL_MASK:
+                    raise _Refused(ErrorCode.INVALID_TXN_STATE, "a batch of a transaction, without a transactional id")
                 is_set = version < 3 and last - first > MAGIC_AT and buffer[first + MAGIC_AT] < MAGIC_V2
                 if (
                     version < 7
@@ -153,6 +196,17 @@ def produce(
     if record_errors is not None:
         return _with_record_errors(version, correlation_id, answers, record_errors)
     return write_produce_response(version, correlation_id, answers)
+
+
+async def _when_admitted(admission: Admission, append: Callable[[], Answer]) -> bytes | None:
+    """Appends when the coordinator's log durably has it that the transaction writes there."""
+    assert admission.wait is not None
+    try:
+        await asyncio.shield(admission.wait)
+    except Exception as error:
+        admission.refused.update(dict.fromkeys(admission.added, error_code(error)))
+    answer = append()
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 class _Later(NamedTuple):

@@ -1,6 +1,6 @@
 """WriteTxnMarkers (27): ends transactions in partitions. Brokers' coordinators send it, and Admin.abortTransaction.
 
-Version 1 is flexible and the first one that Kafka 4 has, 2 says which version of transactions the marker is of
+Version 1 is flexible and the first that Kafka 4 has, 2 says which version of transactions the marker is of
 (KIP-1228).
 """
 
@@ -34,7 +34,7 @@ class WriteTxnMarkersRequest(ApiMessage):
     """Many at once."""
 
     API_KEY = ApiKey.WRITE_TXN_MARKERS
-    VERSIONS = (1, 2)
+    VERSIONS = (0, 2)
     FLEXIBLE_FROM = 1
 
     markers: Sequence[WritableTxnMarker] = array(WritableTxnMarker)
@@ -65,7 +65,7 @@ class WriteTxnMarkersResponse(ApiMessage):
     """In the order of the request."""
 
     API_KEY = ApiKey.WRITE_TXN_MARKERS
-    VERSIONS = (1, 2)
+    VERSIONS = (0, 2)
     FLEXIBLE_FROM = 1
 
     markers: Sequence[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

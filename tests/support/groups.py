@@ -50,21 +50,44 @@ class MemoryCoordinatorLog:
         return self._size if self.exists else 0
 
     def append(self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int) -> asyncio.Future[None] | None:
-        assert self.exists
+        return self.append_transactional(partition, records, now_ms, -1, -1)[1]
+
+    def append_transactional(
+        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int, producer_epoch: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
         assert records
+        return self.put(partition, producer_id, [(record.key, record.value) for record in records])
+
+    def put(
+        self,
+        partition: int,
+        producer_id: int,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        *,
+        is_control: bool = False,
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        """One batch at the end of the partition: the offset of its first record, and when it is durable."""
+        assert self.exists
         if self.failure is not None:
             raise self.failure
         base = sum(len(batch.records) for batch in self.batches[partition])
         self.batches[partition].append(
             ReplayBatch(
-                base, -1, False, False, [(base + i, record.key, record.value) for i, record in enumerate(records)]
+                base,
+                producer_id,
+                producer_id >= 0,
+                is_control,
+                [(base + i, key, value) for i, (key, value) in enumerate(records)],
             )
         )
         if self.durable:
-            return None
+            return base, None
         future: asyncio.Future[None] = self._loop.create_future()
         self.unsynced.append(future)
-        return future
+        return base, future
+
+    def epoch(self, partition: int) -> int:
+        return 0
 
     def sync(self, error: Exception | None = None) -> None:
         """Completes what waits for durability; its callbacks run."""

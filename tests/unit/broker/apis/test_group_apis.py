@@ -157,7 +157,6 @@ def test_find_coordinator_of_a_group(version):
 @pytest.mark.parametrize(
     ("key_type", "code"),
     [
-        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (2, ErrorCode.INVALID_REQUEST),
         (9, ErrorCode.INVALID_REQUEST),
     ],
@@ -172,6 +171,25 @@ def test_find_coordinator_of_what_is_not_served(world, version, key_type, code):
     (found,) = answer.coordinators if version >= 4 else [answer]
     assert (found.error_code, found.node_id, found.host, found.port) == (code, -1, "", -1)
     assert found.error_message
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_find_coordinator_of_a_transactional_id(version):
+    world = World()
+    made = []
+
+    async def ensure_topic():
+        made.append(1)
+        world.broker.transactions.is_open = True
+
+    world.broker.transactions = SimpleNamespace(is_open=False, ensure_topic=ensure_topic)
+    for _ in range(2):
+        request = FindCoordinatorRequest(key_type=1, **({"coordinator_keys": ["x"]} if version >= 4 else {"key": "x"}))
+        answer = world.ask(find_coordinator, request, FindCoordinatorResponse, version)
+        (found,) = answer.coordinators if version >= 4 else [answer]
+        assert (found.error_code, found.node_id, found.host, found.port) == (0, 7, "broker.example", 9092)
+    assert made == [1]
+    world.close()
 
 
 def test_find_coordinator_when_the_topic_cannot_be_made(caplog):

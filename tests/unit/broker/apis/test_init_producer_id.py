@@ -29,14 +29,6 @@ async def test_a_producer_that_has_an_id_gets_a_new_one(tmp_path: Path) -> None:
         assert await ask(world, transactional_id=None, producer_id=77, producer_epoch=3) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("transactional_id", "code"), [("t", ErrorCode.UNSUPPORTED_VERSION), ("", ErrorCode.INVALID_REQUEST)]
-)
-async def test_transactions_are_refused_for_good(tmp_path: Path, transactional_id: str, code: ErrorCode) -> None:
-    async with topic_world(tmp_path) as world:
-        assert await ask(world, transactional_id=transactional_id, transaction_timeout_ms=1) == (code, -1, -1)
-
-
 async def test_a_block_that_cannot_be_stored_is_an_error(tmp_path: Path) -> None:
     async with topic_world(tmp_path / "missing") as world:
         assert await ask(world, transactional_id=None) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)

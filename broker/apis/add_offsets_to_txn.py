@@ -1,0 +1,40 @@
+"""AddOffsetsToTxn, API key 25, versions 0 to 4: the transaction is about to commit offsets of a group.
+
+What is added is the group's partition of `__consumer_offsets`. 2 knows PRODUCER_FENCED, before it is
+INVALID_PRODUCER_EPOCH; 4 knows TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ..error_mapping import error_code
+from ..transaction_states import Producer
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+FENCED_FROM = 2
+
+
+@api(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), AddOffsetsToTxnRequest)
+async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
+    broker = context.broker
+    producer = Producer(request.producer_id, request.producer_epoch)
+    try:
+        await broker.groups.ensure_topic()
+        partition = broker.groups.partition_of(request.group_id)
+        wait = broker.transactions.add_partitions(request.transactional_id, producer, {partition}, 0)
+        if wait is not None:
+            await asyncio.shield(wait)
+    except Exception as error:
+        code, _ = error_code(error)
+        if code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        return AddOffsetsToTxnResponse(error_code=code)
+    return AddOffsetsToTxnResponse()

@@ -1,0 +1,126 @@
+"""AddPartitionsToTxn, API key 24, versions 0 to 5: a transaction is about to write to these partitions.
+
+- 0 to 3 are for clients: one transaction, and all partitions or none; where one of them is not there, the others are
+  OPERATION_NOT_ATTEMPTED. 2 knows PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH.
+- 4 and 5 are for brokers: many transactions, and `verify_only` asks without adding (KIP-890). 5 knows
+  TRANSACTION_ABORTABLE, before it is INVALID_TXN_STATE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+from ..error_mapping import error_code
+from ..group_offsets import TopicPartition
+from ..transaction_states import VERSION_2, Producer
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+    from ..server import Broker
+
+FENCED_FROM = 2
+BROKERS_FROM = 4
+ABORTABLE_FROM = 5
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+@api(ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), AddPartitionsToTxnRequest)
+async def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    broker, version = context.broker, context.api_version
+    if version < BROKERS_FROM:
+        producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        topics = request.v3_and_below_topics
+        codes = await _add(broker, request.v3_and_below_transactional_id, producer, topics, 0)
+        if version < FENCED_FROM:
+            codes = _replaced(codes, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, codes))
+    results = []
+    for transaction in request.transactions:
+        producer = Producer(transaction.producer_id, transaction.producer_epoch)
+        if transaction.verify_only:
+            codes = _verify(broker, transaction.transactional_id, producer, transaction.topics)
+        else:
+            codes = await _add(broker, transaction.transactional_id, producer, transaction.topics, VERSION_2)
+        if version < ABORTABLE_FROM:
+            codes = _replaced(codes, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE)
+        results.append(
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=_results(transaction.topics, codes)
+            )
+        )
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _places(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+async def _add(
+    broker: Broker,
+    transactional_id: str,
+    producer: Producer,
+    topics: Sequence[AddPartitionsToTxnTopic],
+    client_version: int,
+) -> Codes:
+    places = _places(topics)
+    missing = {place for place in places if broker.partitions.get(*place) is None}
+    if missing:
+        return {
+            place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if place in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
+            for place in places
+        }
+    try:
+        wait = broker.transactions.add_partitions(transactional_id, producer, frozenset(places), client_version)
+        if wait is not None:
+            await asyncio.shield(wait)
+    except Exception as error:
+        return dict.fromkeys(places, error_code(error)[0])
+    return dict.fromkeys(places, ErrorCode.NONE)
+
+
+def _verify(
+    broker: Broker, transactional_id: str, producer: Producer, topics: Sequence[AddPartitionsToTxnTopic]
+) -> Codes:
+    codes: Codes = {}
+    for place in _places(topics):
+        codes[place] = ErrorCode.NONE
+        try:
+            broker.transactions.verify(transactional_id, producer, place)
+        except Exception as error:
+            codes[place] = error_code(error)[0]
+    return codes
+
+
+def _replaced(codes: Codes, old: ErrorCode, new: ErrorCode) -> Codes:
+    return {place: new if code is old else code for place, code in codes.items()}
+
+
+def _results(topics: Sequence[AddPartitionsToTxnTopic], codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,58 @@
+"""DescribeProducers, API key 61, version 0: the producers that partitions know, and their open transactions (KIP-664).
+
+The log's state is asked in the I/O pool: a slow disk may hold its lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+    from ..server import Broker
+
+
+@api(ApiKey.DESCRIBE_PRODUCERS, (0, 0), DescribeProducersRequest)
+async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[await _describe(context.broker, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _describe(broker: Broker, topic: str, index: int) -> PartitionResponse:
+    partition = broker.partitions.get(topic, index)
+    if partition is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return PartitionResponse(partition_index=index, error_code=code, error_message=f"there is no {topic}-{index}")
+    producers = await broker.loop.run_in_executor(broker.io_pool, partition.log.producer_summaries)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=known.producer_id,
+                producer_epoch=known.producer_epoch,
+                last_sequence=known.last_sequence,
+                last_timestamp=known.last_timestamp,
+                coordinator_epoch=known.coordinator_epoch,
+                current_txn_start_offset=known.current_txn_first_offset,
+            )
+            for known in producers
+        ],
+    )

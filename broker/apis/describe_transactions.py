@@ -1,0 +1,46 @@
+"""DescribeTransactions, API key 65, version 0: what the coordinator knows of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ProtocolError
+from ...protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), DescribeTransactionsRequest)
+def describe_transactions(
+    request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(transactional_id, context) for transactional_id in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
+    try:
+        metadata = context.broker.transactions.describe(transactional_id)
+    except ProtocolError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error.code)
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=metadata.state.label,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
+    )

@@ -1,0 +1,65 @@
+"""ListTransactions, API key 66, versions 0 to 2: all transactional ids, filtered.
+
+1 filters by how long a transaction has run (KIP-994), 2 by a pattern (KIP-1152): an RE2 expression that matches the whole
+id; INVALID_REGULAR_EXPRESSION when it is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from .. import transaction_states as states
+from ..transaction_coordinator import TransactionFilter
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.LIST_TRANSACTIONS, (0, 2), ListTransactionsRequest)
+def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    known = {state.label for state in states.TransactionState}
+    try:
+        found = context.broker.transactions.list_transactions(
+            TransactionFilter(
+                request.state_filters,
+                frozenset(request.producer_id_filters),
+                request.duration_filter,
+                _matcher(request.transactional_id_pattern),
+            )
+        )
+    except ProtocolError as error:
+        return ListTransactionsResponse(error_code=error.code)
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name in request.state_filters if name not in known],
+        transaction_states=[
+            TransactionState(
+                transactional_id=metadata.transactional_id,
+                producer_id=metadata.producer_id,
+                transaction_state=metadata.state.label,
+            )
+            for metadata in found
+        ],
+    )
+
+
+def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    if not pattern:
+        return None
+    import re2  # linear in its input, whatever the pattern; not before somebody has one
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        raise ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern}: {error}") from None
+    return lambda text: compiled.fullmatch(text) is not None

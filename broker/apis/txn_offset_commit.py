@@ -1,0 +1,107 @@
+"""TxnOffsetCommit, API key 28, versions 0 to 5: offsets of a group that count when the transaction is committed.
+
+- 2 has leader epochs, 3 says which member commits, so that one that is out is refused (KIP-447); 4 knows
+  TRANSACTION_ABORTABLE, before it is INVALID_TXN_STATE.
+- The group's partition of `__consumer_offsets` must be in the transaction: up to 4 AddOffsetsToTxn has added it and it is
+  verified here, from 5 on it is added here (KIP-890).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ..error_mapping import error_code
+from ..group_commits import CommitRequest, OffsetToCommit, TxnCommitRequest
+from ..group_offsets import TopicPartition
+from ..transaction_states import VERSION_2, Producer
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+    from ..server import Broker
+
+ABORTABLE_FROM = 4
+ADDS_PARTITIONS_FROM = 5
+
+
+@api(ApiKey.TXN_OFFSET_COMMIT, (0, 5), TxnOffsetCommitRequest)
+async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
+    broker = context.broker
+    codes: dict[TopicPartition, ErrorCode] = {}
+    offsets: list[OffsetToCommit] = []
+    for topic in request.topics:
+        for each in topic.partitions:
+            partition = broker.partitions.get(topic.name, each.partition_index)
+            if partition is None:
+                codes[TopicPartition(topic.name, each.partition_index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            topic_id = partition.log.topic_id
+            offsets.append(
+                OffsetToCommit(
+                    topic.name,
+                    each.partition_index,
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    each.committed_metadata,
+                    None if topic_id is None else topic_id.bytes,
+                )
+            )
+    places = [TopicPartition(offset.topic, offset.partition) for offset in offsets]
+    if offsets:
+        try:
+            codes.update(zip(places, await _commit(broker, request, offsets, context.api_version), strict=True))
+        except Exception as error:
+            codes.update(dict.fromkeys(places, _code(error, context.api_version)))
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=codes[TopicPartition(topic.name, each.partition_index)],
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _commit(
+    broker: Broker, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], version: int
+) -> list[ErrorCode]:
+    producer = Producer(request.producer_id, request.producer_epoch)
+    partition = broker.groups.partition_of(request.group_id)
+    if not request.transactional_id:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST)
+    if version >= ADDS_PARTITIONS_FROM:
+        wait = broker.transactions.add_partitions(request.transactional_id, producer, {partition}, VERSION_2)
+        if wait is not None:
+            await asyncio.shield(wait)
+    elif broker.config.transaction_partition_verification_enable:
+        broker.transactions.verify(request.transactional_id, producer, partition)
+    commit = CommitRequest(
+        request.group_id, offsets, request.member_id, request.group_instance_id, request.generation_id
+    )
+    outcome = broker.groups.commit_in_transaction(TxnCommitRequest(commit, *producer))
+    return outcome if isinstance(outcome, list) else await outcome
+
+
+def _code(error: Exception, version: int) -> ErrorCode:
+    code, _ = error_code(error)
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

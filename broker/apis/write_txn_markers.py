@@ -1,0 +1,57 @@
+"""WriteTxnMarkers, API key 27, versions 0 to 2: ends transactions in partitions, whatever the coordinator thinks.
+
+Between Kafka's brokers this is how a transaction is completed; here the coordinator writes into the logs itself, and what
+sends this is Admin.abortTransaction, for a transaction that hangs (KIP-664). 2 says which version of transactions the
+marker is of (KIP-1228).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ...storage.transaction_marker import TransactionMarker
+from ..error_mapping import error_code
+from ..group_offsets import TopicPartition
+from ..transaction_markers import MarkerWriter
+from ..transaction_states import Producer
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.WRITE_TXN_MARKERS, (0, 2), WriteTxnMarkersRequest)
+async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    broker = context.broker
+    writer = MarkerWriter(broker.partitions, broker.groups, broker.time, broker.loop)
+    return WriteTxnMarkersResponse(markers=[await _write(writer, marker) for marker in request.markers])
+
+
+async def _write(writer: MarkerWriter, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
+    marker = TransactionMarker(asked.transaction_result, asked.coordinator_epoch)
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    topics = []
+    for topic in asked.topics:
+        results = []
+        for index in topic.partition_indexes:
+            code = ErrorCode.NONE
+            try:
+                unsynced = writer.write(TopicPartition(topic.name, index), producer, marker, asked.transaction_version)
+                if unsynced is not None:
+                    await asyncio.shield(unsynced)
+            except Exception as error:
+                code = error_code(error)[0]
+            results.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=code))
+        topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
+    return WritableTxnMarkerResult(producer_id=asked.producer_id, topics=topics)

@@ -1,0 +1,317 @@
+"""The APIs of transactions from wire to wire, in every version: what a request says reaches the coordinator, and what it
+answers can be encoded, with the codes that clients of that version know. (One module for all: they share one world, and
+each handler is a translation.)"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.fake_logs import InlineExecutor
+from support.mock_time import START_MS
+from support.transactions import Node
+from tidelog.broker.apis.add_offsets_to_txn import add_offsets_to_txn
+from tidelog.broker.apis.add_partitions_to_txn import add_partitions_to_txn
+from tidelog.broker.apis.describe_producers import describe_producers
+from tidelog.broker.apis.describe_transactions import describe_transactions
+from tidelog.broker.apis.end_txn import end_txn
+from tidelog.broker.apis.init_producer_id import init_producer_id
+from tidelog.broker.apis.list_transactions import list_transactions
+from tidelog.broker.apis.txn_offset_commit import txn_offset_commit
+from tidelog.broker.apis.write_txn_markers import write_txn_markers
+from tidelog.broker.transaction_states import Producer
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import add_partitions_to_txn as adding
+from tidelog.protocol.messages import describe_producers as producers
+from tidelog.protocol.messages import txn_offset_commit as committing
+from tidelog.protocol.messages import write_txn_markers as markers
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from tidelog.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tidelog.protocol.schema import decode, encode
+
+E = ErrorCode
+
+
+class World(Node):
+    """A node that is asked through the wire."""
+
+    def ask(self, handler: Any, request: Any, response: type, version: int) -> Any:
+        self.io_pool = InlineExecutor()
+        decoded, _ = decode(type(request), version, encode(request, version))
+        broker = SimpleNamespace(
+            transactions=self.transactions,
+            groups=self.groups,
+            partitions=self.partitions,
+            config=self.config,
+            time=self.time,
+            loop=self.loop,
+            io_pool=self.io_pool,
+            producer_ids=SimpleNamespace(next=self._new_id),
+        )
+        answer = handler(decoded, SimpleNamespace(broker=broker, api_version=version))
+        if inspect.isawaitable(answer):
+            answer = self.wait(answer)
+        return decode(response, version, encode(answer, version))[0]  # type: ignore[type-var]
+
+    def add_partitions(self, version: int, producer: Producer, *places: tuple[str, int], verify: bool = False) -> Any:
+        topics = [adding.AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in places]
+        if version < 4:
+            request = adding.AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="tx",
+                v3_and_below_producer_id=producer.producer_id,
+                v3_and_below_producer_epoch=producer.producer_epoch,
+                v3_and_below_topics=topics,
+            )
+            answer = self.ask(add_partitions_to_txn, request, adding.AddPartitionsToTxnResponse, version)
+            found = answer.results_by_topic_v3_and_below
+        else:
+            one = adding.AddPartitionsToTxnTransaction(
+                transactional_id="tx", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
+                verify_only=verify, topics=topics,
+            )  # fmt: skip
+            request = adding.AddPartitionsToTxnRequest(transactions=[one])
+            answer = self.ask(add_partitions_to_txn, request, adding.AddPartitionsToTxnResponse, version)
+            assert [result.transactional_id for result in answer.results_by_transaction] == ["tx"]
+            found = answer.results_by_transaction[0].topic_results
+        return [
+            (topic.name, part.partition_index, part.partition_error_code)
+            for topic in found
+            for part in topic.results_by_partition
+        ]
+
+    def commit(self, version: int, producer: Producer, group: str = "g", **fields: Any) -> int:
+        place = committing.TxnOffsetCommitRequestPartition(
+            partition_index=1, committed_offset=42, committed_metadata="m"
+        )
+        request = committing.TxnOffsetCommitRequest(
+            transactional_id="tx", group_id=group, producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch, **fields,
+            topics=[committing.TxnOffsetCommitRequestTopic(name="t", partitions=[place])],
+        )  # fmt: skip
+        answer = self.ask(txn_offset_commit, request, committing.TxnOffsetCommitResponse, version)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    def end_txn(self, version: int, producer: Producer, *, commit: bool = True) -> tuple[int, int, int]:
+        request = EndTxnRequest(
+            transactional_id="tx",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            committed=commit,
+        )
+        answer = self.ask(end_txn, request, EndTxnResponse, version)
+        return answer.error_code, answer.producer_id, answer.producer_epoch
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def stale(producer: Producer) -> Producer:
+    return Producer(producer.producer_id, producer.producer_epoch + 5)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_init_producer_id(world: World, version: int) -> None:
+    def ask(**fields: Any) -> tuple[int, int, int]:
+        request = InitProducerIdRequest(**{"transactional_id": "tx", "transaction_timeout_ms": 60_000, **fields})
+        answer = world.ask(init_producer_id, request, InitProducerIdResponse, version)
+        return answer.error_code, answer.producer_id, answer.producer_epoch
+
+    assert ask() == (E.NONE, 1, 0)
+    assert ask() == (E.NONE, 1, 1)
+    assert ask(transactional_id="") == (E.INVALID_REQUEST, -1, -1)
+    assert ask(transaction_timeout_ms=10_000_000) == (E.INVALID_TRANSACTION_TIMEOUT, -1, -1)
+    if version >= 3:
+        assert ask(producer_id=1, producer_epoch=1) == (E.NONE, 1, 2)
+        fenced = E.PRODUCER_FENCED if version >= 4 else E.INVALID_PRODUCER_EPOCH
+        assert ask(producer_id=1, producer_epoch=0) == (fenced, -1, -1)
+        assert ask(producer_id=1, producer_epoch=-1) == (E.INVALID_REQUEST, -1, -1)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_add_partitions(world: World, version: int) -> None:
+    me = world.init()
+    assert world.add_partitions(version, me, ("t", 0), ("u", 0)) == [("t", 0, 0), ("u", 0, 0)]
+    assert world.transactions.describe("tx").client_version == (2 if version >= 4 else 0)
+    fenced = E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH
+    assert world.add_partitions(version, stale(me), ("t", 0)) == [("t", 0, fenced)]
+    assert world.add_partitions(version, me, ("t", 0), ("gone", 0)) == [
+        ("t", 0, E.OPERATION_NOT_ATTEMPTED),
+        ("gone", 0, E.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+@pytest.mark.parametrize(("version", "code"), [(4, E.INVALID_TXN_STATE), (5, E.TRANSACTION_ABORTABLE)])
+def test_verify_partitions(world: World, version: int, code: ErrorCode) -> None:
+    me = world.init()
+    world.add("tx", me, ("t", 0))
+    found = world.add_partitions(version, me, ("t", 0), ("t", 1), verify=True)
+    assert found == [("t", 0, E.NONE), ("t", 1, code)]
+    assert world.transactions.describe("tx").partitions == {("t", 0)}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_add_offsets(world: World, version: int) -> None:
+    me = world.init()
+
+    def ask(producer: Producer, group: str = "g") -> int:
+        request = AddOffsetsToTxnRequest(
+            transactional_id="tx",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            group_id=group,
+        )
+        return int(world.ask(add_offsets_to_txn, request, AddOffsetsToTxnResponse, version).error_code)
+
+    assert ask(me) == E.NONE
+    assert world.transactions.describe("tx").partitions == {world.groups.partition_of("g")}
+    assert ask(stale(me)) == (E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH)
+    assert ask(me, "") == E.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_offsets_of_a_transaction(world: World, version: int) -> None:
+    me = world.init()
+    if version < 5:
+        refusal = E.TRANSACTION_ABORTABLE if version == 4 else E.INVALID_TXN_STATE
+        assert world.commit(version, me) == refusal, "AddOffsetsToTxn comes first"
+        world.add("tx", me, world.groups.partition_of("g"))
+    assert world.commit(version, me) == E.NONE
+    assert world.offset("g", partition=1, stable=False) == -1
+    assert world.commit(version, stale(me)) == E.INVALID_PRODUCER_EPOCH
+    if version >= 3:
+        assert world.commit(version, me, generation_id=3, member_id="m") == E.UNKNOWN_MEMBER_ID
+    world.end("tx", me, commit=True, version=2 if version == 5 else 0)
+    assert world.offset("g", partition=1) == 42
+
+
+def test_offsets_of_partitions_that_are_not_there(world: World) -> None:
+    me = world.init()
+    place = committing.TxnOffsetCommitRequestPartition(partition_index=9, committed_offset=42)
+    topics = [committing.TxnOffsetCommitRequestTopic(name="t", partitions=[place])]
+    request = committing.TxnOffsetCommitRequest(transactional_id="tx", group_id="g", producer_id=1, topics=topics)
+    answer = world.ask(txn_offset_commit, request, committing.TxnOffsetCommitResponse, 5)
+    assert answer.topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.state() == "Empty"
+    assert world.commit(5, me, group="") == E.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_end(world: World, version: int) -> None:
+    me = world.init()
+    world.produce("tx", me, "t", 0, "a")
+    answer = world.end_txn(version, me)
+    assert answer == ((E.NONE, 1, 1) if version == 5 else (E.NONE, -1, -1))
+    assert world.committed("t") == [b"a"]
+    assert world.end_txn(version, stale(me))[0] == (E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH)
+    assert world.end_txn(version, me, commit=False)[0] == E.INVALID_TXN_STATE
+    assert world.end_txn(version, Producer(77, 0))[0] == E.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_write_markers_ends_what_hangs(world: World, version: int) -> None:
+    me = world.init()
+    world.produce("tx", me, "t", 0, "a")
+    world.commit_offsets("tx", me, "g", ("t", 0, 3))
+    place = world.groups.partition_of("g")
+
+    def ask(epoch: int, coordinator: int = 0) -> list[int]:
+        marker = markers.WritableTxnMarker(
+            producer_id=me.producer_id, producer_epoch=epoch, transaction_result=False, coordinator_epoch=coordinator,
+            topics=[
+                markers.WritableTxnMarkerTopic(name="t", partition_indexes=[0, 9]),
+                markers.WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition]),
+            ],
+            transaction_version=2 if version == 2 else 0,
+        )  # fmt: skip
+        answer = world.ask(
+            write_txn_markers,
+            markers.WriteTxnMarkersRequest(markers=[marker]),
+            markers.WriteTxnMarkersResponse,
+            version,
+        )
+        (one,) = answer.markers
+        assert one.producer_id == me.producer_id
+        return [part.error_code for topic in one.topics for part in topic.partitions]
+
+    assert ask(-1)[0] == E.INVALID_PRODUCER_EPOCH
+    if version == 2:
+        assert ask(0)[0] == E.INVALID_PRODUCER_EPOCH, "in version 2 an end raises the epoch"
+    assert ask(1 if version == 2 else 0, coordinator=3) == [E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION, E.NONE]
+    assert (world.log("t").last_stable_offset, world.committed("t"), world.offset("g")) == (2, [], -1)
+    assert ask(5, coordinator=2)[0] == E.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_list(world: World) -> None:
+    def ask(version: int = 2, **fields: Any) -> Any:
+        answer = world.ask(list_transactions, ListTransactionsRequest(**fields), ListTransactionsResponse, version)
+        return answer.error_code, [
+            (found.transactional_id, found.producer_id, found.transaction_state) for found in answer.transaction_states
+        ]
+
+    first, _ = world.init("first"), world.init("second")
+    world.produce("first", first, "t", 0, "a")
+    world.time.advance(seconds=3)
+    one, two = ("first", 1, "Ongoing"), ("second", 2, "Empty")
+    for version in range(3):
+        assert ask(version) == (E.NONE, [one, two])
+        assert ask(version, producer_id_filters=[2, 9]) == (E.NONE, [two])
+    assert ask(1, duration_filter=2_000, state_filters=["Ongoing"]) == (E.NONE, [one])
+    assert ask(1, duration_filter=4_000, state_filters=["Ongoing"]) == (E.NONE, [])
+    assert ask(transactional_id_pattern="fi.*t") == (E.NONE, [one])
+    assert ask(transactional_id_pattern="irst") == (E.NONE, []), "the whole id"
+    assert ask(transactional_id_pattern="") == (E.NONE, [one, two])
+    assert ask(transactional_id_pattern="(?=x)") == (E.INVALID_REGULAR_EXPRESSION, [])
+    answer = world.ask(
+        list_transactions, ListTransactionsRequest(state_filters=["Nope", "Empty"]), ListTransactionsResponse, 0
+    )
+    assert (answer.unknown_state_filters, len(answer.transaction_states)) == (["Nope"], 1)
+    world.transactions.close()
+    assert ask() == (E.COORDINATOR_NOT_AVAILABLE, [])
+
+
+def test_describe_transactions(world: World) -> None:
+    me = world.init(timeout_ms=5_000)
+    world.time.advance(seconds=1)
+    world.add("tx", me, ("u", 0), ("t", 1), ("t", 0))
+    request = DescribeTransactionsRequest(transactional_ids=["tx", "nobody", ""])
+    answer = world.ask(describe_transactions, request, DescribeTransactionsResponse, 0)
+    known, nobody, empty = answer.transaction_states
+    assert (known.error_code, known.transaction_state, known.transaction_timeout_ms) == (0, "Ongoing", 5_000)
+    assert (known.producer_id, known.producer_epoch, known.transaction_start_time_ms) == (1, 0, START_MS + 1_000)
+    assert known.topics == [TopicData(topic="t", partitions=[0, 1]), TopicData(topic="u", partitions=[0])]
+    assert (nobody.transactional_id, nobody.error_code) == ("nobody", E.TRANSACTIONAL_ID_NOT_FOUND)
+    assert empty.error_code == E.INVALID_REQUEST
+
+
+def test_describe_producers(world: World) -> None:
+    me = world.init()
+    world.produce("tx", me, "t", 1, "a", "b")
+    request = producers.DescribeProducersRequest(topics=[producers.TopicRequest(name="t", partition_indexes=[1, 0, 7])])
+    answer = world.ask(describe_producers, request, producers.DescribeProducersResponse, 0)
+    open_one, none, missing = answer.topics[0].partitions
+    assert open_one.active_producers == [
+        producers.ProducerState(
+            producer_id=1, producer_epoch=0, last_sequence=1, last_timestamp=START_MS + 1, coordinator_epoch=-1,
+            current_txn_start_offset=0,
+        )
+    ]  # fmt: skip
+    assert (none.error_code, none.active_producers) == (0, [])
+    assert missing.error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    world.end("tx", me, commit=True)
+    answer = world.ask(describe_producers, request, producers.DescribeProducersResponse, 0)
+    (closed,) = answer.topics[0].partitions[0].active_producers
+    assert (closed.producer_epoch, closed.current_txn_start_offset, closed.last_sequence) == (1, -1, -1)
