@@ -1,0 +1,23 @@
+"""What readers of a log raise; each says what, where and what to do."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """Any of these."""
+
+
+class OptionError(PipelineError):
+    """An option is unknown, missing or has no meaning."""
+
+
+class DirectoryError(PipelineError):
+    """A log directory is not there, holds no such topic, or is in a state that cannot be read."""
+
+
+class DataLossError(PipelineError):
+    """Records that were asked for are gone: retention, DeleteRecords or a truncation has taken them."""
+
+
+class CorruptLogError(PipelineError):
+    """A batch in a file is damaged."""
