@@ -131,7 +131,8 @@ def down_convert(
         buffer: the slice, from a batch's start.
         magic: the newest format that the client reads.
         first_offset: the offset that it asked for. Records below it in a batch without a codec are left out: as messages
-            they would stand alone, and some clients (librdkafka) take them for new ones. Within a wrapper they stay.
+            they would stand alone, and some clients (librdkafka) take them for new ones. Within a wrapper they stay,
+            unless there are no others.
         max_bytes: what the client takes: there is no use in converting more, so that the answer ends with the message
             that reaches it. A wrapper that is larger than that comes unpacked, where it is the first: a client of that
             age is given no more than it asked for, and would not get past a wrapper that it gets the beginning of.
@@ -163,6 +164,8 @@ def down_convert(
                     raise
                 break
             wanted = [record for record in records if record.offset >= first_offset]
+            if not wanted:
+                records = []  # compaction took the batch's end: a wrapper that ends below what was asked for is no progress
             if compression is not Compression.NONE:
                 part = _build(records, header, magic, compression, None, NO_PARTITION_LEADER_EPOCH)
             if compression is Compression.NONE or (len(part) > left and not parts and wanted):

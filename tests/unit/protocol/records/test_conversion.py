@@ -71,6 +71,15 @@ def test_from_the_middle_of_a_batch() -> None:
     assert offsets_in(down_convert(packed, 1, 2).data) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_what_is_behind_a_batchs_last_record_is_not_answered_with_that_record(codec: Compression) -> None:
+    """Compaction took offsets 4 to 6: a client that has read 3 asks for 4, and must get on."""
+    batch = build_batch(RECORDS, last_offset=6, compression=codec)
+    for offset in (4, 6):
+        assert down_convert(batch, 1, offset) == (b"", 0, 7)
+    assert offsets_in(down_convert(batch, 1, 3).data)[-1] == 3
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 def test_no_more_than_the_client_takes_is_converted(magic: int, codec: Compression) -> None:
