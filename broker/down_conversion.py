@@ -1,23 +1,20 @@
-"""Reading a log for a client that does not know its newest formats: looked at, and converted where need be.
+"""Reading a log for a client that does not know its newest formats: is the slice fit as it stands, or to be converted?
 
-Looking takes reading the slice, and converting makes every record an object for a while: both happen in the I/O pool, a
-piece of bounded size at a time, whatever the client asked for. What comes out is sent from memory; a slice that is fit as it
-stands is sent from its file.
+Looking takes reading the slice, which happens in the I/O pool, a piece of bounded size at a time, whatever the client asked
+for. A slice that is fit is sent from its file; another is given to `conversions.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..protocol.records.conversion import down_convert
-from ..protocol.records.exceptions import RecordError
-from ..protocol.records.memory_records import iterate_batches
+from ..protocol.records.conversion import needs_conversion
 
 if TYPE_CHECKING:
     from ..storage.log_values import FetchDataInfo
     from ..storage.unified_log import UnifiedLog
 
-#: What is read and converted at once, but for a first entry that is larger: answers wait in memory for clients.
+#: What is looked at at once, but for a first entry that is larger: what is converted waits in memory for its client.
 CONVERTED_SLICE_BYTES = 1 << 20
 
 
@@ -26,58 +23,32 @@ class ReadableSlice(NamedTuple):
 
     Attributes:
         info: a slice that is fit as it stands, with a lease; without a file when there is nothing to read, or `data`.
-        data: what was converted, b"" when nothing was left of it (control batches).
-        next_offset: behind what was looked at: where to go on when `data` is empty.
+        data: the slice, which has to be converted; None: it has not.
     """
 
     info: FetchDataInfo
     data: bytes | None
-    next_offset: int
 
 
-def read_for_magic(log: UnifiedLog, offset: int, max_bytes: int, magic: int, first_offset: int) -> ReadableSlice:
-    """The entries from the one that holds `offset` on, in format `magic` or older: whole ones, at least one.
+def read_for_magic(log: UnifiedLog, offset: int, max_bytes: int, magic: int) -> ReadableSlice:
+    """The entries from the one that holds `offset` on, of which at least one is whole, for a reader of formats to `magic`.
 
-    `max_bytes` of the log are looked at, CONVERTED_SLICE_BYTES at most. Records below `first_offset` are left out of what is
-    converted, where they would stand alone. An entry that can't be converted (zstd in an old format, say) ends the slice; it
-    is the first of the next one then. Pool thread.
+    `max_bytes` are read, CONVERTED_SLICE_BYTES at most. Pool thread.
 
     Raises:
-        RecordError: the first entry can't be converted.
+        CorruptRecordError: an entry has an impossible size.
         StorageError, OSError: as `UnifiedLog.read`.
     """
     info = log.read(offset, min(max_bytes, CONVERTED_SLICE_BYTES))
     if info.file is None:
-        return ReadableSlice(info, None, offset)
+        return ReadableSlice(info, None)
     lent = False
     try:
         data = info.file.pread(info.size, info.position)
-        made, next_offset = _convert(memoryview(data), magic, first_offset)
-        if made is None:
+        if not needs_conversion(data, magic):
             lent = True
-            return ReadableSlice(info, None, next_offset)
+            return ReadableSlice(info, None)
     finally:
         if not lent:
             info.release()
-    return ReadableSlice(info._replace(file=None, size=0), made, next_offset)
-
-
-def _convert(data: memoryview, magic: int, first_offset: int) -> tuple[bytes | None, int]:
-    """(converted entries, or None when all are fit; offset behind the last whole one)."""
-    parts: list[bytes] = []
-    converted = False
-    next_offset = -1
-    try:
-        for header in iterate_batches(data):
-            entry = data[header.position : header.position + header.size]
-            if header.magic > magic:
-                converted = True
-                parts.append(down_convert(entry, magic, first_offset).data)
-            else:
-                parts.append(bytes(entry))
-            next_offset = header.last_offset + 1
-    except RecordError:
-        if next_offset < 0:
-            raise
-        converted = True  # what is behind the one that stopped us must not go with it
-    return (b"".join(parts) if converted else None), next_offset
+    return ReadableSlice(info._replace(file=None, size=0), data)

@@ -1,7 +1,8 @@
 """FETCH and MULTIFETCH of the message-set protocol.
 
     the log's own bytes     header from memory, entries by sendfile: the usual way
-    converted entries       under message.set.max.magic below 2, when the slice has newer ones: made in the I/O pool
+    converted entries       under message.set.max.magic below 2, when the slice has newer ones: looked at in the I/O pool,
+                            made by the thread of `conversions.py`
 
 The answer is cut at the size asked for, within an entry too. An empty set says that the log ends there, so it is never
 given while there is something to read: what converts to nothing (control batches) is walked over.
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from ..protocol.message_set.wire import HEADER_SIZE, MAX_TOTAL, message_set_header
+from ..protocol.records.conversion import down_convert
 from ..protocol.records.record_batch import LOG_OVERHEAD, MAGIC_V2
 from .down_conversion import ReadableSlice, read_for_magic
 from .error_mapping import error_code
@@ -151,19 +154,23 @@ class MessageSetFetches:
         try:
             max_size = self._allowed(body)
             while True:
-                found = await self._look(partition, offset, max_size, body.offset)
+                found = await self._look(partition, offset, max_size)
                 if found.data is None:
                     return 0, _slice(partition, found.info, max_size)
-                if found.data or found.next_offset <= offset:
-                    return 0, found.data[:max_size]
-                offset = found.next_offset
+                convert = partial(
+                    down_convert, found.data, self._max_magic, body.offset, max_bytes=max(1, min(max_size, room))
+                )
+                made = await self._broker.conversions.run(convert)
+                if made.data or made.next_offset <= offset:
+                    return 0, made.data[:max_size]
+                offset = made.next_offset
         except Exception as error:
             return self._failed(error), None
 
-    async def _look(self, partition: Partition, offset: int, max_size: int, first_offset: int) -> ReadableSlice:
+    async def _look(self, partition: Partition, offset: int, max_size: int) -> ReadableSlice:
         """`read_for_magic` in the pool; its lease is given back when nobody waits for it any more."""
         looking = self._broker.loop.run_in_executor(
-            self._broker.io_pool, read_for_magic, partition.log, offset, max_size, self._max_magic, first_offset
+            self._broker.io_pool, read_for_magic, partition.log, offset, max_size, self._max_magic
         )
         try:
             return await asyncio.shield(looking)

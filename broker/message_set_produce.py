@@ -1,7 +1,8 @@
 """PRODUCE and MULTIPRODUCE of the message-set protocol.
 
 A set goes the way of a batch of Kafka's Produce with acks=1: validated and given offsets, in the log, and on the disk first
-where `flush.messages` says so; through the directory's writer thread while its disk is slow. The answer tells the base offset.
+where `flush.messages` says so; through the directory's writer thread while its disk is slow, and through that of
+`conversions.py` when its format changes and it is large. The answer tells the base offset.
 
 A set is one batch of format 2, or messages of format 0 or 1: any number of plain ones, or one wrapper.
 """
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from ..protocol.message_set.wire import multi_produce_answer, produce_answer
 from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2
+from .conversions import is_quick
 from .error_mapping import error_code
 from .topics import INTERNAL_TOPICS
 
@@ -52,14 +54,32 @@ class MessageSetAppends:
             return produce_answer(*row)
         return self._answer_later(row)
 
-    async def _answer_later(self, row: Awaitable[Row]) -> bytes:
+    async def _answer_later(self, row: asyncio.Future[Row]) -> bytes:
         return produce_answer(*await row)
 
     def multi_produce(self, buffer: bytearray, bodies: list[ProduceBody]) -> bytes | Awaitable[bytes]:
         """As `produce`, in the order of the bodies. A set that is refused does not stop those behind it."""
-        rows = [self._append(buffer, body) for body in bodies]
+        rows: list[Row | asyncio.Future[Row]] = []
+        converting: dict[tuple[str, int], asyncio.Future[Row]] = {}
+        for body in bodies:
+            place = body.topic, body.partition
+            before = converting.get(place)
+            if before is not None:
+                data = bytearray(memoryview(buffer)[body.start : body.end])
+                row: Row | asyncio.Future[Row] = asyncio.ensure_future(self._append_after(before, data, body))
+            else:
+                row = self._append(buffer, body)
+            rows.append(row)
+            if before is not None or (not isinstance(row, tuple) and self._converts(buffer, body)):
+                converting[place] = cast("asyncio.Future[Row]", row)
         done = [row for row in rows if isinstance(row, tuple)]
         return multi_produce_answer(done) if len(done) == len(rows) else self._answer_all_later(rows)
+
+    async def _append_after(self, before: asyncio.Future[Row], data: bytearray, body: ProduceBody) -> Row:
+        """Appends what must not overtake `before`, which is made ready for its append in a thread."""
+        await asyncio.wait([before])
+        row = self._append(data, body._replace(start=0, end=len(data)))
+        return row if isinstance(row, tuple) else await row
 
     async def _answer_all_later(self, rows: list[Row | asyncio.Future[Row]]) -> bytes:
         waiting = [row for row in rows if not isinstance(row, tuple)]
@@ -76,23 +96,31 @@ class MessageSetAppends:
         """The outcome, or a task for it when a thread or a sync has to be waited for."""
         try:
             partition = self._partition(body)
-            if body.end - body.start > _ATTRIBUTES and buffer[body.start + MAGIC_AT] >= MAGIC_V2:
-                if buffer[body.start + _ATTRIBUTES] & _TRANSACTIONAL:
-                    raise ProtocolError(
-                        ErrorCode.INVALID_TXN_STATE, "the message-set protocol has no transactions to write in"
-                    )
-                if not partition.directory.engaged:
-                    return self._appended(partition, body, partition.append(buffer, body.start, body.end))
-                written = partition.append_later(buffer, body.start, body.end)
-            elif not partition.directory.engaged:
-                info = partition.log.append_message_set(buffer, body.start, body.end)
-                partition.appended()
-                return self._appended(partition, body, info)
+            size = body.end - body.start
+            is_set = _is_set(buffer, body)
+            if not is_set and size > _ATTRIBUTES and buffer[body.start + _ATTRIBUTES] & _TRANSACTIONAL:
+                raise ProtocolError(
+                    ErrorCode.INVALID_TXN_STATE, "the message-set protocol has no transactions to write in"
+                )
+            converts = is_set or partition.log.converts_batches
+            engaged = partition.directory.engaged
+            if not engaged and (not converts or is_quick(buffer, body.start, body.end, is_set)):
+                append = partition.append_set if is_set else partition.append
+                return self._appended(partition, size, append(buffer, body.start, body.end))
+            written: asyncio.Future[LogAppendInfo]
+            if converts:
+                data = bytearray(memoryview(buffer)[body.start : body.end])
+                written = asyncio.ensure_future(self._broker.conversions.append(partition, data))
             else:
-                written = _append_set_later(partition, bytes(buffer[body.start : body.end]))
+                written = partition.append_later(buffer, body.start, body.end)
         except Exception as error:
             return self._failed(error)
-        return asyncio.ensure_future(self._when_written(partition, body, written))
+        return asyncio.ensure_future(self._when_written(partition, size, written))
+
+    def _converts(self, buffer: bytearray, body: ProduceBody) -> bool:
+        """Whether the set goes by the conversions' thread if it goes by one: there others may overtake it."""
+        partition = self._broker.partitions.get(body.topic, body.partition)
+        return partition is not None and (_is_set(buffer, body) or partition.log.converts_batches)
 
     def _partition(self, body: ProduceBody) -> Partition:
         partition = self._broker.partitions.get(body.topic, body.partition)
@@ -102,21 +130,19 @@ class MessageSetAppends:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{body.topic} is written by coordinators only")
         return partition
 
-    def _appended(self, partition: Partition, body: ProduceBody, info: LogAppendInfo) -> Row | asyncio.Future[Row]:
-        self._count(body, info)
+    def _appended(self, partition: Partition, size: int, info: LogAppendInfo) -> Row | asyncio.Future[Row]:
+        self._count(size, info)
         wait = partition.durable(info.last_offset + 1)
         if wait is None:
             return ErrorCode.NONE, info.first_offset
         return asyncio.ensure_future(self._when_durable(wait, info))
 
-    async def _when_written(
-        self, partition: Partition, body: ProduceBody, written: asyncio.Future[LogAppendInfo]
-    ) -> Row:
+    async def _when_written(self, partition: Partition, size: int, written: asyncio.Future[LogAppendInfo]) -> Row:
         try:
             info = await written
         except Exception as error:
             return self._failed(error)
-        self._count(body, info)
+        self._count(size, info)
         wait = partition.durable(info.last_offset + 1)
         return (ErrorCode.NONE, info.first_offset) if wait is None else await self._when_durable(wait, info)
 
@@ -127,9 +153,9 @@ class MessageSetAppends:
             return self._failed(error)
         return ErrorCode.NONE, info.first_offset
 
-    def _count(self, body: ProduceBody, info: LogAppendInfo) -> None:
+    def _count(self, size: int, info: LogAppendInfo) -> None:
         counters = self._broker.counters
-        counters.produced_bytes += body.end - body.start
+        counters.produced_bytes += size
         counters.produced_records += info.record_count
 
     def _failed(self, error: Exception) -> Row:
@@ -139,8 +165,6 @@ class MessageSetAppends:
         return code, -1
 
 
-def _append_set_later(partition: Partition, data: bytes) -> asyncio.Future[LogAppendInfo]:
-    """As `Partition.append_later`, for messages of format 0 and 1."""
-    return partition.directory.submit(
-        lambda: partition.log.append_message_set(data, 0, len(data)), len(data), lambda _: partition.appended()
-    )
+def _is_set(buffer: bytearray, body: ProduceBody) -> bool:
+    """Messages of format 0 or 1, or too little to tell: that is refused as such."""
+    return body.end - body.start <= MAGIC_AT or buffer[body.start + MAGIC_AT] < MAGIC_V2

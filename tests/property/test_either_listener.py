@@ -166,6 +166,13 @@ def log_of(made: list[Entry], rolls: set[int]) -> Iterator[tuple[UnifiedLog, Wor
     machine.stop()
 
 
+class InlineConversions:
+    """`Conversions` without its thread."""
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+
 def told(entry: Entry, max_magic: int) -> list[Record]:
     """What is left of an entry's records for a client that knows formats up to `max_magic`."""
     if entry.magic <= max_magic:
@@ -231,6 +238,7 @@ def test_either_listener_gives_the_same_records(
     async def both() -> None:
         with log_of(made, rolls) as (log, machine):
             listeners = BothListeners(log, machine, max_magic)
+            listeners.broker.conversions = InlineConversions()
             for offset, size in asked:
                 error, data = await listeners.message_set(offset, size)
                 kafka_error, kafka_data = await listeners.kafka(offset, size)
@@ -252,7 +260,8 @@ def test_either_listener_gives_the_same_records(
             sends = listeners.message_sets.sends
             if all(entry.magic <= max_magic for entry in made):
                 assert sends.copy_fetch_bytes == 0, "nothing is copied unless it is converted"
-            assert sends.copy_fetch_bytes + sends.sendfile_bytes > 0 or all(not 0 <= o < end for o, _ in asked)
+            if max_magic == 2 and any(0 <= offset < end for offset, _ in asked):
+                assert sends.sendfile_bytes > 0
 
     asyncio.run(both())
 

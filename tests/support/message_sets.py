@@ -12,6 +12,7 @@ from typing import Any
 
 from support.logs import SMALL_INDEX, World
 from support.topic_world import topic_world
+from tidelog.broker.conversions import Conversions
 from tidelog.broker.message_set_listener import MessageSetListener
 from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.send import FileSlice, SendCounters
@@ -51,6 +52,7 @@ class ListenerWorld:
         world.config = SimpleNamespace(message_set_max_magic=max_magic)
         self.sends = SendCounters()
         world.socket_server = SimpleNamespace(send_counters=self.sends, connections=set(), message_set_endpoints=[])
+        world.conversions = Conversions(world.loop)
         self.listener = MessageSetListener(world)
 
     def start(self, frame: bytes) -> Any:
@@ -88,5 +90,7 @@ async def listener_world(directory: Path, *, max_magic: int = 2, **settings: Any
         config = {"segment_index_bytes": SMALL_INDEX} | settings
         for topic, partitions in (("t", 2), ("u", 1)):
             await topics.topics.create(topic, partitions, {n.replace("_", "."): str(v) for n, v in config.items()})
-        yield ListenerWorld(topics, machine, max_magic)
+        world = ListenerWorld(topics, machine, max_magic)
+        yield world
+        world.broker.conversions.close()
     machine.stop()

@@ -213,7 +213,7 @@ async def test_converted_sets_of_a_multi_fetch_have_a_bound(
     old: ListenerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, whole = await fetch(old, 0, 1 << 20)
-    monkeypatch.setattr(message_set_fetch, "CONVERTED_ANSWER_BYTES", len(whole) + 1)
+    monkeypatch.setattr(message_set_fetch, "CONVERTED_ANSWER_BYTES", 2 * len(whole))
     error, data = await old.ask(MULTIFETCH, by_hand.many(*[by_hand.fetch("t", 0, 0, 1 << 20)] * 4))
     sets = []
     while data:
@@ -251,7 +251,7 @@ async def test_a_client_that_leaves_takes_no_lease_with_it(old: ListenerWorld) -
         def release(self) -> None:
             released.append(1)
 
-    gate.set_result(message_set_fetch.ReadableSlice(info._replace(file=File()), None, 1))  # type: ignore[arg-type]
+    gate.set_result(message_set_fetch.ReadableSlice(info._replace(file=File()), None))  # type: ignore[arg-type]
     await asyncio.sleep(0)
     assert released == [1]
     info.release()
@@ -264,6 +264,6 @@ async def _with_executor(fetches: Any, partition: Any, run: Any) -> Any:
 
     loop, fetches._broker.loop = fetches._broker.loop, Loop()
     try:
-        return await fetches._look(partition, 0, 100, 0)
+        return await fetches._look(partition, 0, 100)
     finally:
         fetches._broker.loop = loop
