@@ -4,9 +4,14 @@ CACHE := .cache/compat
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT_COMPAT := kcat mvn:maven javac:default-jdk-headless
 
-.PHONY: compat compat-tools compat-java compat-go compat-kafka
+OLD := $(CACHE)/old
+OLD_JAVA := 0.10.2.2 1.0.2
+OLD_JAVA_ALL := 0.8.2.2 0.9.0.1 0.11.0.3 2.0.1
+PYTHON2 = $(shell command -v python2.7 >/dev/null 2>&1 && python2.7 -c 'import sys; print(sys.executable)' 2>/dev/null || ls -d $$HOME/.pyenv/versions/2.7*/bin/python 2>/dev/null | tail -1)
 
-compat: $(VENV)/.compat compat-tools compat-java compat-go compat-kafka  ## every client: librdkafka, kafka-python, aiokafka, Java, kcat, Go
+.PHONY: compat compat-tools compat-java compat-go compat-kafka compat-old compat-old-all old-clients
+
+compat: $(VENV)/.compat compat-tools compat-java compat-go compat-kafka compat-old  ## every client: librdkafka, kafka-python, aiokafka, Java, kcat, Go
 	$(BIN)/python -m pytest -q tests/compat
 
 $(VENV)/.compat: $(VENV)/.dev
@@ -40,3 +45,46 @@ compat-go: $(CACHE)/go/compat
 
 $(CACHE)/go/compat: $(wildcard tests/compat/go/*) | compat-tools
 	cd tests/compat/go && go build -trimpath -o $(abspath $@) .
+
+# Clients of 2013 to 2018, by package name: one of each message format for `make check`, all of them for `make slow`.
+compat-old: $(OLD)/kafka-python/.installed $(OLD)/classes/Old.class $(OLD_JAVA:%=$(OLD)/java-%/.fetched)
+
+compat-old-all: $(VENV)/.compat compat-old $(OLD)/pykafka/.installed $(OLD)/kafka-python-0.9/.installed $(OLD)/node/.installed \
+  $(OLD_JAVA_ALL:%=$(OLD)/java-%/.fetched)
+
+old-clients: compat-old-all  ## every client of before 2019, and the tables of docs/COMPATIBILITY.md
+	$(BIN)/python -m pytest -q tests/compat/test_old_clients.py tests/compat/test_written_by_read_by.py \
+	  --old-clients all --write-compatibility
+
+$(OLD)/kafka-python/.installed:
+	@rm -rf $(@D) && $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip install --quiet kafka-python==1.4.7 python-snappy lz4 xxhash
+	@touch $@
+
+$(OLD)/pykafka/.installed:
+	@rm -rf $(@D) && $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip install --quiet pykafka==2.8.0 'setuptools<81'
+	@touch $@
+
+$(OLD)/kafka-python-0.9/.installed:  # for Python 2.7 alone: where there is none, this client is left out
+	@rm -rf $(@D) && mkdir -p $(@D)/lib
+	@if [ -n "$(PYTHON2)" ]; then \
+	  $(PYTHON2) -m pip install --quiet --target $(@D)/lib kafka-python==0.9.5 2>/dev/null && \
+	  printf '#!/bin/sh\nPYTHONPATH=%s exec %s "$$@"\n' $(abspath $(@D))/lib $(PYTHON2) >$(@D)/python && chmod +x $(@D)/python; \
+	else echo "no Python 2.7: kafka-python 0.9.5 is left out" >&2; fi
+	@touch $@
+
+$(OLD)/node/.installed: tests/compat/old/package.json tests/compat/old/old.js
+	@command -v npm >/dev/null || { echo "kafka-node needs node and npm in PATH" >&2; exit 1; }
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $^ $(@D)
+	@cd $(@D) && npm install --silent --no-audit --no-fund --omit=optional --ignore-scripts
+	@touch $@
+
+$(OLD)/java-%/.fetched: tests/compat/old/pom.xml | compat-tools
+	@rm -rf $(@D) && mkdir -p $(@D)
+	mvn -q -B -f $< -Dkafka=$* dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	@touch $@
+
+$(OLD)/classes/Old.class: tests/compat/old/Old.java $(OLD)/java-0.10.2.2/.fetched
+	@mkdir -p $(@D)
+	javac -encoding UTF-8 -nowarn -Xlint:-options -cp '$(OLD)/java-0.10.2.2/*' -d $(@D) $<

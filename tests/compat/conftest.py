@@ -35,6 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kill-seed", default="1", metavar="N|random", help="seed of the moments of kills and of what is written"
     )
     group.addoption(
+        "--old-clients", choices=["slice", "all"], default="slice", help="which of the clients of before 2019 to run"
+    )
+    group.addoption("--write-compatibility", action="store_true", help="put what was found into docs/COMPATIBILITY.md")
+    group.addoption(
         "--compaction-kill-s", type=float, default=0, help="seconds of kill -9 under Kafka's compaction tester"
     )
 
