@@ -50,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_buffer", "_capacity", "_closing", "_dispatcher", "_end", "_muted", "_outbound", "_paused", "_pending", "_server",
         "_start", "_transport", "_view", "last_active", "listener", "local_address", "peer_host", "peer_port", "pending_key",
-        "pending_since",
+        "pending_since", "software",
     )  # fmt: skip
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
@@ -64,6 +64,8 @@ class Connection(asyncio.BufferedProtocol):
         # Of the request that waits, for the dispatcher's counts: its API, and when it came (0: it is not timed).
         self.pending_key = 0
         self.pending_since = 0
+        self.software = ("", "")
+        """Name and version that the client gave with ApiVersions (KIP-511)."""
         self._transport: asyncio.Transport | None = None
         self._outbound: Outbound | None = None
         # A buffer of its own while a request is incomplete or pending; None: the shared scratch is used.

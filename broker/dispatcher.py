@@ -197,7 +197,7 @@ class Dispatcher:
         if meter is not None and (wait := meter.handled()) > told:
             if has_field(type(response), "throttle_time_ms", version):
                 response.throttle_time_ms = wait
-                frame = self._frame(key, version, correlation_id, response)
+                frame = _framed(key, version, correlation_id, response)
             told = wait
         if told:
             connection.mute(told)
@@ -215,9 +215,7 @@ class Dispatcher:
     def _frame(self, key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
         for code in errors_of(response):
             self._counters.errors[key, code] += 1
-        header = response_header_bytes(key, version, correlation_id)
-        body = encode(response, version)
-        return b"".join((_SIZE.pack(len(header) + len(body)), header, body))
+        return _framed(key, version, correlation_id, response)
 
     def _unsupported_api_versions(self, correlation_id: int) -> bytes:
         """KIP-511: an unknown version is answered in version 0 with our own range, so that clients ask again."""
@@ -226,3 +224,9 @@ class Dispatcher:
         own = [api for api in listed_versions(self._registrations) if api.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def _framed(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+    header = response_header_bytes(key, version, correlation_id)
+    body = encode(response, version)
+    return b"".join((_SIZE.pack(len(header) + len(body)), header, body))

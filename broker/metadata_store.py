@@ -109,7 +109,7 @@ class StoredMetadata:
     Attributes:
         topics: by name.
         broker_configs: node id as text, or '' for every node → name → value.
-        features: finalised levels that Apache Kafka wrote; empty where it never has.
+        features: finalised levels that Apache Kafka or UpdateFeatures wrote; empty where neither has.
         next_producer_id: the first that no block given out has in it.
         resources: kind → resource → name → value.
         kraft_position: `MetadataLogFiles.position` of Kafka's metadata log that this was taken from, or that was
@@ -215,6 +215,10 @@ class MetadataStore:
             )
 
         return self._write(write)
+
+    def set_feature(self, name: str, level: int) -> asyncio.Future[None]:
+        """The finalised level of a feature."""
+        return self._execute("INSERT OR REPLACE INTO features (name, level) VALUES (?, ?)", name, level)
 
     def set_resource(self, kind: str, resource: str, settings: Mapping[str, str]) -> asyncio.Future[None]:
         """Replaces all settings of one resource; with none it is forgotten."""

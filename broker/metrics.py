@@ -3,6 +3,7 @@
 What is counted is counted in plain numbers by who has them; the modules of each subject turn them into families:
 
     request_metrics   requests, errors, latencies, connections, bytes        on the loop thread, which owns the numbers
+    quota_metrics     clients over a quota, and what clients push           likewise
     group_metrics     groups and their lag in records                        copied on the loop, counted here
     log_metrics       logs, retention, syncs, disks                          here: published values
     cleaner_metrics   the cleaner                                            here
@@ -26,6 +27,7 @@ from .health import Health
 from .log_metrics import LogMetrics
 from .message_set_listener import message_set_families
 from .metric_family import AnyFamily, Family, HistogramFamily
+from .quota_metrics import quota_families
 from .request_metrics import RequestCounters, connection_families, request_families
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *request_families(broker.counters),
         *connection_families(broker),
         *message_set_families(broker.message_sets, broker.socket_server),
+        *quota_families(broker),
     ]
     groups = group_facts(broker.groups, per_group=broker.config.metrics_per_group) if broker.ready else None
     return LoopFacts(families, groups)

@@ -30,6 +30,7 @@ from ..storage.filesystem import FileSystem, RealFileSystem
 from ..storage.log_manager import LogManager
 from ..storage.scheduler import ThreadPoolScheduler
 from .apis.registry import load_apis
+from .client_telemetry import ClientTelemetry
 from .conversions import Conversions
 from .dispatcher import Dispatcher
 from .durability import durability_line
@@ -47,6 +48,7 @@ from .producer_ids import ProducerIds
 from .purgatory import FetchPurgatory
 from .quota_manager import QuotaManager
 from .request_metrics import RequestCounters
+from .resource_configs import ResourceConfigs
 from .socket_server import SocketServer
 from .thread_priority import prefer_latency
 from .timer import LoopTimer, Timer
@@ -135,6 +137,8 @@ class Broker:
         self.metadata: MetadataStore
         self.dynamic: DynamicSettings
         self.quotas: QuotaManager
+        self.resources: ResourceConfigs
+        self.telemetry: ClientTelemetry
         self.topics: TopicRegistry
         self.partitions: PartitionTable
         self.producer_ids: ProducerIds
@@ -201,7 +205,10 @@ class Broker:
         stored = import_metadata(
             self.metadata, self._file_system, self.logs.directories, self.logs.node_id, self.time.milliseconds()
         )
-        self.features = Features(stored.features)
+        # Clients take the answer with the higher epoch for the newer one: it rises from start to start.
+        self.features = Features(stored.features, self.time.milliseconds())
+        self.resources = ResourceConfigs(stored.resources, self.metadata)
+        self.telemetry = ClientTelemetry(self.resources, self.config.telemetry_max_bytes, self.time)
         self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)
         self.quotas = QuotaManager(self.config, stored.resources.get(QUOTA, {}), self.metadata, self.time)
         if self.dynamic.config is not self.config:

@@ -20,6 +20,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
 
 
 Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
@@ -102,6 +104,23 @@ def describe_broker(
             if name in settings:
                 source, value = layer, settings[name]
         entries.append(_entry(row, value, source, synonyms, read_only=not row.dynamic))
+    return entries
+
+
+def describe_resource(
+    table: Mapping[str, Setting], own: Mapping[str, str], source: ConfigSource, names: Iterable[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings of a group or of another resource with a table of its own; those of `names` that exist."""
+    entries = []
+    for name in table if names is None else dict.fromkeys(names):
+        if (row := table.get(name)) is None:
+            continue
+        default = text_of(row.default) or ""
+        synonyms = tuple(ConfigSynonym(s.name, default, ConfigSource.DEFAULT_CONFIG) for s in row.synonyms)
+        if name in own:
+            synonyms = (ConfigSynonym(name, own[name], source), *synonyms)
+        came_from = source if name in own else ConfigSource.DEFAULT_CONFIG
+        entries.append(_entry(row, own.get(name, default), came_from, synonyms, read_only=False))
     return entries
 
 

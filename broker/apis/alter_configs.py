@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -20,8 +21,8 @@ from ...protocol.messages.alter_configs import (
 )
 from ..error_mapping import error_code
 from ..topics import check_name
-from .describe_configs import BROKER
-from .incremental_alter_configs import alter_broker, check_configs, check_resource
+from .describe_configs import BROKER, BROKER_LOGGER
+from .incremental_alter_configs import RESOURCES, alter_broker, alter_resource, check_configs, check_resource
 from .registry import api
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ async def _replace(
         if resource.resource_type == BROKER:
             await alter_broker(resource.resource_name, change, context, validate_only)
             return result
+        if (kind := RESOURCES.get(resource.resource_type)) is not None:
+            await alter_resource(kind, resource.resource_name, change, context, validate_only)
+            return result
+        if resource.resource_type == BROKER_LOGGER:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, "levels of loggers are changed one by one, by IncrementalAlterConfigs"
+            )
         check_name(resource.resource_name)
         if validate_only:
             topics.check_alter(resource.resource_name, change)

@@ -44,6 +44,7 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     response = ApiVersionsResponse(api_keys=listed_versions(load_apis()))
     if context.api_version >= 3:
+        context.connection.software = request.client_software_name, request.client_software_version
         # Up to version 3, clients do not expect a supported range that begins at 0 (KIP-1022).
         response.supported_features = [
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

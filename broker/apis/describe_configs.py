@@ -2,16 +2,15 @@
 
 - 1 tells where a value comes from and what else could have set it (KIP-226), 3 types and documentation (KIP-569), 4 is
   flexible. Version 0 has only "is this the default".
-- Topics; this broker, by its id; what brokers share (the empty name); this broker's
-  loggers. Groups and client metrics have no settings of their own here, and are answered with none.
+- Topics; this broker, by its id; what brokers share (the empty name); this broker's loggers; groups; subscriptions to
+  clients' metrics. A group or subscription that nobody has given settings has the defaults.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from ...config.describe import ConfigEntry, ConfigSource, describe_broker, describe_topic
+from ...config.describe import ConfigEntry, ConfigSource, describe_broker, describe_resource, describe_topic
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.describe_configs import (
@@ -22,7 +21,10 @@ from ...protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from .. import metadata_store as kinds
 from ..error_mapping import error_code
+from ..logger_levels import levels
+from ..resource_configs import TABLES
 from ..topics import check_name
 from .registry import api
 
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
+_RESOURCES = {
+    CLIENT_METRICS: (kinds.CLIENT_METRICS, ConfigSource.CLIENT_METRICS_CONFIG),
+    GROUP: (kinds.GROUP, ConfigSource.GROUP_CONFIG),
+}
 
 
 @api(ApiKey.DESCRIBE_CONFIGS, (0, 4), DescribeConfigsRequest)
@@ -75,13 +81,15 @@ def _describe(
         _check_broker(name, broker.logs.node_id)
         return [
             _logger_row(logger, level, context.api_version)
-            for logger, level in _loggers()
+            for logger, level in levels()
             if names is None or logger in names
         ]
     if resource.resource_type in (CLIENT_METRICS, GROUP):
         if not name:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "the resource has no name")
-        return []
+        kind, source = _RESOURCES[resource.resource_type]
+        entries = describe_resource(TABLES[kind], broker.resources.own(kind, name), source, names)
+        return [_row(entry, request, context.api_version) for entry in entries]
     raise ProtocolError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings")
 
 
@@ -108,20 +116,9 @@ def _row(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> D
     return row
 
 
-def _loggers() -> list[tuple[str, str]]:
-    """The root of this program's loggers, and those that have a level of their own, with their levels."""
-    root = "tidelog"
-    own = {
-        name
-        for name, logger in logging.root.manager.loggerDict.items()
-        if name.startswith(f"{root}.") and isinstance(logger, logging.Logger) and logger.level
-    }
-    return [(name, logging.getLevelName(logging.getLogger(name).getEffectiveLevel())) for name in sorted({root, *own})]
-
-
 def _logger_row(name: str, level: str, version: int) -> DescribeConfigsResourceResult:
     row = DescribeConfigsResourceResult(
-        name=name, value=level, read_only=True, config_source=_DYNAMIC_BROKER_LOGGER_CONFIG
+        name=name, value=level, read_only=False, config_source=_DYNAMIC_BROKER_LOGGER_CONFIG
     )
     if version == 0:
         row.is_default = True

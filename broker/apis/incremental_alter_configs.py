@@ -4,7 +4,8 @@
   last two are for lists, and start from the value in force where the topic has none of its own.
 - A resource is changed as a whole or not at all; resources are independent. One that is named twice is refused.
 - Of the broker's own settings those can be changed that DescribeConfigs does not call read-only: for this node by its
-  id, or with the empty name for all nodes (KIP-226). Groups and client metrics have none.
+  id, or with the empty name for all nodes (KIP-226).
+- Groups and subscriptions to clients' metrics are changed by their names; loggers' levels are set or taken away.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...config.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from ...config.describe import describe_broker, describe_topic
-from ...config.setting import SettingType
+from ...config.setting import SettingType, text_of
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.incremental_alter_configs import (
@@ -27,7 +28,10 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from .. import logger_levels
+from .. import metadata_store as kinds
 from ..error_mapping import error_code
+from ..resource_configs import TABLES
 from ..topics import check_name
 from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from .registry import api
@@ -47,7 +51,8 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-_KINDS = {BROKER_LOGGER: "logger", CLIENT_METRICS: "client metrics", GROUP: "group"}
+#: Resource types that `ResourceConfigs` keeps, and under which name.
+RESOURCES = {CLIENT_METRICS: kinds.CLIENT_METRICS, GROUP: kinds.GROUP}
 
 
 class NamedConfig(Protocol):
@@ -100,6 +105,20 @@ async def _alter(
         if resource.resource_type == BROKER:
             await alter_broker(resource.resource_name, change_broker, context, validate_only)
             return result
+        if resource.resource_type == BROKER_LOGGER:
+            _alter_loggers(resource, context, validate_only)
+            return result
+        if (kind := RESOURCES.get(resource.resource_type)) is not None:
+            table = TABLES[kind]
+
+            def change_resource(present: Mapping[str, str]) -> Mapping[str, str]:
+                def in_force(name: str) -> str:
+                    return present.get(name, text_of(table[name].default) or "")
+
+                return changed(present, resource.configs, table, in_force)
+
+            await alter_resource(kind, resource.resource_name, change_resource, context, validate_only)
+            return result
         check_name(resource.resource_name)
         if validate_only:
             topics.check_alter(resource.resource_name, change)
@@ -111,14 +130,11 @@ async def _alter(
 
 
 def check_resource(kind: int, times: int) -> None:
-    """Raises `ProtocolError` INVALID_REQUEST unless this is a topic or a broker, and named once."""
+    """Raises `ProtocolError` INVALID_REQUEST unless this has settings, and is named once."""
     if times > 1:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "a resource may be in the request once")
-    if kind in (TOPIC, BROKER):
-        return
-    if kind in _KINDS:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{_KINDS[kind]} settings can't be changed while running")
-    raise ProtocolError(ErrorCode.INVALID_REQUEST, f"resource type {kind} has no settings")
+    if kind not in (TOPIC, BROKER, BROKER_LOGGER, *RESOURCES):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"resource type {kind} has no settings")
 
 
 def check_configs(valued: Sequence[NamedConfig], configs: Sequence[NamedConfig]) -> None:
@@ -174,6 +190,36 @@ async def alter_broker(
         dynamic.check(node, change)
     else:
         await dynamic.alter(node, change)
+
+
+async def alter_resource(
+    kind: str,
+    name: str,
+    change: Callable[[Mapping[str, str]], Mapping[str, str]],
+    context: RequestContext,
+    validate_only: bool,
+) -> None:
+    """Changes settings of a group or a subscription, or only says whether that could be."""
+    resources = context.broker.resources
+    if validate_only:
+        resources.check(kind, name, change)
+    else:
+        await resources.alter(kind, name, change)
+
+
+def _alter_loggers(resource: AlterConfigsResource, context: RequestContext, validate_only: bool) -> None:
+    context.broker.dynamic.check_node(resource.resource_name)
+    for item in resource.configs:
+        if item.config_operation not in (Operation.SET, Operation.DELETE):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "a logger's level can only be set or taken away")
+    wanted = [
+        (item.name, None if item.config_operation == Operation.DELETE else item.value) for item in resource.configs
+    ]
+    if validate_only:
+        for name, level in wanted:
+            logger_levels.check(name, level)
+    else:
+        logger_levels.change(wanted)
 
 
 def _combined(present: str, value: str, operation: int) -> str:

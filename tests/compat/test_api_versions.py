@@ -21,8 +21,7 @@ NOT_YET = {
     # Transactions.
     ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.WRITE_TXN_MARKERS,
     ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
-    # Administration.
-    ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.UPDATE_FEATURES, ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
 }  # fmt: skip
 #: A Kafka broker lists these when a plug-in takes what clients push; ours does that itself.
 PLUGGED_IN = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}

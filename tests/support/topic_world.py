@@ -13,11 +13,14 @@ from uuid import UUID
 
 from support.fake_logs import FakeLogs, InlineExecutor
 from support.mock_time import MockScheduler, MockTime
+from tidelog.broker.client_telemetry import ClientTelemetry
 from tidelog.broker.dynamic_settings import DynamicSettings
+from tidelog.broker.features import Features
 from tidelog.broker.metadata_store import QUOTA, MetadataStore
 from tidelog.broker.partition import PartitionTable
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.quota_manager import QuotaManager
+from tidelog.broker.resource_configs import ResourceConfigs
 from tidelog.broker.topics import TopicRegistry
 from tidelog.config.broker_config import BrokerConfig
 
@@ -34,6 +37,9 @@ class TopicWorld:
             config, self.store, InlineExecutor(), self.time, lambda: UUID(int=next(ids), version=4)
         )
         self.quotas = QuotaManager(config, self.store.read().resources.get(QUOTA, {}), self.store, self.time)
+        self.features = Features(self.store.read().features)
+        self.resources = ResourceConfigs(self.store.read().resources, self.store)
+        self.telemetry = ClientTelemetry(self.resources, config.telemetry_max_bytes, self.time)
         self.scheduler = MockScheduler(MockTime())
         self.dynamic = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)
         self.producer_ids = ProducerIds(self.store)

@@ -83,11 +83,16 @@ async def test_loggers_are_told_with_their_levels(tmp_path: Path) -> None:
         logger.setLevel(logging.NOTSET)
 
 
-async def test_groups_and_client_metrics_have_no_settings_of_their_own(tmp_path: Path) -> None:
+async def test_groups_and_client_metrics_have_defaults_until_they_are_given_settings(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
-        for kind in (GROUP, CLIENT_METRICS):
-            result = ask(world, kind, "some")
-            assert (result.error_code, result.configs) == (0, [])
+        rows = {row.name: row for row in ask(world, GROUP, "some").configs}
+        assert len(rows) == 17
+        session = rows["consumer.session.timeout.ms"]
+        assert (session.value, session.config_source, session.config_type) == ("45000", 5, 3)
+        await world.resources.alter("client-metrics", "m", lambda _: {"interval.ms": "1000"})
+        rows = {row.name: row for row in ask(world, CLIENT_METRICS, "m").configs}
+        told = {name: (row.value, row.config_source, row.config_type) for name, row in rows.items()}
+        assert told == {"interval.ms": ("1000", 7, 3), "match": ("", 5, 7), "metrics": ("", 5, 7)}
 
 
 @pytest.mark.parametrize(

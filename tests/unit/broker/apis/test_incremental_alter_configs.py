@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -93,9 +94,18 @@ async def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
         (resource("orders", ("retention.ms", SET, "7"), ("retention.ms", SET, "8")), ErrorCode.INVALID_REQUEST),
         (resource("orders", ("retention.ms", 4, "7")), ErrorCode.INVALID_REQUEST),
         (resource("1", ("num.partitions", SET, "7"), kind=BROKER), ErrorCode.INVALID_REQUEST),
-        (resource("1", ("tidelog", SET, "INFO"), kind=BROKER_LOGGER), ErrorCode.INVALID_REQUEST),
-        (resource("g", ("x", SET, "7"), kind=GROUP), ErrorCode.INVALID_REQUEST),
-        (resource("m", ("x", SET, "7"), kind=CLIENT_METRICS), ErrorCode.INVALID_REQUEST),
+        (resource("7", ("tidelog", SET, "INFO"), kind=BROKER_LOGGER), ErrorCode.INVALID_REQUEST),
+        (resource("1", ("no.such", SET, "INFO"), kind=BROKER_LOGGER), ErrorCode.INVALID_CONFIG),
+        (resource("1", ("tidelog", SET, "LOUD"), kind=BROKER_LOGGER), ErrorCode.INVALID_CONFIG),
+        (resource("1", ("tidelog", APPEND, "INFO"), kind=BROKER_LOGGER), ErrorCode.INVALID_REQUEST),
+        (resource("1", ("tidelog", DELETE, None), kind=BROKER_LOGGER), ErrorCode.INVALID_REQUEST),
+        (resource("g", ("x", SET, "7"), kind=GROUP), ErrorCode.INVALID_CONFIG),
+        (resource("g", ("consumer.session.timeout.ms", SET, "7"), kind=GROUP), ErrorCode.INVALID_CONFIG),
+        (resource("g", ("share.auto.offset.reset", SET, "by_duration:PT"), kind=GROUP), ErrorCode.INVALID_CONFIG),
+        (resource("", ("consumer.session.timeout.ms", SET, "50000"), kind=GROUP), ErrorCode.INVALID_REQUEST),
+        (resource("m", ("interval.ms", SET, "7"), kind=CLIENT_METRICS), ErrorCode.INVALID_CONFIG),
+        (resource("m", ("match", SET, "nobody=x"), kind=CLIENT_METRICS), ErrorCode.INVALID_CONFIG),
+        (resource("m", ("match", SET, "client_id=("), kind=CLIENT_METRICS), ErrorCode.INVALID_CONFIG),
         (resource("x", ("x", SET, "7"), kind=99), ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -180,3 +190,37 @@ async def test_a_brokers_settings_change_while_it_runs(tmp_path: Path) -> None:
         ]
     async with topic_world(tmp_path) as world:
         assert (world.dynamic.config.background_threads, world.dynamic.config.log_segment_bytes) == (5, 9000)
+
+
+async def test_groups_and_subscriptions_have_settings_of_their_own(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        changes = (
+            resource("g", ("share.auto.offset.reset", SET, "by_duration:P1DT2H"), kind=GROUP),
+            resource("m", ("metrics", APPEND, "a.b"), ("interval.ms", SET, "1000"), kind=CLIENT_METRICS),
+        )
+        assert await ask(world, *changes, validate=True) == [0, 0]
+        assert (world.resources.names("group"), world.resources.names("client-metrics")) == ([], [])
+        assert await ask(world, *changes) == [0, 0]
+        assert await ask(world, resource("m", ("metrics", APPEND, "c,a.b"), kind=CLIENT_METRICS)) == [0]
+    async with topic_world(tmp_path) as world:
+        assert world.resources.own("group", "g") == {"share.auto.offset.reset": "by_duration:P1DT2H"}
+        assert world.resources.own("client-metrics", "m") == {"metrics": "a.b,c", "interval.ms": "1000"}
+        assert world.resources.values("client-metrics", "m")["metrics"] == ("a.b", "c")
+        assert await ask(world, resource("g", ("share.auto.offset.reset", DELETE, None), kind=GROUP)) == [0]
+        assert world.resources.names("group") == []
+
+
+async def test_levels_of_loggers_change_at_once(tmp_path: Path) -> None:
+    logger = logging.getLogger("tidelog.broker.test_levels")
+    async with topic_world(tmp_path) as world:
+        try:
+            assert await ask(world, resource("1", (logger.name, SET, "ERROR"), kind=BROKER_LOGGER), validate=True) == [
+                0
+            ]
+            assert logger.level == logging.NOTSET
+            assert await ask(world, resource("1", (logger.name, SET, "WARN"), kind=BROKER_LOGGER)) == [0]
+            assert logger.level == logging.WARNING
+            assert await ask(world, resource("1", (logger.name, DELETE, None), kind=BROKER_LOGGER)) == [0]
+            assert logger.level == logging.NOTSET
+        finally:
+            logger.setLevel(logging.NOTSET)

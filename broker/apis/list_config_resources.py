@@ -1,0 +1,48 @@
+"""ListConfigResources, API key 74, versions 0 and 1: what has settings, by kind (KIP-1142).
+
+Version 0 was ListClientMetricsResources and tells subscriptions to clients' metrics alone (KIP-714). No kind asks for
+all; one that there is not is UNSUPPORTED_VERSION. Groups are those with settings of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from .. import metadata_store as kinds
+from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+_ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+@api(ApiKey.LIST_CONFIG_RESOURCES, (0, 1), ListConfigResourcesRequest)
+def list_config_resources(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+    broker = context.broker
+    wanted = set(request.resource_types or _ALL) if context.api_version >= 1 else {CLIENT_METRICS}
+    if not wanted <= set(_ALL):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    names = {
+        TOPIC: lambda: [topic.name for topic in broker.topics.all()],
+        BROKER: lambda: [str(broker.logs.node_id)],
+        BROKER_LOGGER: lambda: [str(broker.logs.node_id)],
+        CLIENT_METRICS: lambda: broker.resources.names(kinds.CLIENT_METRICS),
+        GROUP: lambda: broker.resources.names(kinds.GROUP),
+    }
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in _ALL
+            if kind in wanted
+            for name in names[kind]()
+        ]
+    )

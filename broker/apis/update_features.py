@@ -1,0 +1,83 @@
+"""UpdateFeatures, API key 57, versions 0 to 2: raises or lowers the levels that clients rely on (KIP-584).
+
+- All features are changed or none; the error names the first at fault. INVALID_UPDATE_VERSION: not supported here, or
+  lower than it is without saying so.
+- 1 tells safe downgrades from unsafe ones and can validate alone; 0 may only allow a downgrade. 2 answers once for all.
+- The same level again is no change. Clients learn levels from ApiVersions; those connected now keep their protocol until
+  they ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from ..error_mapping import error_code
+from ..features import SUPPORTED
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..features import Features
+    from ..request_context import RequestContext
+
+_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
+_LAST_WITH_RESULTS = 1
+
+
+@api(ApiKey.UPDATE_FEATURES, (0, 2), UpdateFeaturesRequest)
+async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    broker = context.broker
+    try:
+        for update in request.feature_updates:
+            _check(update, broker.features, context.api_version)
+        if not request.validate_only:
+            await asyncio.gather(
+                *(
+                    broker.metadata.set_feature(update.feature, update.max_version_level)
+                    for update in request.feature_updates
+                )
+            )
+            for update in request.feature_updates:
+                if broker.features.level(update.feature) != update.max_version_level:
+                    broker.features.finalize(update.feature, update.max_version_level)
+    except Exception as error:
+        code, message = error_code(error)
+        return UpdateFeaturesResponse(error_code=code, error_message=message)
+    response = UpdateFeaturesResponse()
+    if context.api_version <= _LAST_WITH_RESULTS:
+        response.results = [UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates]
+    return response
+
+
+def _check(update: FeatureUpdateKey, features: Features, version: int) -> None:
+    name, level = update.feature, update.max_version_level
+    kind = update.upgrade_type
+    if version == 0:
+        kind = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
+    supported = SUPPORTED.get(name)
+
+    def refuse(why: str) -> ProtocolError:
+        return ProtocolError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            "The update failed for all features since the following feature had an error: "
+            f"Invalid update version {level} for feature {name}. {why}",
+        )
+
+    if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
+        raise refuse(f"There is no upgrade type {kind}.")
+    if level < 0:
+        raise refuse("A level is not below 0.")
+    if supported is None:
+        raise refuse("This broker does not have the feature.")
+    if not supported.lowest <= level <= supported.highest:
+        raise refuse(f"This broker has versions {supported.lowest} to {supported.highest}.")
+    if level < features.level(name) and kind == _UPGRADE:
+        raise refuse(f"It is {features.level(name)}: a lower level has to be asked for as a downgrade.")
