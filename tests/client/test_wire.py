@@ -151,7 +151,7 @@ def test_what_is_not_supported_is_told_and_the_connection_goes_on(daemon: Daemon
             (ApiKey.ENVELOPE, 0, b"\0" + refused),  # none of ours: flexible, and nothing is known of its response
             (ApiKey.LIST_OFFSETS, 99, b"\0" + refused),  # its response has errors for partitions only
             (ApiKey.HEARTBEAT, 99, b"\0" + bytes(4) + refused + b"\0"),  # as in version 4
-            (ApiKey.DESCRIBE_ACLS, 0, bytes(4) + refused),  # as in version 1, with a message
+            (ApiKey.UNREGISTER_BROKER, 9, b"\0" + bytes(4) + refused),  # as in version 0, with a message
         ):
             client.send(struct.pack(">ihhih", 10, key, version, 7, -1))
             answer = client.receive()
