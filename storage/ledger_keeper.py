@@ -136,8 +136,9 @@ class LedgerKeeper:
 
     # --- deletion ---
 
-    def begin_deletion(self, delete_records_below: int, first: int) -> None:
-        """The segments below `first` are about to go, those below `delete_records_below` because of DeleteRecords.
+    def delete(self, delete_records_below: int, first: int) -> None:
+        """The segments below `first` are out of the log, and their files about to go; those below `delete_records_below` because
+        of DeleteRecords.
 
         A disk that takes no small file must not stop what helps it: a kill before the next write books them otherwise then.
         """
@@ -145,14 +146,9 @@ class LedgerKeeper:
             return
         self.value = self.value.begin_deletion(delete_records_below)
         left, told = self.value.gone(first), self._on_disk.gone(first)
-        if self._on_disk.pending is None and left.removed == told.removed and left.segments == told.segments:
-            return
-        self._try_to_write()
-
-    def end_deletion(self, first: int) -> None:
-        """They are gone. Nothing is written: a start finds the same."""
-        if self.value is not None:
-            self.value = self.value.gone(first)
+        if self._on_disk.pending is not None or left.removed != told.removed or left.segments != told.segments:
+            self._try_to_write()
+        self.value = left  # of this nothing is written: a start finds the same
 
     # --- the rest ---
 

@@ -149,12 +149,11 @@ class ShrinkingLog(LocalLog):
                 raise KafkaStorageError(f"{self.name}: retention failed: {error}") from error
             self.retention.note(deletions)
             asked = [d.next_base_offset for d in deletions if d.policy == START_OFFSET.name]
-            self.ledger.begin_deletion(asked[-1] if asked else 0, end)
+            self.ledger.delete(asked[-1] if asked else 0, end)
             if len(doomed) == 1 and not self._has_aborted(doomed[0]):
                 self._delete_files(doomed)
             else:
                 self._delete_many(doomed)
-            self.ledger.end_deletion(end)
             return deletions
 
     def _counted(self, deletions: list[SegmentDeletion]) -> list[SegmentDeletion]:

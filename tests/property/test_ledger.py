@@ -148,13 +148,12 @@ class Model:
         asked = gone[: self.random.choice([0, 0, 1, len(gone)])]
         border, first = (asked[-1].end_offset if asked else 0), gone[-1].end_offset
         assert self.keeper.open(self.extents, self.count)
-        self.keeper.begin_deletion(border, first)
+        self.keeper.delete(border, first)
         self._may_be_killed()
         for segment in gone:
             cause = "delete-records" if segment in asked else "retention"
             self.truth[cause] += len(self.segments.pop(segment.base_offset))
             self._may_be_killed()
-        self.keeper.end_deletion(first)
 
     def cut(self) -> None:
         """Truncation: what is cut off was never appended. The broker does it to nothing that was compacted: no kills here."""
@@ -220,10 +219,9 @@ def test_retention_of_a_log_that_was_never_compacted_writes_nothing() -> None:
         model.append()
         model.roll()
     gone = model.extents()[:20]
-    model.keeper.begin_deletion(0, gone[-1].end_offset)
+    model.keeper.delete(0, gone[-1].end_offset)
     for extent in gone:
         model.truth["retention"] += len(model.segments.pop(extent.base_offset))
-    model.keeper.end_deletion(gone[-1].end_offset)
     model.check()
     model.start()
     model.check()
