@@ -50,6 +50,9 @@ ANONYMOUS = "ANONYMOUS"
 MAX_RATES = 10_000
 #: What an answer can tell.
 MAX_THROTTLE_MS = 2**31 - 1
+NO_LIMIT = 2**31 - 1
+#: What a rate of 0 counts as: a connection is told to wait for weeks, not for ever.
+SMALLEST_RATE = 1e-6
 
 _TIMED = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE})
 _Scope = tuple[str, str | None, str | None]
@@ -91,6 +94,7 @@ class QuotaManager:
         "_alone",
         "_bucket_seconds",
         "_buckets",
+        "_connection_rate",
         "_rates",
         "_store",
         "_time",
@@ -111,6 +115,7 @@ class QuotaManager:
         """Quota → ms that clients were told to wait."""
         self._store = store
         self._time = time
+        self._connection_rate = config.max_connection_creation_rate
         self._windows = config.quota_window_num
         self._window_ms = config.quota_window_size_seconds * 1000
         self._bucket_seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
@@ -187,14 +192,21 @@ class QuotaManager:
         return self._told(key, rate.throttle_ms(limit.bound, now))
 
     def connected(self, address: str) -> int:
-        """A connection came from `address`. Returns how long it has to wait before it is read, in ms."""
-        bound = self.table.address_limit(address)
-        if bound is None:
-            return 0
-        now = self.now_ms()
-        rate = self._rate((CONNECTION_CREATION_RATE, address, None))
-        rate.record(1, now)
-        return self._told(CONNECTION_CREATION_RATE, rate.throttle_ms(bound, now))
+        """A connection came from `address`. Returns how long it has to wait before it is read, in ms: for the quota of
+        its address, or for max.connection.creation.rate, which is all addresses'."""
+        own, shared = self.table.address_limit(address), self._connection_rate
+        wait = 0
+        for bound, whose in ((own, address), (None if shared >= NO_LIMIT else float(shared), None)):
+            if bound is not None:
+                now = self.now_ms()
+                rate = self._rate((CONNECTION_CREATION_RATE, whose, None))
+                rate.record(1, now)
+                wait = max(wait, rate.throttle_ms(max(bound, SMALLEST_RATE), now))
+        return self._told(CONNECTION_CREATION_RATE, wait) if wait else 0
+
+    def use(self, config: BrokerConfig) -> None:
+        """Other settings hold."""
+        self._connection_rate = config.max_connection_creation_rate
 
     def mutations(self, client_id: str | None, *, strict: bool) -> Mutations:
         """The account of one request that makes or deletes partitions; `strict`: its client knows the error code."""

@@ -210,15 +210,18 @@ class Broker:
         self.resources = ResourceConfigs(stored.resources, self.metadata)
         self.telemetry = ClientTelemetry(self.resources, self.config.telemetry_max_bytes, self.time)
         self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)
-        self.quotas = QuotaManager(self.config, stored.resources.get(QUOTA, {}), self.metadata, self.time)
+        self.quotas = QuotaManager(self.dynamic.config, stored.resources.get(QUOTA, {}), self.metadata, self.time)
         if self.dynamic.config is not self.config:
             self.config = self.dynamic.config
+            self.socket_server.use(self.config)
             self.logs.use(self.config)
             self.scheduler.resize(self.config.background_threads)
 
     def _use(self, config: BrokerConfig) -> None:
         """Settings were changed while running. Loop thread."""
         self.config = config
+        self.socket_server.use(config)
+        self.quotas.use(config)
         self.logs.use(config)
         self.topics.use(config)
         self.scheduler.resize(config.background_threads)

@@ -123,6 +123,10 @@ class SocketServer:
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
 
+    def use(self, config: BrokerConfig) -> None:
+        """Other limits hold for connections that come from now on; those that are open stay."""
+        self._config = config
+
     async def start(self) -> None:
         """Binds every listener of the configuration. Raises OSError naming the listener that can't be had."""
         advertised = {listener.name: (listener.host, listener.port) for listener in self._config.advertised_listeners}
@@ -138,17 +142,20 @@ class SocketServer:
 
     def connection_opened(self, connection: Connection) -> str | None:
         """Counts a connection in; a text says why it is refused."""
-        limit, per_host = self._config.max_connections, self._config.max_connections_per_ip
+        config, host = self._config, connection.peer_host
+        limit = config.max_connections
+        per_host = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
         if len(self.connections) >= limit:
             self.refused_connections += 1
             return f"{limit} connections are open (max.connections)"
-        if self._per_host[connection.peer_host] >= per_host:
+        if self._per_host[host] >= per_host:
             self.refused_connections += 1
-            return f"{per_host} connections are open from there (max.connections.per.ip)"
+            name = "max.connections.per.ip" + (".overrides" if host in config.max_connections_per_ip_overrides else "")
+            return f"{per_host} connections are open from there ({name})"
         self.connections.add(connection)
-        self._per_host[connection.peer_host] += 1
+        self._per_host[host] += 1
         self.accepted_connections += 1
-        if wait_ms := self.wait_of(connection.peer_host):
+        if wait_ms := self.wait_of(host):
             connection.mute(wait_ms)
         return None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .definitions import HONOURED_BROKER
 from .exceptions import ConfigError
-from .listener import Listener, parse_address, parse_listener, parse_protocol_map
+from .listener import Listener, parse_address, parse_address_limits, parse_listener, parse_protocol_map
 from .setting import Value, text_of
 
 
@@ -38,6 +38,8 @@ class BrokerConfig:
     connection_outbound_max_bytes: int
     max_connections: int
     max_connections_per_ip: int
+    max_connections_per_ip_overrides: dict[str, int]
+    max_connection_creation_rate: int
     connections_max_idle_ms: int
     # Node and directories
     node_id: int
@@ -45,6 +47,7 @@ class BrokerConfig:
     broker_rack: str | None
     log_dirs: tuple[str, ...]
     log_dir: tuple[str, ...]
+    cordoned_log_dirs: tuple[str, ...]
     log_dir_reserve_bytes: int
     # Topics
     auto_create_topics_enable: bool
@@ -179,6 +182,7 @@ def _resolve(values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:
     attributes: dict[str, Any] = {row.attribute: values.get(row.name, row.default) for row in HONOURED_BROKER}
     _resolve_listeners(attributes, problems)
     _resolve_node(attributes, values, problems)
+    _resolve_limits(attributes, problems)
     low, high = attributes["group_min_session_timeout_ms"], attributes["group_max_session_timeout_ms"]
     if low > high:
         problems.append(f"group.min.session.timeout.ms={low} is above group.max.session.timeout.ms={high}")
@@ -194,6 +198,20 @@ def _resolve_node(attributes: dict[str, Any], values: Mapping[str, Value], probl
     if len(set(directories)) < len(directories):
         problems.append(f"log.dirs={','.join(directories)!r} names a directory twice")
     attributes["log_dirs"] = directories
+
+
+def _resolve_limits(attributes: dict[str, Any], problems: list[str]) -> None:
+    overrides = attributes["max_connections_per_ip_overrides"]
+    try:
+        attributes["max_connections_per_ip_overrides"] = parse_address_limits(overrides)
+    except ValueError as error:
+        problems.append(f"max.connections.per.ip.overrides: {error}")
+    cordoned, directories = attributes["cordoned_log_dirs"] or (), attributes["log_dirs"]
+    if cordoned == ("*",):
+        cordoned = directories
+    if unknown := sorted(set(cordoned) - set(directories)):
+        problems.append(f"cordoned.log.dirs={','.join(unknown)!r} is not in log.dirs ({','.join(directories)})")
+    attributes["cordoned_log_dirs"] = tuple(cordoned)
 
 
 def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:

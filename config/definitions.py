@@ -1,9 +1,8 @@
 """THE table: every setting there is, the broker's and the topics'. Everything else about settings is derived from it.
 
-The rows stand in modules by theme (`definitions_topic`, `definitions_broker`, `definitions_operation`,
-`definitions_transactions`, `definitions_administration`, `definitions_ignored`); here they become two dictionaries by
-name. A topic's row (`segment.bytes`) makes its broker row (`log.segment.bytes`), unless that is written out because its
-type or default differs.
+The rows stand in modules by theme (`definitions_*`); here they become two dictionaries by name. A topic's row
+(`segment.bytes`) makes its broker row (`log.segment.bytes`), unless that is written out because its type or default
+differs.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from .definitions_administration import ADMINISTRATION_ROWS
 from .definitions_broker import BROKER_ROWS
 from .definitions_ignored import FAMILIES, IGNORED_ROWS
+from .definitions_limits import LIMIT_ROWS
 from .definitions_operation import OPERATION_ROWS
 from .definitions_topic import TOPIC_ROWS
 from .definitions_transactions import TRANSACTION_ROWS
@@ -43,10 +43,9 @@ TOPIC_SETTINGS: dict[str, Setting] = {row.name: row for row in TOPIC_ROWS}
 
 _DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
 
-BROKER_SETTINGS: dict[str, Setting] = {
-    row.name: row
-    for row in (*BROKER_ROWS, *OPERATION_ROWS, *ADMINISTRATION_ROWS, *TRANSACTION_ROWS, *_DERIVED, *IGNORED_ROWS)
-}
+_ROWS = (BROKER_ROWS, LIMIT_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, _DERIVED, IGNORED_ROWS)
+
+BROKER_SETTINGS: dict[str, Setting] = {row.name: row for rows in _ROWS for row in rows}
 """Every broker setting by name, ignored and refused ones included."""
 
 HONOURED_BROKER: tuple[Setting, ...] = tuple(s for s in BROKER_SETTINGS.values() if s.status is Status.HONOURED)
@@ -57,9 +56,7 @@ TOPIC_OF_BROKER: dict[str, str] = {
 }
 """Broker setting → the topic setting that it is the default of."""
 
-assert len(BROKER_SETTINGS) == sum(
-    map(len, (BROKER_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, _DERIVED, IGNORED_ROWS))
-), "a name is in the table twice"
+assert len(BROKER_SETTINGS) == sum(map(len, _ROWS)), "a name is in the table twice"
 
 
 def find_broker_setting(name: str) -> Setting | None:

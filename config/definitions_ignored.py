@@ -162,13 +162,7 @@ _REFUSED: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
             "client.quota.callback.class": ("",),
         },
     ),
-    ("this version has no such limit", {"max.connection.creation.rate": ("2147483647",)}),
-    (
-        "this version has one limit for all addresses, max.connections.per.ip",
-        {"max.connections.per.ip.overrides": ("",)},
-    ),
     ("nothing is kept on remote storage", {"remote.log.storage.system.enable": ("false",)}),
-    ("list in log.dirs only those that may be used", {"cordoned.log.dirs": ("",)}),
     ("say listeners=PLAINTEXT://HOST:PORT", {"host.name": ("",), "port": ("",)}),
     (
         "say advertised.listeners=PLAINTEXT://HOST:PORT",

@@ -39,6 +39,23 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
+def parse_address_limits(text: str) -> dict[str, int]:
+    """`ADDRESS:COUNT,…` as a dictionary; localhost is both of its addresses. ValueError says what is wrong."""
+    from ipaddress import ip_address
+
+    limits: dict[str, int] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = pair.rpartition(":")
+        if not host or not count.isdecimal():
+            raise ValueError(f"{pair!r} is not ADDRESS:COUNT")
+        try:
+            hosts = ("127.0.0.1", "::1") if host.lower() == "localhost" else (str(ip_address(host.strip("[]"))),)
+        except ValueError:
+            raise ValueError(f"{pair!r}: give an IP address, names are not looked up") from None
+        limits.update(dict.fromkeys(hosts, int(count)))
+    return limits
+
+
 def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
     """One address with a name; `protocols` tells what each name speaks. ValueError says what is wrong."""
     match = _ADDRESS.fullmatch(text)

@@ -373,7 +373,7 @@ class LogManager:
             home = self._homes.get(key)  # somebody else is just making it
             reserved = int(home is None)
             if home is None:
-                home = self._homes[key] = min(self._upkeeps, key=lambda upkeep: len(upkeep.logs) + upkeep.making)
+                home = self._homes[key] = self._home_of_new()
                 home.making += reserved
         # One maker for each log; a directory whose disk hangs holds up only who makes logs there.
         with self._making[home.directory.path][hash(key) % _MAKERS]:
@@ -409,6 +409,14 @@ class LogManager:
                 home.making -= reserved
                 self._put(key, log, home)
             return log
+
+    def _home_of_new(self) -> LogUpkeep:
+        """The directory with the fewest logs, of those that take new ones. Under the lock; KafkaStorageError."""
+        cordoned = self._config.cordoned_log_dirs
+        open_ones = [upkeep for upkeep in self._upkeeps if upkeep.directory.path not in cordoned]
+        if not open_ones:
+            raise KafkaStorageError("every directory is in cordoned.log.dirs: none takes a new partition")
+        return min(open_ones, key=lambda upkeep: len(upkeep.logs) + upkeep.making)
 
     def delete(self, topic: str, partition: int) -> None:
         """Take the log away now; its files go after file.delete.delay.ms. Nothing happens when there is none. Blocks."""

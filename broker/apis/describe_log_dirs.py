@@ -2,7 +2,7 @@
 
 - Null asks for every log, a list for those it names; a directory without any of them is told all the same.
 - 2 is flexible, 3 has an error for the whole answer, 4 tells the disk's size (KIP-827), 5 whether new logs are kept out
-  of a directory (KIP-1066; never).
+  of a directory (cordoned.log.dirs, KIP-1066).
 - No log is behind another copy of itself or about to be moved: the lag is 0, and there are no future logs.
 """
 
@@ -24,6 +24,8 @@ from ..error_mapping import error_code
 from .registry import api
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..request_context import RequestContext
     from ..server import Broker
 
@@ -35,8 +37,9 @@ _Rows = dict[str, list[DescribeLogDirsPartition]]
 @api(ApiKey.DESCRIBE_LOG_DIRS, (0, 5), DescribeLogDirsRequest)
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     broker, tell_disk = context.broker, context.api_version >= _FIRST_WITH_DISK_SIZE
+    cordoned = _normal(broker.config.cordoned_log_dirs)
     results = [
-        await broker.loop.run_in_executor(broker.io_pool, _describe, path, topics, tell_disk)
+        await broker.loop.run_in_executor(broker.io_pool, _describe, path, topics, tell_disk, path in cordoned)
         for path, topics in _rows(request, broker).items()
     ]
     return DescribeLogDirsResponse(results=results)
@@ -55,9 +58,13 @@ def _rows(request: DescribeLogDirsRequest, broker: Broker) -> dict[str, _Rows]:
     return found
 
 
-def _describe(path: str, topics: _Rows, tell_disk: bool) -> DescribeLogDirsResult:
+def _normal(paths: Iterable[str]) -> set[str]:
+    return {os.path.normpath(path) for path in paths}
+
+
+def _describe(path: str, topics: _Rows, tell_disk: bool, is_cordoned: bool) -> DescribeLogDirsResult:
     """Pool thread: a sick disk takes its time to answer."""
-    result = DescribeLogDirsResult(log_dir=os.path.abspath(path))
+    result = DescribeLogDirsResult(log_dir=os.path.abspath(path), is_cordoned=is_cordoned)
     try:
         disk = shutil.disk_usage(path)
     except OSError as error:

@@ -18,6 +18,7 @@ from tidelog.config.setting import Setting, SettingType, Value, text_of
 
 # These mean more than their text, and have tests of their own.
 PARSED = {
+    "max.connections.per.ip.overrides", "cordoned.log.dirs", "message.set.listeners",
     "listeners", "advertised.listeners", "http.listener", "listener.security.protocol.map", "controller.listener.names",
     "node.id", "broker.id", "log.dirs", "group.min.session.timeout.ms", "group.max.session.timeout.ms",
 }  # fmt: skip

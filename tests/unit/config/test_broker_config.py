@@ -25,6 +25,7 @@ MEANINGS = {
     "message_set_listeners",
     "http_listener",
     "log_dirs",
+    "max_connections_per_ip_overrides",
 }
 
 

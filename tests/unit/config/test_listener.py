@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.config.listener import Listener, parse_address, parse_listener, parse_protocol_map
+from tidelog.config.listener import Listener, parse_address, parse_address_limits, parse_listener, parse_protocol_map
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "SSL": "SSL"}
 
@@ -58,3 +58,20 @@ def test_the_protocol_map_is_read() -> None:
     for wrong in ("CLIENT", "CLIENT:QUIC", ":SSL"):
         with pytest.raises(ValueError, match="NAME:PROTOCOL"):
             parse_protocol_map(wrong)
+
+
+def test_limits_by_address() -> None:
+    limits = parse_address_limits(" 10.0.0.7:200,[FD00::7]:50, localhost:10,fd00::8:5,")
+    assert limits == {"10.0.0.7": 200, "fd00::7": 50, "127.0.0.1": 10, "::1": 10, "fd00::8": 5}
+    assert parse_address_limits("") == {}
+
+
+@pytest.mark.parametrize("text", ["10.0.0.7", "10.0.0.7:", ":5", "10.0.0.7:-1", "10.0.0.7:x"])
+def test_a_limit_without_its_parts_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="ADDRESS:COUNT"):
+        parse_address_limits(text)
+
+
+def test_a_limit_for_a_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="names are not looked up"):
+        parse_address_limits("broker.example:5")
