@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         sock = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername") or ("", 0)
         self.peer_host, self.peer_port = peer[0], peer[1]
-        self.local_address = self.listener.address_for(transport.get_extra_info("sockname"))
+        self.local_address = self._server.told(self.listener, transport.get_extra_info("sockname"), peer[0])
         self.last_active = self._server.now()
         refusal = self._server.connection_opened(self)
         if refusal is not None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerCollector", "Family", "RequestCounters"]
 
-#: A scrape that the loop does not serve within this many seconds fails rather than hangs.
+#: What the loop has to say is left out of a scrape when it does not say it within this many seconds.
 SNAPSHOT_TIMEOUT_S = 5.0
 
 
@@ -68,13 +68,18 @@ class BrokerCollector:
         self._lag: GroupLag | None = None
 
     def families(self) -> Iterator[AnyFamily]:
-        """Every metric of the daemon, now. Raises TimeoutError when the loop does not answer in time."""
+        """Every metric of the daemon, now; without those of requests and groups where the loop does not answer in time."""
         broker = self._broker
 
         async def on_loop() -> LoopFacts:
             return loop_facts(broker)
 
-        taken = asyncio.run_coroutine_threadsafe(on_loop(), broker.loop).result(SNAPSHOT_TIMEOUT_S)
+        asked = asyncio.run_coroutine_threadsafe(on_loop(), broker.loop)
+        try:
+            taken = asked.result(SNAPSHOT_TIMEOUT_S)
+        except TimeoutError:  # a loop that hangs is when the rest is wanted most
+            asked.cancel()
+            taken = LoopFacts([], None)
         yield from taken.families
         yield from build_families()
         yield from state_families(broker)
@@ -84,6 +89,7 @@ class BrokerCollector:
             if self._lag is None:
                 self._lag = GroupLag(broker.logs)
             yield from self._lag.families(taken.groups)
+        if broker.ready:
             yield from self._logs.families(broker)
             per_topic = broker.config.metrics_per_topic
             yield from cleaner_families(broker.cleaner, broker.time.milliseconds(), per_topic=per_topic)

@@ -293,8 +293,11 @@ async def _serve(config: BrokerConfig) -> int:
         # A stop during a long recovery is obeyed when the directory in work is done; a second signal is not waited for.
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         addresses = await starting
-        print("ready", *addresses, flush=True)
+        hint = broker.socket_server.hint
+        print("ready", *addresses, *([f"({hint})"] if hint else []), flush=True)
         log.info("serving %s", " ".join(addresses))
+        if hint:
+            log.info("%s; see docs/CONTAINER.md", hint)
         log.info("%s", durability_line(log_config(broker.config, {}), (one.config for one in broker.logs.logs())))
         await stopping
         log.info("stopping")

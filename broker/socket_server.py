@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from .connection import Connection
+from .container import HINT, container_network, plain_host
 from .send import SendCounters
 
 if TYPE_CHECKING:
@@ -72,10 +74,6 @@ class Endpoint:
     port: int
     advertised: tuple[str, int] | None = None
 
-    def address_for(self, sockname: tuple[str, int]) -> tuple[str, int]:
-        """What a client that came in at `sockname` (the accepted socket's local address) is told."""
-        return self.advertised or (sockname[0], sockname[1])
-
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
@@ -112,6 +110,8 @@ class SocketServer:
         self.scratch_view = memoryview(self.scratch)
         self.buffers = BufferPool()
         self.endpoints: list[Endpoint] = []
+        self._container = container_network(os.environ)
+        self._warned = False
         self.message_set_endpoints: list[Endpoint] = []
         self.connections: set[Connection] = set()
         self.wait_of: Callable[[str], int] = lambda _address: 0
@@ -139,6 +139,32 @@ class SocketServer:
             endpoint = await self._listen(listener, "message.set.listeners", self._message_sets)
             self.message_set_endpoints.append(endpoint)
         self._schedule_sweep()
+
+    def told(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
+        """The address that a client from `peer` is told, which came in at `dialled` (the accepted socket's local address)."""
+        if endpoint.advertised is not None:
+            return endpoint.advertised
+        host, port = plain_host(dialled[0]), dialled[1]
+        if self._container is not None:
+            peer = plain_host(peer)
+            if peer in self._container.gateways:
+                if self._config.container_gateway_localhost:
+                    return "localhost", port
+            elif not self._warned and self._container.is_beyond(peer):
+                self._warned = True
+                log.warning(
+                    "a client from %s, beyond the container's networks, is told to connect to %s:%d, which it may not reach: set "
+                    "advertised.listeners=%s://HOST:PORT to the address that it dials",
+                    peer, host, port, endpoint.name,
+                )  # fmt: skip
+        return host, port
+
+    @property
+    def hint(self) -> str:
+        """What the ready line adds where an address that clients are told may be wrong for some; empty elsewhere."""
+        if self._container is None or all(endpoint.advertised for endpoint in self.endpoints):
+            return ""
+        return HINT
 
     def connection_opened(self, connection: Connection) -> str | None:
         """Counts a connection in; a text says why it is refused."""

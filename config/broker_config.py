@@ -95,6 +95,7 @@ class BrokerConfig:
     logging_format: str
     metrics_per_topic: bool
     metrics_per_group: bool
+    container_gateway_localhost: bool
     # Quotas and telemetry
     quota_window_num: int
     quota_window_size_seconds: int

@@ -27,7 +27,10 @@ class Ring(NamedTuple):
 
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
 # Builds file systems as root; the client in it is this environment's.
-IMAGE = [*(["sudo"] if os.geteuid() else []), sys.executable, "docker/check-image"]
+AS_ROOT = ["sudo"] if os.geteuid() else []
+IMAGE = [*AS_ROOT, sys.executable, "docker/check-image"]
+# Network namespaces with NAT.
+ADDRESSES = [*AS_ROOT, sys.executable, "docker/check-addresses"]
 UNLIMITED = ["--timeout", "0"]
 RANDOM_SEED = ["--kill-seed", "random"]
 COMPACTION = [*PYTEST, "tests/compat/test_log_compaction_tester.py"]
@@ -62,6 +65,8 @@ RINGS = [
     ),
     Ring("examples", [], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 0, 30),
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 2, 12),
+    Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 4, 4),
+    Ring("addresses", ADDRESSES, ADDRESSES, 3, 3),
     Ring("image", IMAGE, IMAGE, 8, 10),
 ]
 

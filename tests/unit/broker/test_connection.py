@@ -51,6 +51,9 @@ class Server:
         self.scratch_view = memoryview(self.scratch)
         self.buffers = BufferPool()
 
+    def told(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
+        return dialled
+
     def connection_opened(self, connection: Connection) -> str | None:
         return None
 

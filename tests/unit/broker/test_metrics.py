@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tidelog.broker import metrics
 from tidelog.broker.metrics import BrokerCollector
 from tidelog.broker.server import Broker
 from tidelog.config.loader import load_config
@@ -53,3 +55,21 @@ async def test_what_is_per_topic_can_be_switched_off(tmp_path: Path) -> None:
     found = await scrape(tmp_path / "data", "metrics.per.topic=false", "metrics.per.group=false")
     assert [name for name in found if "'topic'" in name] == []
     assert found["tidelog_partitions[]"] == 2
+
+
+async def test_a_loop_that_hangs_takes_only_its_own_metrics_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When nobody is served, /metrics must still say why."""
+    monkeypatch.setattr(metrics, "SNAPSHOT_TIMEOUT_S", 0.05)
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={tmp_path / 'data'}"]
+    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+    try:
+        await broker.start()
+        names = {
+            family.name for family in BrokerCollector(broker).families()
+        }  # on the loop itself, which so stands still
+    finally:
+        await broker.stop()
+    assert names >= {"tidelog_degraded", "tidelog_ready", "tidelog_partitions", "tidelog_cleaner_enabled"}
+    assert "tidelog_requests" not in names
