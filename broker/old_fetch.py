@@ -53,8 +53,8 @@ class OldFetchJob(FetchJob):
         """The answer, after as long a wait as the client allows."""
         time = self._broker.time
         deadline = time.milliseconds() + max_wait_ms
-        self._rows: list[tuple[PartitionKey, FetchPartition, Row]] = []
         while True:
+            self._rows: list[tuple[PartitionKey, FetchPartition, Row]] = []
             found = self.run(max(0, deadline - time.milliseconds()), min_bytes)
             if not isinstance(found, list):
                 try:

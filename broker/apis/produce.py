@@ -136,12 +136,12 @@ def _append(
                     )
                 if first < 0:
                     raise InvalidRecordError(f"{name}-{index}: the record set is null")
+                is_set = version < 3 and last - first > MAGIC_AT and buffer[first + MAGIC_AT] < MAGIC_V2
                 if refused is not None:
                     if (name, index) in refused:
                         raise _Refused(*refused[name, index])
-                elif version >= 3 and last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & TRANSACTIONAL_MASK:
+                elif not is_set and last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & TRANSACTIONAL_MASK:
                     raise _Refused(ErrorCode.INVALID_TXN_STATE, "a batch of a transaction, without a transactional id")
-                is_set = version < 3 and last - first > MAGIC_AT and buffer[first + MAGIC_AT] < MAGIC_V2
                 if (
                     version < 7
                     and not is_set
@@ -150,7 +150,9 @@ def _append(
                 ):
                     raise _Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or above")
                 converts = is_set or partition.log.converts_batches
-                if partition.directory.engaged or (converts and not is_quick(buffer, first, last, is_set)):
+                # What is quick must not overtake what is not, where a request names a partition twice.
+                takes_long = converts and (later is not None or not is_quick(buffer, first, last, is_set))
+                if takes_long or partition.directory.engaged:
                     later = later or []
                     future: asyncio.Future[LogAppendInfo]
                     if converts:

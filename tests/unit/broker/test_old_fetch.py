@@ -214,6 +214,11 @@ async def test_markers_are_passed_over(rig: Rig, version: int) -> None:
     for _ in range(3):
         data = bytearray(marker)
         rig.log.append_as_leader(data, 0, len(data), origin=AppendOrigin.COORDINATOR)
+    leaving = rig.ask(version, of("t", 0, 1), max_wait_ms=500)
+    await _until(lambda: rig.world.purgatory.waiting)
+    leaving.cancel()  # what it had read until then was given back already
+    await asyncio.wait([leaving])
+    assert not rig.world.purgatory.waiting
     waiting = rig.ask(version, of("t", 0, 1), max_wait_ms=500)
     await _until(lambda: rig.world.purgatory.waiting)
     append(rig.log, "late")

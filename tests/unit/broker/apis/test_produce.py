@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.broker.apis.produce import produce
@@ -236,3 +238,53 @@ async def test_acks_of_old_versions(machine: World, codec: Compression) -> None:
     assert (await rig.ask(0, old_set(0, b"b"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert rig.values() == [b"a"]
     rig.broker.conversions.close()
+
+
+async def test_a_partition_that_is_named_twice_keeps_its_order(machine: World) -> None:
+    rig = OldRig(machine)
+    sets = [old_set(1, b"a" * 9000), old_set(1, b"b"), old_set(1, b"c")]
+    data = [PartitionProduceData(index=0, records=records) for records in sets]
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    frame = bytearray(struct.pack(">hhih", 0, 2, 7, -1) + encode(request, 2))
+    answer: Any = await produce(rig.broker, frame, 0, len(frame), 2, 7, SimpleNamespace())  # type: ignore
+    response, _ = decode(ProduceResponse, 2, answer, 8)
+    assert [row.base_offset for row in response.responses[0].partition_responses] == [0, 1, 2]
+    assert rig.values() == [b"a" * 9000, b"b", b"c"]
+    rig.broker.conversions.close()
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_no_transaction_hides_in_an_old_request(machine: World, version: int) -> None:
+    rig = OldRig(machine)
+    records = batch("a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    assert (await rig.ask(version, bytes(records))).error_code == ErrorCode.INVALID_TXN_STATE
+    assert rig.log.size == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2), st.integers(0, 1), st.integers(0, 3), st.data())
+def test_garbage_is_refused_with_a_code(version: int, magic: int, codec: int, data: st.DataObject) -> None:
+    """A message set with any of its bytes changed: taken, or refused by name; never an unexpected error."""
+    good = bytearray(old_set(magic, b"first", b"second" * 20, codec=Compression(codec)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
+    records = bytes(good[: data.draw(st.integers(0, len(good)))])
+
+    async def ask() -> int:
+        world = World()
+        world.start()
+        rig = OldRig(world)
+        row = await rig.ask(version, records)
+        rig.broker.conversions.close()
+        world.stop()
+        return int(row.error_code)
+
+    assert asyncio.run(ask()) in {
+        ErrorCode.NONE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
