@@ -10,12 +10,15 @@ to web pages: it takes a Content-Type of application/json, which a page of anoth
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
+from ..cleaner.explain import TransactionOwner
+from ..protocol.errors import ProtocolError
 from ..storage.exceptions import StorageError
 from .clean_requests import TooManyRequestsError
 from .why import why_topic
@@ -24,8 +27,10 @@ if TYPE_CHECKING:
     from ..storage.unified_log import UnifiedLog
     from .clean_requests import CleanRequest
     from .server import Broker
+    from .transaction_states import TransactionMetadata
 
 MAX_WAIT_S = 5.0
+LOOP_TIMEOUT_S = 2.0
 MAX_WAITING = 3
 MAX_BODY_BYTES = 1 << 16
 PREFIXES = ("/why/", "/clean/")
@@ -99,8 +104,25 @@ class HttpApi:
             is_cleaner_enabled=broker.cleaner.is_enabled,
             cleaner_backoff_ms=broker.config.log_cleaner_backoff_ms,
             retention_check_ms=broker.config.log_retention_check_interval_ms,
+            owners=self._owners(logs),
         )
         return JsonAnswer("200 OK", content)
+
+    def _owners(self, logs: list[UnifiedLog]) -> dict[int, TransactionOwner]:
+        """Whose the transactions are that hold the last stable offsets of these logs back, as far as it is known."""
+        open_ones = {txn.producer_id for log in logs if (txn := log.oldest_transaction()) is not None}
+        if not open_ones:
+            return {}
+        from .transaction_coordinator import TransactionFilter  # who has no transactions pays nothing for them
+
+        async def ask() -> list[TransactionMetadata]:
+            return self._broker.transactions.list_transactions(TransactionFilter(producer_ids=open_ones))
+
+        try:
+            found = asyncio.run_coroutine_threadsafe(ask(), self._broker.loop).result(LOOP_TIMEOUT_S)
+        except (ProtocolError, TimeoutError):
+            return {}
+        return {one.producer_id: TransactionOwner(one.transactional_id, one.overdue_ms) for one in found}
 
     def _clean(self, path: list[str], environ: dict[str, Any]) -> JsonAnswer:
         if len(path) != 1:

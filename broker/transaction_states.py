@@ -158,7 +158,12 @@ class TransactionMetadata:
 
     def is_overdue(self, now_ms: int) -> bool:
         """Its time is over: the coordinator is to abort it."""
-        return self.state is S.ONGOING and self.start_ms + self.timeout_ms < now_ms
+        return self.overdue_ms is not None and self.overdue_ms <= now_ms
+
+    @property
+    def overdue_ms(self) -> int | None:
+        """The first millisecond at which its time is over; None: it is not under way, or decided."""
+        return self.start_ms + self.timeout_ms + 1 if self.state is S.ONGOING else None
 
 
 Outcome = TransactionMetadata | ErrorCode

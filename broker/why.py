@@ -14,7 +14,7 @@ A segment's own reason is the first of its `reasons`. Times are milliseconds sin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cleaner.eligibility import evaluate
 from ..cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, explain
@@ -26,25 +26,32 @@ from ..storage.retention import PolicyFailure
 from .ledger_facts import describe_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..cleaner.cleaner_manager import CleanerManager
+    from ..cleaner.explain import TransactionOwner
     from ..storage.ledger import Ledger
     from ..storage.unified_log import UnifiedLog
+
+Owners: TypeAlias = "Mapping[int, TransactionOwner]"
+"""Producer id → whose transaction it is."""
 
 MAX_SEGMENTS = 2000
 """In one answer, all partitions together; of what is left out the number is told. The active one is always there."""
 
 
-def situation_of(log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True) -> Situation:
+def situation_of(
+    log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True, owners: Owners | None = None
+) -> Situation:
     """Everything that cleaning and retention of this log decide on, now. Pool threads; blocks. OSError, StorageError."""
-    return settled(log, lambda: _situation_of(log, manager, is_cleaner_enabled))
+    return settled(log, lambda: _situation_of(log, manager, is_cleaner_enabled, owners or {}))
 
 
-def _situation_of(log: UnifiedLog, manager: CleanerManager, is_cleaner_enabled: bool) -> Situation:
+def _situation_of(log: UnifiedLog, manager: CleanerManager, is_cleaner_enabled: bool, owners: Owners) -> Situation:
     facts = manager.facts(log)
     config = log.config
     active = log.segments[-1]
+    transaction = log.oldest_transaction()
     policies: list[NamedPolicy] = []
     failures: list[PolicyFailure] = []
     for name in config.deletion_policies:
@@ -63,25 +70,33 @@ def _situation_of(log: UnifiedLog, manager: CleanerManager, is_cleaner_enabled: 
         ),
         policies,
         failures,
-        log.oldest_transaction(),
+        transaction,
+        None if transaction is None else owners.get(transaction.producer_id),
         is_cleaner_enabled,
         manager.failed_attempts(log),
     )
 
 
-def why_log(log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True) -> list[SegmentReasons]:
+def why_log(
+    log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True, owners: Owners | None = None
+) -> list[SegmentReasons]:
     """The reasons of each segment. As `situation_of`."""
     views = settled(log, lambda: list(log.segment_views()))
-    return explain(views, situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled))
+    return explain(views, situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners))
 
 
 def why_partition(
-    log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool, limit: int = MAX_SEGMENTS
+    log: UnifiedLog,
+    manager: CleanerManager,
+    *,
+    is_cleaner_enabled: bool,
+    owners: Owners | None = None,
+    limit: int = MAX_SEGMENTS,
 ) -> dict[str, Any]:
     """One partition's part of the answer, with at most `limit` segments. As `situation_of`."""
     log.open_ledger()
     views = settled(log, lambda: list(log.segment_views()))
-    situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled)
+    situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners)
     reasons = explain(views, situation)
     ledger = log.ledger.value
     facts, found = situation.cleaning, situation.found
@@ -119,12 +134,13 @@ def why_topic(
     is_cleaner_enabled: bool,
     cleaner_backoff_ms: int,
     retention_check_ms: int,
+    owners: Owners | None = None,
 ) -> dict[str, Any]:
     """The whole answer for these partitions of a topic. As `situation_of`."""
     partitions = []
     left = MAX_SEGMENTS
     for log in logs:
-        one = why_partition(log, manager, is_cleaner_enabled=is_cleaner_enabled, limit=max(1, left))
+        one = why_partition(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners, limit=max(1, left))
         left -= len(one["segments"])
         partitions.append(one)
     return {

@@ -65,6 +65,14 @@ class RollFacts(NamedTuple):
     """segment.ms less the segment's jitter."""
 
 
+class TransactionOwner(NamedTuple):
+    """Whose an open transaction is, as its coordinator knows it."""
+
+    transactional_id: str
+    aborts_ms: int | None
+    """The first millisecond at which the coordinator finds that its time is over; None: it is being ended already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """All that the reasons depend on, beside what the segments say."""
@@ -80,6 +88,8 @@ class Situation:
     """The others, and those that the last run left out."""
     transaction: OpenTransaction | None = None
     """The one that holds the last stable offset back."""
+    owner: TransactionOwner | None = None
+    """Whose it is; None where no coordinator knows it."""
     is_cleaner_enabled: bool = True
     failed_attempts: int = 0
 
@@ -150,13 +160,19 @@ def _out_of_range(situation: Situation, end: int, youngest: int | None) -> Itera
     """A pass must not touch it: what `evaluate` rounds down for, and what it stops at."""
     facts = situation.cleaning
     if end > facts.last_stable_offset and facts.last_stable_offset < facts.high_watermark:
-        transaction = situation.transaction
-        event, details = "the transaction that is open there is committed or aborted", {}
+        transaction, owner = situation.transaction, situation.owner
+        event = "the transaction that is open there is committed or aborted"
+        details: dict[str, Value] = {"lastStableOffset": facts.last_stable_offset}
         if transaction is not None:
-            event = f"producer {transaction.producer_id} commits or aborts its transaction (its marker is written)"
-            details = {"producerId": transaction.producer_id, "firstOffset": transaction.first_offset}
-        details["lastStableOffset"] = facts.last_stable_offset
-        yield Hold(CLEANING, "open transaction", event=event, facts=details)
+            who = "" if owner is None else f" (transactional.id {owner.transactional_id})"
+            event = f"producer {transaction.producer_id}{who} commits or aborts its transaction (its marker is written)"
+            details |= {"producerId": transaction.producer_id, "firstOffset": transaction.first_offset}
+        if owner is not None:
+            details["transactionalId"] = owner.transactional_id
+        # Its coordinator aborts it when its time is over, where there is one.
+        yield Hold(
+            CLEANING, "open transaction", until_ms=owner.aborts_ms if owner else None, event=event, facts=details
+        )
     elif end > min(facts.last_stable_offset, facts.high_watermark):
         event = f"the high watermark passes offset {end}: a sync is pending"
         yield Hold(CLEANING, "high watermark", event=event, facts={"highWatermark": facts.high_watermark})
@@ -258,7 +274,8 @@ def _deletion_holds(views: Sequence[SegmentView], situation: Situation) -> dict[
             holds[view.base_offset] = [Hold(DELETION, "due", until_ms=log.now_ms, event=event)]
             continue
         if DELETE_POLICY not in config.cleanup_policy:
-            event = "cleanup.policy has delete in it, or DeleteRecords passes its end"
+            # DeleteRecords is refused there.
+            event = "cleanup.policy has delete in it"
             held = Hold(DELETION, "cleanup.policy", "cleanup.policy", _policy_text(situation), event=event)
             holds[view.base_offset] = [held]
             continue

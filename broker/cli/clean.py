@@ -75,6 +75,8 @@ def picture(state: Any) -> list[str]:
     seconds = (state["finishedMs"] - (state["startedMs"] or state["finishedMs"])) / 1000
     head = f"{state['topic']}: {state['partitions']} partitions in {seconds:.2f} s"
     lines = [head, *removed_lines(state["removed"], state["removedBytes"])]
+    if not any(state["removed"].values()):
+        lines.append(f"  nothing went: `tidelog why {state['topic']}` tells what holds each segment, and until when")
     ledgers = [one["ledger"] for one in state["byPartition"].values() if one["ledger"] is not None]
     return [*lines, f"  since it began: {ledger_line(_sum(ledgers))}"] if ledgers else lines
 

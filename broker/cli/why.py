@@ -79,6 +79,7 @@ def _partition(partition: Any) -> list[str]:
         )
     if partition["ledger"] is not None:
         lines.append(f"  {ledger_line(partition['ledger'])}")
+    always: dict[tuple[str, str, str], None] = {}
     rows = [("segment", "to", "bytes", "part", "not", "because of", "until")]
     for segment in partition["segments"]:
         place = (
@@ -87,9 +88,14 @@ def _partition(partition: Any) -> list[str]:
             f"{segment['size']:,}",
             segment["section"],
         )
-        for number, reason in enumerate(segment["reasons"]):
+        rest = [reason for reason in segment["reasons"] if reason["reason"] != "cleanup.policy"]
+        for reason in segment["reasons"]:
             what = {"clean": "cleaned", "delete": "deleted"}[reason["action"]]
-            rows.append((*(place if number == 0 else ("",) * 4), what, _cause(reason), _until(reason, now)))
+            if rest and reason not in rest:  # the same for each of them: once is enough
+                always[what, _cause(reason), _until(reason, now)] = None
+            else:
+                rows.append((*place, what, _cause(reason), _until(reason, now)))
+                place = ("",) * 4
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for row in rows:
         cells = [
@@ -97,6 +103,7 @@ def _partition(partition: Any) -> list[str]:
             for column, (text, width) in enumerate(zip(row[:6], widths, strict=True))
         ]
         lines.append(("  " + "  ".join(cells) + "  " + row[6]).rstrip())
+    lines += [f"  No segment is {what}: {cause}, until {until}." for what, cause, until in always]
     if partition["segmentsOmitted"]:
         lines.append(f"  {partition['segmentsOmitted']} more segments before the last one")
     return lines
@@ -113,6 +120,7 @@ def _cause(reason: Any) -> str:
     shown = str(value).lower() if isinstance(value, bool) else value
     if setting is None:
         return {"clean": "clean already"}.get(name, str(name))
+    name = {"tombstones": "tombstones or markers"}.get(name, name)
     text = f"{setting}={shown}" if name == setting else f"{name} ({setting}={shown})"
     ratio = reason["facts"].get("dirtyRatio")
     return f"{text}, now {ratio:.2f}" if ratio is not None else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -82,11 +83,32 @@ def test_a_compacted_topic_is_explained_and_cleaned_on_request(daemon: Daemon) -
         (metadata.partition, metadata.offset, key, value) for key, (metadata, value) in last.items()
     )
     after = told(daemon, "why", topic)["partitions"]
+    ledgers = [one["ledger"] for one in after]
+    assert sum(ledger["live"] for ledger in ledgers) == 40
+    assert sum(ledger["removed"]["superseded"] for ledger in ledgers) == 960
+    assert [ledger["appended"] for ledger in ledgers] == [one["logEndOffset"] for one in after]
+    assert [sum(segment["live"] for segment in one["segments"]) for one in after] == [
+        ledger["live"] for ledger in ledgers
+    ]
+    assert (
+        "  since it began: 1,000 appended = 40 live + 960 superseded"
+        in tidelog(daemon, "clean", topic, "--wait").stdout
+    )
     assert {segment["reason"] for one in after for segment in one["segments"][:-1]} == {"clean"}
     # The daemon knows it after a restart too, and there is nothing left to do.
     daemon.restart()
     assert told(daemon, "why", topic)["partitions"][0]["firstDirtyOffset"] == after[0]["logEndOffset"]
+    assert [one["ledger"] for one in told(daemon, "why", topic)["partitions"]] == ledgers
     assert set(told(daemon, "clean", topic, "--wait")["removed"].values()) == {0}
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=30) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if f'topic="{topic}"' in line]
+    told_of = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if "_log_offsets_" in line}
+    for partition, ledger in enumerate(ledgers):
+        place = f'partition="{partition}",topic="{topic}"'
+        assert told_of[f"tidelog_log_offsets_appended_total{{{place}}}"] == ledger["appended"]
+        assert told_of[f"tidelog_log_offsets_live{{{place}}}"] == ledger["live"]
+        removed = f'cause="superseded",{place}'
+        assert told_of[f"tidelog_log_offsets_removed_total{{{removed}}}"] == ledger["removed"]["superseded"]
 
 
 def test_a_deletion_mark_is_explained(daemon: Daemon) -> None:

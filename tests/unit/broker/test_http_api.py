@@ -3,11 +3,15 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.cleaning import CleaningWorld, put
+from support.groups import run_callbacks
+from support.logs import append
+from support.transactions import Node
 from tidelog.broker import http_api
 from tidelog.broker.http_server import HttpServer
 from tidelog.broker.log_cleaner import LogCleaner
@@ -137,3 +141,41 @@ def test_waits_leave_threads_for_scrapes(server: HttpServer, monkeypatch: pytest
     monkeypatch.setattr(http_api, "MAX_WAIT_S", 60.0)
     assert ask(server, "/clean/orders?wait=60", "POST")[0] == "202 Accepted"
     broker.cleaner.manager.give_back(work)
+
+
+def test_whose_transaction_holds_a_segment_and_when_its_coordinator_aborts_it() -> None:
+    """The time is in the answer, and comes true: the coordinator's look before it leaves the transaction, the next ends it."""
+    node = Node(cleanup_policy=frozenset({"compact"}), segment_bytes=300, min_cleanable_dirty_ratio=0.0)
+    node.produce("payments-1", node.init("payments-1", timeout_ms=30_000), "t", 0, "a")
+    for _ in range(10):
+        append(node.log("t"), "x" * 50)
+    world = node.world
+    config = load_config(None, {}, ["log.cleaner.dedupe.buffer.size=24000"])
+    cleaner = LogCleaner(config, world.manager, world.file_system, world.time)
+    broker: Any = SimpleNamespace(
+        ready=True, logs=world.manager, cleaner=cleaner, config=config, loop=node.loop, transactions=node.transactions
+    )
+    api = http_api.HttpApi(broker)
+
+    def first_reason() -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(api.answer, {"PATH_INFO": "/why/t/0"})
+            while not asked.done():
+                run_callbacks(node.loop)
+            return asked.result().content["partitions"][0]["segments"][0]["reasons"][0]
+
+    held = first_reason()
+    assert (held["reason"], held["facts"]["transactionalId"]) == ("open transaction", "payments-1")
+    assert "(transactional.id payments-1)" in held["event"]
+    until_ms = held["untilMs"]
+    assert until_ms == world.time.milliseconds() + 30_001
+    world.time.advance(30_000)
+    node.transactions._abort_overdue()
+    node.settle()
+    assert first_reason() == held
+    world.time.advance(1)
+    assert world.time.milliseconds() == until_ms
+    node.transactions._abort_overdue()
+    node.settle()
+    assert first_reason()["reason"] == "due"
+    node.close()

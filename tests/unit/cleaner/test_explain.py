@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cleaning import DAY_MS, CleaningWorld, Producer, data_records, put
+from support.cleaning import DAY_MS, CleaningWorld, Producer, data_records, markers, put
 from support.mock_time import START_MS
 from tidelog.broker.why import why_log
 from tidelog.cleaner.eligibility import CleaningFacts, SegmentFacts, evaluate
-from tidelog.cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, explain
+from tidelog.cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, TransactionOwner, explain
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.deletion_policy import LogFacts, find_policy
 from tidelog.storage.log_values import SegmentView
@@ -115,6 +116,57 @@ def test_uncleanable_until_the_next_try() -> None:
     advance_to(made, failed.until_ms - 1)
     assert made.clean_once() is None
     advance_to(made, failed.until_ms)
+    assert made.clean_once() is not None
+
+
+def test_below_the_ratio_until_a_deletion_mark_is_due() -> None:
+    """A horizon in the clean part lets the dirty part be cleaned with it, whatever the ratio says."""
+    made = world(delete_retention_ms=HOUR_MS, min_cleanable_dirty_ratio=0.5)
+    put(made.log(), "gone", None)
+    for number in range(60):
+        put(made.log(), f"k{number}", "x" * 50)
+    made.log().roll()
+    made.clean_all()
+    fill(made)
+    made.log().roll()
+    (low,) = {one.holds[0].until_ms for one in reasons(made) if one.section == "dirty"}
+    assert low == START_MS + HOUR_MS == hold(made, "tombstones").until_ms
+    advance_to(made, low - 1)
+    assert made.clean_once() is None
+    advance_to(made, low)
+    assert made.clean_once() is not None
+
+
+def test_a_transaction_marker_until_its_horizon() -> None:
+    """The producer has gone on since, or its last batch would stay."""
+    made = world(delete_retention_ms=HOUR_MS)
+    producer = Producer(7)
+    producer.send(made.log(), (b"a", b"1"))
+    producer.end(made.log(), commit=False)
+    fill(made)
+    producer.send(made.log(), (b"a", b"2"))
+    producer.end(made.log(), commit=True)
+    made.log().roll()
+    made.clean_all()
+    waiting = hold(made, "tombstones")
+    assert waiting.until_ms == START_MS + HOUR_MS
+    assert markers(made.log())[0] == 1
+    advance_to(made, START_MS + HOUR_MS - 1)
+    assert made.clean_once() is None
+    advance_to(made, START_MS + HOUR_MS)
+    assert made.clean_once() is not None
+    assert 1 not in markers(made.log())
+
+
+def test_uncleanable_until_the_topics_settings_change() -> None:
+    made = world()
+    fill(made)
+    made.fake.fail_at(1, OSError(5, "disk"))
+    while made.clean_once() is None and not made.cleaners.uncleanable():
+        made.fake.fail_at(1, OSError(5, "disk"))
+    assert hold(made, "uncleanable").event == "the topic's settings are changed"
+    assert made.clean_once() is None
+    made.log().update_config(replace(made.log().config, retention_ms=5))
     assert made.clean_once() is not None
 
 
@@ -228,6 +280,49 @@ def test_an_open_transaction_until_it_ends() -> None:
     assert "producer 77" in str(cause.event)
     producer.end(made.log(), commit=True)
     assert not [one for one in reasons(made) if any(h.reason == "open transaction" for h in one.holds)]
+
+
+def test_an_open_transaction_until_its_coordinator_aborts_it() -> None:
+    """Whose it is, and when: the coordinator's own word (tests/unit/broker/test_transaction_coordinator.py ends it then)."""
+    made = world()
+    producer = Producer(77)
+    producer.send(made.log(), (b"t", b"1"))
+    fill(made)
+    owner = TransactionOwner("payments-1", START_MS + 60_001)
+    (first, *_) = why_log(made.log(), made.cleaners, owners={77: owner, 78: TransactionOwner("other", 1)})
+    cause = first.holds[0]
+    assert (cause.reason, cause.until_ms, cause.facts["transactionalId"]) == (
+        "open transaction",
+        START_MS + 60_001,
+        "payments-1",
+    )
+    assert "producer 77 (transactional.id payments-1) commits" in str(cause.event)
+
+
+def test_a_pending_sync_until_it_is_done() -> None:
+    made = world(flush_messages=1, cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=0, retention_ms=-1)
+    fill(made)
+    made.log().roll()
+    assert {h.action for h in reasons(made)[0].holds if h.reason == "high watermark"} == {"clean", "delete"}
+    assert made.clean_once() is None
+    assert not made.log().delete_old_segments()
+    made.log().complete_sync(made.log().flush())
+    assert not [h for one in reasons(made) for h in one.holds if h.reason == "high watermark"]
+    assert made.clean_once() is not None
+    assert made.log().delete_old_segments()
+
+
+def test_a_stopped_cleaner_until_it_is_enabled_and_a_policy_until_it_has_the_word() -> None:
+    made = world(cleanup_policy=DELETE, retention_ms=-1)
+    fill(made)
+    assert hold(made, "cleanup.policy").event == "cleanup.policy has compact in it"
+    assert made.clean_once() is None
+    made.log().update_config(replace(made.log().config, cleanup_policy=frozenset({"compact"})))
+    assert hold(made, "cleanup.policy").event == "cleanup.policy has delete in it"
+    stopped = [h.reason for h in reasons(made, is_cleaner_enabled=False)[0].holds if h.action == "clean"]
+    assert stopped == ["log.cleaner.enable"]
+    assert [h.reason for h in reasons(made)[0].holds if h.action == "clean"] == ["due"]
+    assert made.clean_once() is not None
 
 
 def test_retention_bytes_until_so_many_more() -> None:
