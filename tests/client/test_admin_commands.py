@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
 from tidelog.broker.cli.kafka_client import KafkaClient
 from tidelog.broker.cli.main import build_parser, main
 from tidelog.testing import Broker
@@ -207,10 +209,59 @@ def test_settings_are_shown_and_changed_while_running(tidelog_broker: Broker, ru
     assert "nothing to change" in nothing.err
 
 
-def test_transactions_say_what_they_need(run: Run) -> None:
-    refused = run("transactions", "abort", "--topic", "orders")
-    assert refused.code == 1
-    assert "--start-offset" in refused.err
+async def test_transactions_are_shown_and_aborted(tidelog_broker: Broker, run: Run) -> None:
+    tidelog_broker.create_topic("orders", 2)
+    assert run("transactions", "list") == Done(0, "", "")
+    async with AIOKafkaProducer(
+        bootstrap_servers=tidelog_broker.bootstrap_servers, transactional_id="import", transaction_timeout_ms=60_000
+    ) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("orders", b"1", partition=1)
+        assert run("transactions", "list", "--state", "Ongoing").lines[1].split()[::2] == ["import", "Ongoing"]
+        (listed,) = run("transactions", "list", "--json").json
+        assert listed["state"] == "Ongoing"
+        assert run("transactions", "list", "--longer-than", "3600").lines == []
+        (described,) = run("transactions", "describe", "import", "--json").json
+        assert (described["partitions"], described["timeoutMs"]) == (["orders-1"], 60_000)
+        assert described["startMs"] is not None
+        assert run("transactions", "describe", "import").lines[1].split()[:2] == ["import", "Ongoing"]
+        (known,) = run("transactions", "producers", "orders:1", "--json").json
+        assert (known["producerId"], known["transactionStartOffset"]) == (listed["producerId"], 0)
+        assert run("transactions", "producers", "orders").lines[0].split()[:2] == ["topic", "partition"]
+
+        assert run("transactions", "abort", "import").out == "aborted the transaction of import\n"
+        (known,) = run("transactions", "producers", "orders:1", "--json").json
+        assert known["transactionStartOffset"] is None
+        with pytest.raises(KafkaError):
+            await producer.commit_transaction()
+
+    for arguments, word in (
+        (("abort", "--topic", "orders"), "--start-offset"),
+        (("abort", "nothing"), "tidelog transactions list"),
+        (("describe", "nothing"), "tidelog transactions list"),
+        (("list", "--state", "Nonsense"), "Nonsense"),
+        (("abort", "--topic", "orders", "--partition", "1", "--start-offset", "7"), "no transaction of orders-1"),
+    ):
+        refused = run("transactions", *arguments)
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert word in refused.err
+
+
+async def test_a_transaction_that_no_coordinator_ends_is_ended_in_its_partition(
+    tidelog_broker: Broker, run: Run
+) -> None:
+    tidelog_broker.create_topic("orders")
+    async with AIOKafkaProducer(
+        bootstrap_servers=tidelog_broker.bootstrap_servers, transactional_id="import"
+    ) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("orders", b"1")
+        place = ("--topic", "orders", "--partition", "0", "--start-offset", "0")
+        assert run("transactions", "abort", *place, "--json").json["aborted"].endswith("in orders-0")
+        (known,) = run("transactions", "producers", "orders", "--json").json
+        assert known["transactionStartOffset"] is None
+        with contextlib.suppress(KafkaError):
+            await producer.abort_transaction()
 
 
 def test_usage_is_wrong_with_2_and_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 from tidelog.testing import Broker, BrokerError, BrokerProcess
 
 AnyBroker = Broker | BrokerProcess
@@ -120,6 +121,28 @@ async def test_offsets_expire_a_week_after_the_group_is_empty(tidelog_broker: Br
     assert await committed() == 1
     tidelog_broker.clock.advance(days=8)
     assert await committed() is None
+
+
+async def test_a_transaction_that_is_left_open_is_aborted_when_its_time_is_up(tidelog_broker: Broker) -> None:
+    tidelog_broker.create_topic("orders")
+    servers = tidelog_broker.bootstrap_servers
+    producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="t", transaction_timeout_ms=60_000)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait("orders", b"never", partition=0)
+    partition = TopicPartition("orders", 0)
+    async with AIOKafkaConsumer(bootstrap_servers=servers, isolation_level="read_committed") as consumer:
+        consumer.assign([partition])
+        assert (await consumer.end_offsets([partition]))[partition] == 0  # of what is committed
+        tidelog_broker.clock.advance(seconds=30)
+        assert (await consumer.end_offsets([partition]))[partition] == 0
+        tidelog_broker.clock.advance(seconds=60)
+        assert (await consumer.end_offsets([partition]))[partition] == 2  # the record and the marker
+        consumer.seek(partition, 0)
+        assert await consumer.getmany(partition, timeout_ms=100) == {}
+    with pytest.raises(KafkaError):
+        await producer.commit_transaction()
+    await producer.stop()
 
 
 async def test_append_time_is_the_brokers(tidelog_broker: Broker) -> None:
