@@ -15,6 +15,7 @@ import pytest
 from support.clients.base import random_name
 from support.daemon import Daemon
 from support.wire_client import WireClient
+from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
@@ -87,16 +88,35 @@ class Kafka:
         return answer.offset
 
 
+class MessageSets:
+    """FETCH and OFFSETS of the message-set listener: what it sends is what the story calls a message set."""
+
+    def read(self, daemon: Daemon, topic: str, offset: int) -> list[Found]:
+        with MessageSetClient(*daemon.message_set_address) as client:
+            found = client.fetch(topic, 0, offset, 1 << 20)
+        return [Found(one.offset, one.key, one.value) for one in found.records]
+
+    def offset_at(self, daemon: Daemon, topic: str, timestamp: int) -> int:
+        with MessageSetClient(*daemon.message_set_address) as client:
+            (offset,) = client.offsets(topic, 0, timestamp)
+        return offset
+
+
 READERS: dict[str, Reader] = {
     "Fetch 4, ListOffsets 1": Kafka(4, 1),
     "Fetch 12, ListOffsets 7": Kafka(12, 7),
+    "message sets": MessageSets(),
 }
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     # No pass but those that are asked for.
-    settings = {"log.cleaner.backoff.ms": 3_600_000, "log.cleaner.dedupe.buffer.size": 1 << 20}
+    settings = {
+        "log.cleaner.backoff.ms": 3_600_000,
+        "log.cleaner.dedupe.buffer.size": 1 << 20,
+        "message.set.listeners": "tcp://127.0.0.1:0",
+    }
     with Daemon(tmp_path_factory.mktemp("stories") / "data", settings) as running:
         yield running
 
