@@ -1,5 +1,6 @@
 """What compaction promises, on random logs: any interleaving of appends, transactions, passes, aborted passes, retention,
-clock moves, restarts and kills, held against a plain list of everything that was ever appended.
+DeleteRecords, changes of policy and of delete.retention.ms, clock moves, restarts and kills, held against a plain list of
+everything that was ever appended.
 
 The oracle knows nothing of maps, segments or batches: it has the records, which of them are committed, aborted or open, and when
 a pass went over each offset.
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -37,6 +39,23 @@ from tidelog.storage.ledger import SegmentExtent
 
 RETENTION_MS = DAY_MS
 COMPACTED = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.0, "segment_index_bytes": 4096}
+NO_RETENTION = {"retention_ms": -1, "retention_bytes": -1}
+STEPS = {
+    "append": 30,
+    "send": 25,
+    "end": 12,
+    "roll": 10,
+    "clean": 10,
+    "aborted clean": 3,
+    "clock": 4,
+    "restart": 2,
+    "crash": 2,
+    "delete records": 1,
+    "retention": 1,
+    "policy": 2,
+    "delete retention": 2,
+}
+"""What may happen, and how often."""
 CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.SNAPPY, Compression.ZSTD)
 
 
@@ -47,7 +66,9 @@ class Written:
     record: Record
     transaction: int | None
     horizon_ms: int | None = None
-    """When a tombstone may go: set by the first pass that covers it."""
+    """When a tombstone may go: set by the first pass that covers it, and never moved by a later one."""
+    is_sure: bool = False
+    """That pass came to its end. One that was aborted may have covered it or not: then this is the earliest there may be."""
 
 
 @dataclass
@@ -86,11 +107,13 @@ class Run:
         self.is_old = "message_format_version" in log_settings
         self.settings = {
             "segment_bytes": self.random.choice([300, 1000, 4000]),
+            "min_compaction_lag_ms": self.random.choice([0, 0, RETENTION_MS // 4]),
             "index_interval_bytes": self.random.choice([0, 100, 4096]),
             "delete_retention_ms": RETENTION_MS,
         } | log_settings
         self.world.start(**self.settings)
         self.log = self.world.log()
+        self.changes: dict[str, Any] = {}
         self.oracle = Oracle()
         self.producers = {n: Producer(n, is_transactional=n < 3) for n in range(5)}
         self.open: dict[int, int] = {}
@@ -100,15 +123,16 @@ class Run:
         self.present: set[int] = set()
         self.removed: dict[str, int] = {}
         self.last_step = ""
+        self.checked_end = 0
+        self.start_before = 0
 
     # --- what happens ---
 
     def step(self) -> None:
         kind = self.random.choices(
-            [*("append", "send", "end", "roll", "clean", "aborted clean", "clock", "restart", "crash"),
-             *("delete records", "retention")],
-            [30, 25, 12, 10, 10, 3, 4, 2, 2, 1, 1],
-        )[0]  # fmt: skip
+            [*STEPS],
+            [*STEPS.values()],
+        )[0]
         if self.is_old and kind in ("send", "end"):
             kind = "format" if self.random.random() < 0.2 else "append"
         self.last_step = kind
@@ -123,13 +147,15 @@ class Run:
             pairs.append((key, value))
         return pairs
 
-    def _note(self, offset: int, pairs: list[tuple[bytes, bytes | None]], transaction: int | None) -> None:
+    def _note(self, offset: int, pairs: Sequence[tuple[bytes | None, bytes | None]], transaction: int | None) -> None:
         for index, (key, value) in enumerate(pairs):
             record = Record(offset + index, self.world.time.milliseconds(), key, value)
             self.oracle.written[offset + index] = Written(record, transaction)
 
     def append(self) -> None:
-        pairs = self._pairs()
+        pairs: list[tuple[bytes | None, bytes | None]] = list(self._pairs())
+        if not self.is_compacted and not self.is_old:  # nobody refuses it then
+            pairs[-1] = (None, b"keyless")
         now = self.world.time.milliseconds()
         codec = self.random.choice(CODECS[:-1] if self.is_old else CODECS)  # zstd is format 2's
         self._note(keyed(self.log, *pairs, timestamp=now, compression=codec), pairs, None)
@@ -164,8 +190,42 @@ class Run:
 
     def format(self) -> None:
         """Messages of both formats in one log."""
-        version = self.random.choice(["0.10.0", "3.0"])
-        self.log.update_config(LogConfig(**(COMPACTED | self.settings | {"message_format_version": version})))
+        self._configure(message_format_version=self.random.choice(["0.10.0", "3.0"]))
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.log.config.cleanup_policy
+
+    def _configure(self, **changes: Any) -> None:
+        """As AlterConfigs: holds from now on, after a restart too."""
+        self.changes |= changes
+        self.world.log_config = LogConfig(**(COMPACTED | self.settings | self.changes))
+        self.log.update_config(self.world.log_config)
+
+    def policy(self) -> None:
+        """No longer compacted, and nothing to be deleted; or compacted again."""
+        wanted = {"delete"} if self.is_compacted else {"compact"}
+        self._configure(cleanup_policy=frozenset(wanted), **NO_RETENTION)
+
+    def delete_retention(self) -> None:
+        """Horizons that are set do not move. Formats without one go by file times and what is set when a pass comes."""
+        if not self.is_old:
+            self._configure(delete_retention_ms=self.random.choice([RETENTION_MS, RETENTION_MS // 2]))
+
+    def retention(self) -> None:
+        """What is old, or too much, goes, whatever its keys: `compact,delete` for a moment."""
+        if self.open:
+            return  # what becomes of an open transaction is another test's
+        self.start_before = self.oracle.start
+        before = self.changes.get("cleanup_policy", COMPACTED["cleanup_policy"])
+        limits = self.random.choice(
+            [{"retention_ms": 2 * RETENTION_MS}, {"retention_bytes": self.random.randrange(self.log.size + 1)}]
+        )
+        self._configure(cleanup_policy=frozenset({"compact", "delete"}), **(NO_RETENTION | limits))
+        self.log.delete_old_segments()
+        self._configure(cleanup_policy=before, **NO_RETENTION)
+        # After a crash the log may begin below what DeleteRecords has taken: that may come back, or not.
+        self.oracle.start = max(self.oracle.start, self.log.log_start_offset)
 
     def clock(self) -> None:
         self.world.time.advance(self.random.choice([1000, RETENTION_MS // 3, RETENTION_MS + 1]))
@@ -180,6 +240,7 @@ class Run:
         assert self.world.cleaners.uncleanable() == []
         if result is None:
             return
+        assert self.is_compacted
         assert result.end_offset <= min(stable, active)
         assert result.end_offset >= self.cleaned_to or self.cleaned_to > self.log.log_end_offset
         self.cleaned_to = result.end_offset
@@ -193,19 +254,21 @@ class Run:
     def aborted_clean(self) -> None:
         """Groups that were complete are swapped in: some of what a whole pass would have done."""
         stable, active = self.log.last_stable_offset, self.log.segments[-1].base_offset
-        end = min(stable, active)
+        end = min(stable, active) if self.is_compacted else 0
         now = self.world.time.milliseconds()
         if self.world.clean_once(abort_at=self.random.choice([1, 2, 3, 5, 9, 20])) is None:
             self.touched_to = max(self.touched_to, end)
-            self._stamp(end, now)
+            self._stamp(end, now, is_sure=False)
         else:
             self.cleaned_to = self.world.cleaners.partitions()[0].checkpoint or 0
             self._stamp(self.cleaned_to, now)
 
-    def _stamp(self, end: int, now: int) -> None:
+    def _stamp(self, end: int, now: int, *, is_sure: bool = True) -> None:
+        horizon_ms = now + self.log.config.delete_retention_ms
         for offset, item in self.oracle.written.items():
-            if offset < end and item.record.value is None and item.horizon_ms is None:
-                item.horizon_ms = now + RETENTION_MS
+            if offset < end and item.record.value is None and not item.is_sure:
+                item.horizon_ms = horizon_ms if item.horizon_ms is None else min(item.horizon_ms, horizon_ms)
+                item.is_sure = is_sure
 
     def restart(self) -> None:
         end = self.log.log_end_offset
@@ -220,20 +283,8 @@ class Run:
     def delete_records(self) -> None:
         offset = self.random.randrange(self.log.log_start_offset, self.log.last_stable_offset + 1)
         self.log.increment_log_start_offset(offset)
-        self.oracle.start = self.log.log_start_offset
+        self.oracle.start = max(self.oracle.start, self.log.log_start_offset)
         self.log.delete_old_segments()
-
-    def retention(self) -> None:
-        """For a moment the topic is one that is deleted too."""
-        if self.open:
-            return  # what becomes of an open transaction is another test's
-        config = self.log.config
-        both = frozenset({"compact", "delete"})
-        size = self.random.randrange(self.log.size + 1)
-        self.log.update_config(replace(config, cleanup_policy=both, retention_bytes=size, retention_ms=-1))
-        self.log.delete_old_segments()
-        self.log.update_config(config)
-        self.oracle.start = self.log.log_start_offset
 
     # --- what must hold ---
 
@@ -242,9 +293,13 @@ class Run:
         latest = self.oracle.latest(stable)
         for offset in gone:
             item = self.oracle.written[offset]
+            lag_ms = self.log.config.min_compaction_lag_ms
+            assert item.record.timestamp <= now - lag_ms, f"{item} was younger than min.compaction.lag.ms"
             if offset < self.oracle.start or self.oracle.is_aborted(item):
                 continue
             assert self.oracle.is_committed(item), f"{item} was open"
+            if item.record.key is None:
+                continue
             if latest[item.record.key or b""] > offset:
                 continue
             assert item.record.value is None, f"{item} was the last of its key"
@@ -261,6 +316,7 @@ class Run:
             "marker": counts.markers_expired,
             "aborted": counts.aborted,
             "superseded": counts.superseded,
+            "keyless": counts.keyless,
             "tombstone": counts.tombstones_expired,
         }
         only, possible = Counter[str](), Counter[str]()
@@ -271,6 +327,8 @@ class Run:
                 causes.append("marker")
             elif self.oracle.is_aborted(item):
                 causes.append("aborted")
+            elif item.record.key is None:
+                causes.append("keyless")
             else:
                 if latest[item.record.key or b""] > offset:
                     causes.append("superseded")
@@ -311,13 +369,13 @@ class Run:
         assert end == len(present) + sum(ledger.removed.values())
         for base, following in zip(bases, [*bases[1:], end], strict=True):
             assert ledger.live_of(SegmentExtent(base, following, 0)) == len(present & set(range(base, following)))
-        gone = (self.present | set(range(max(self.present, default=-1) + 1, end))) - present
+        gone = (self.present | set(range(self.checked_end, end))) - present
         only, possible = self._causes(gone)
         before, self.removed = self.removed, dict(ledger.removed)
         for cause in {*before, *self.removed}:
             more = self.removed.get(cause, 0) - before.get(cause, 0)
             assert only[cause] <= more <= possible[cause], cause
-        self.present = present
+        self.present, self.checked_end = present, end
 
     def _causes(self, gone: set[int]) -> tuple[Counter[str], Counter[str]]:
         """By cause, how many of these went for it alone, and how many may have gone for it."""
@@ -327,12 +385,16 @@ class Run:
             item = self.oracle.written.get(offset)
             if self.last_step in ("retention", "delete records"):
                 causes = [self.last_step.replace(" ", "-")]
+                if offset < self.start_before:  # a crash has brought it back, or there was no run since
+                    causes = ["retention", "delete-records"]
             else:
                 causes = ["delete-records"] if offset < self.oracle.start else []
                 if item is None:
                     causes.append("marker")
                 elif self.oracle.is_aborted(item):
                     causes.append("aborted")
+                elif item.record.key is None:
+                    causes.append("keyless")
                 else:
                     if latest[item.record.key or b""] > offset:
                         causes.append("superseded")
@@ -365,7 +427,7 @@ class Run:
             if offset >= oracle.start and (value := oracle.written[offset].record.value) is not None
         }
         readable = [record for record in committed if record.offset >= oracle.start]
-        assert state_of(readable) == expected
+        assert state_of([record for record in readable if record.key is not None]) == expected
         # No aborted record, and none of an open transaction, is taken for a committed one.
         assert all(oracle.is_committed(oracle.written[record.offset]) for record in readable)
         # Tombstones stay for their time.
@@ -389,6 +451,8 @@ class Run:
         """Decide everything, clean, wait, clean: nothing is left but the last value of every key, and no I/O any more."""
         while self.open:
             self.end()
+        self.last_step = "clean"
+        self._configure(cleanup_policy=COMPACTED["cleanup_policy"])
         self.log.roll()
         put(self.log, "~active", "x")
         self.oracle.written[self.log.log_end_offset - 1] = Written(
@@ -405,7 +469,6 @@ class Run:
         self.world.clean_all()
         self.world.time.advance(RETENTION_MS + 1)
         self.world.clean_all()
-        self.last_step = "clean"
         self.check_ledger()
         limit = self.log.segments[-1].base_offset
         values = {k: o for k, o in self.oracle.latest(limit).items() if self.oracle.written[o].record.value is not None}

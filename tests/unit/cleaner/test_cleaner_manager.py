@@ -304,6 +304,22 @@ def test_min_lag_keeps_young_records_of_any_key() -> None:
     assert [r.value for r in data_records(log)] == [b"3"]
 
 
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_min_lag_counts_by_the_timestamp_that_the_topic_has(kind: str) -> None:
+    """A producer's date of last year makes a record old only where the topic takes producers' dates."""
+    made = world(min_compaction_lag_ms=60_000, message_timestamp_type=kind)
+    log = made.log()
+    year_ms = 365 * 86_400_000
+    for value in "12":
+        put(log, "k", value, timestamp=made.time.milliseconds() - year_ms)
+    log.roll()
+    passes = made.clean_all()
+    assert bool(passes) is (kind == "CreateTime")
+    made.time.advance(60_000)
+    made.clean_all()
+    assert [r.value for r in data_records(log)] == [b"2"]
+
+
 @pytest.mark.parametrize("how", ["abort", "crash"])
 def test_a_pass_that_was_cut_short_is_done_again_whatever_is_dirty_by_then(how: str) -> None:
     made = world(min_cleanable_dirty_ratio=0.5, segment_bytes=300)
