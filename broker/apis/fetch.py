@@ -1,9 +1,9 @@
-"""Fetch, API key 1, versions 0 to 17.
+"""Fetch, API key 1, versions 0 to 18.
 
 - 0 to 3 are for clients that know formats 0 and 1 only: see `old_fetch.py`. 1 tells how long a client was throttled, 3
   limits the whole answer.
 - 4 is the first with message format V2 and isolation levels; 5 tells log start offsets; 7 brings sessions (KIP-227);
-  9 fences by leader epoch; 10 allows zstd; 11 has rack ids; 12 is flexible; 13 names topics by id; 15 to 17 changed
+  9 fences by leader epoch; 10 allows zstd; 11 has rack ids; 12 is flexible; 13 names topics by id; 15 to 18 changed
   what only replicas send.
 - From 4 on batches go as they stand in the log, messages of formats 0 and 1 too: every such client reads them. Before
   version 10, a topic with `compression.type=zstd` is refused, as in Kafka.
@@ -48,7 +48,7 @@ ZSTD_FROM = 10
 Row = tuple[int, int, int, int, int, Any, FileSlice | None]
 
 
-@api(ApiKey.FETCH, (0, 17), FetchRequest, raw=True)
+@api(ApiKey.FETCH, (0, 18), FetchRequest, raw=True)
 def fetch(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> list[Part] | Awaitable[list[Part]]:

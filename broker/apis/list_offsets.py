@@ -1,9 +1,10 @@
-"""ListOffsets, API key 2, versions 0 to 10.
+"""ListOffsets, API key 2, versions 0 to 11.
 
 - 0 knows segments only: up to so many offsets at which one begins, from the last that was full by that time downwards.
 - A timestamp asks for the first offset whose record has that time or a later one, exactly, inside batches too.
   −1 latest (the last stable offset for a reader of committed data), −2 earliest, −3 the record with the greatest time
-  (version 7), −4 earliest local = earliest (8), −5 last tiered: nothing is tiered, so it is unknown (9, KIP-1005).
+  (version 7), −4 earliest local = earliest (8), −5 last tiered: nothing is tiered, so it is unknown (9, KIP-1005);
+  −6 earliest that is still to be tiered: likewise (11, KIP-1023).
 - 4 fences by leader epoch, 6 is flexible, 10 adds a time-out for tiered look-ups.
 - Look-ups by time read indexes and batches, so they run in the I/O pool.
 """
@@ -35,12 +36,13 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 
 _READ_COMMITTED = 1
 _CONSUMER = -1
 
 
-@api(ApiKey.LIST_OFFSETS, (0, 10), ListOffsetsRequest)
+@api(ApiKey.LIST_OFFSETS, (0, 11), ListOffsetsRequest)
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     answers = []
     for topic in request.topics:
@@ -86,7 +88,7 @@ async def _look_up(
         offset, leader_epoch = limit, log.leader_epoch
     elif wanted == EARLIEST or (wanted == EARLIEST_LOCAL and version >= 8):
         offset, leader_epoch = log.log_start_offset, log.epoch_for_offset(log.log_start_offset)
-    elif wanted == LATEST_TIERED and version >= 9:
+    elif (wanted == LATEST_TIERED and version >= 9) or (wanted == EARLIEST_PENDING_UPLOAD and version >= 11):
         pass
     elif wanted >= 0 or (wanted == MAX_TIMESTAMP and version >= 7):
         # What a reader of this isolation level can't fetch yet is not found either.

@@ -1,11 +1,11 @@
-"""Produce, API key 0, versions 0 to 12.
+"""Produce, API key 0, versions 0 to 13.
 
 - 0 to 2 carry message sets of formats 0 and 1, whichever of the two (pykafka puts format 1 into version 0); a batch of
   format 2 is taken there too, as in Kafka. 1 tells a throttle time, 2 the log append time. Converting a set takes long:
   see `conversions.py`, as for a batch that goes to a topic of format 0 or 1. Kafka 4 lists these versions without
   answering them, since librdkafka compresses nothing when the list begins later (KAFKA-18659); here they are answered.
 - 3 is the first with message format 2 alone, one batch a partition. 5 adds the log start offset to the answer, 7 allows
-  zstd, 8 adds record errors, 9 is flexible, 12 belongs to transactions of version 2.
+  zstd, 8 adds record errors, 9 is flexible, 12 belongs to transactions of version 2, 13 names topics by id (KIP-516).
 - acks 1 and all are the same on one node: the answer is sent when the batch is in the log and, where `flush.messages`
   asks for it, on the disk. acks 0 has no answer; an error then closes the connection, as in Kafka, so that the client
   notices.
@@ -52,9 +52,11 @@ if TYPE_CHECKING:
 
 #: (index, error code, base offset, log append time, log start offset, message)
 PartitionAnswer = tuple[int, ErrorCode, int, int, int, str | None]
-TopicAnswers = list[tuple[str, list[PartitionAnswer]]]
+#: By topic, under the name or the id that the request has for it.
+TopicKey = str | bytes
+TopicAnswers = list[tuple[TopicKey, list[PartitionAnswer]]]
 #: Records at fault by (topic, partition): (index within the batch, what is wrong).
-RecordErrors = dict[tuple[str, int], list[tuple[int, str]]]
+RecordErrors = dict[tuple[TopicKey, int], list[tuple[int, str]]]
 
 #: Clients of this name may write to internal topics, as in Kafka: tools that repair or move them use it.
 ADMIN_CLIENT_ID = "__admin_client"
@@ -62,24 +64,32 @@ ADMIN_CLIENT_ID = "__admin_client"
 Answer = bytes | LaterAnswer | Awaitable[bytes | None] | None
 
 _NONE = ErrorCode.NONE
+_FIRST_WITH_IDS = 13
+_NO_ID = bytes(16)
+#: Stands for the name of a topic whose id nobody has.
+_UNKNOWN = ""
 _ZSTD = 4
 #: Low byte of the V2 attributes, counted from the start of the batch; its low three bits are the codec.
 _ATTRIBUTES = 22
 _CODEC_MASK = 7
 
 
-@api(ApiKey.PRODUCE, (0, 12), ProduceRequest, raw=True)
+@api(ApiKey.PRODUCE, (0, 13), ProduceRequest, raw=True)
 def produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Answer:
     client_id, transactional_id, acks, _timeout, topics = parse_produce(buffer, start, end, version)
+    ids: list[bytes] | None = None
+    if version >= _FIRST_WITH_IDS:
+        ids = [topic_id for topic_id, _ in topics]
+        topics = [(broker.partitions.name_of(topic_id) or _UNKNOWN, partitions) for topic_id, partitions in topics]
     if transactional_id is None:
-        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None)
+        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None, ids)
     from ..transactional_produce import admit  # not before somebody has transactions
 
     admission = admit(broker, buffer, topics, version, transactional_id)
     if admission.wait is None:
-        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, admission.refused)
+        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, admission.refused, ids)
     # The buffer is used again after the return: a copy waits.
     with memoryview(buffer) as view:
         kept = bytearray(view[start:end])
@@ -92,7 +102,7 @@ def produce(
     ]
 
     def append() -> Answer:
-        return _append(broker, kept, client_id, acks, moved, version, correlation_id, admission.refused)
+        return _append(broker, kept, client_id, acks, moved, version, correlation_id, admission.refused, ids)
 
     return _when_admitted(admission, append)
 
@@ -106,8 +116,10 @@ def _append(
     version: int,
     correlation_id: int,
     refused: Refusals | None,
+    ids: list[bytes] | None,
 ) -> Answer:
-    """Appends what is not `refused`; None: the request names no transaction, and so no batch may be in one."""
+    """Appends what is not `refused`; None: the request names no transaction, and so no batch may be in one. `ids`: of the
+    topics, where the request named them so."""
     refusal: tuple[ErrorCode, str] | None = None
     if not -1 <= acks <= 1:
         refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1"
@@ -118,15 +130,18 @@ def _append(
     record_errors: RecordErrors | None = None
     failed = False
     later: list[_Later] | None = None
-    for name, partitions in topics:
+    for position, (name, partitions) in enumerate(topics):
         done: list[PartitionAnswer] = []
-        answers.append((name, done))
+        key = name if ids is None else ids[position]
+        answers.append((key, done))
         for index, first, last in partitions:
             try:
                 if refusal is not None:
                     raise _Refused(*refusal)
                 partition = get(name, index)
                 if partition is None:
+                    if name is _UNKNOWN:
+                        raise _Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
                     raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
                 if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
                     raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only")
@@ -160,7 +175,7 @@ def _append(
                         future = asyncio.ensure_future(broker.conversions.append(partition, data))
                     else:
                         future = partition.append_later(buffer, first, last)
-                    later.append(_Later(name, index, partition, done, len(done), last - first, future))
+                    later.append(_Later(key, index, partition, done, len(done), last - first, future))
                     done.append((index, _NONE, -1, -1, -1, None))
                     continue
                 info = (partition.append_set if is_set else partition.append)(buffer, first, last)
@@ -174,7 +189,7 @@ def _append(
                 failed = True
                 if record_errors is None:
                     record_errors = {}
-                done.append(_failure(counters, record_errors, name, index, error))
+                done.append(_failure(counters, record_errors, key, index, error))
     if later is not None:
         waits = [wait for partition, offset in unsynced or () if (wait := partition.durable(offset)) is not None]
         return _when_written(
@@ -214,7 +229,7 @@ async def _when_admitted(admission: Admission, append: Callable[[], Answer]) -> 
 class _Later(NamedTuple):
     """A batch that is being appended in a thread, and where its answer belongs: `answers[at]`, with a placeholder now."""
 
-    topic: str
+    topic: TopicKey
     number: int
     partition: Partition
     answers: list[PartitionAnswer]
@@ -233,7 +248,7 @@ class _Refused(Exception):
 
 
 def _failure(
-    counters: RequestCounters, record_errors: RecordErrors, topic: str, index: int, error: Exception
+    counters: RequestCounters, record_errors: RecordErrors, topic: TopicKey, index: int, error: Exception
 ) -> PartitionAnswer:
     """The answer to a batch that was not appended; counted, and a record at fault is noted."""
     code, message = (error.code, error.message) if isinstance(error, _Refused) else error_code(error)
@@ -248,7 +263,7 @@ def _first_failure(answers: TopicAnswers) -> str:
     for name, partitions in answers:
         for index, code, *_, message in partitions:
             if code:
-                return f"{name}-{index}: {code.name}: {message}"
+                return f"{name if isinstance(name, str) else name.hex()}-{index}: {code.name}: {message}"
     return "unknown"
 
 
@@ -319,7 +334,8 @@ def _with_record_errors(version: int, correlation_id: int, answers: TopicAnswers
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
-                name=name,
+                name=key if isinstance(key, str) else "",
+                topic_id=key if isinstance(key, bytes) else _NO_ID,
                 partition_responses=[
                     PartitionProduceResponse(
                         index=index,
@@ -329,14 +345,14 @@ def _with_record_errors(version: int, correlation_id: int, answers: TopicAnswers
                         log_start_offset=log_start,
                         record_errors=[
                             BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=text)
-                            for at, text in record_errors.get((name, index), [])
+                            for at, text in record_errors.get((key, index), [])
                         ],
                         error_message=message,
                     )
                     for index, code, base_offset, append_time, log_start, message in partitions
                 ],
             )
-            for name, partitions in answers
+            for key, partitions in answers
         ]
     )
     header = response_header_bytes(ApiKey.PRODUCE, version, correlation_id)

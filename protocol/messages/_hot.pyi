@@ -7,7 +7,7 @@ _Buffer = bytes | bytearray | memoryview
 
 def parse_produce(
     buffer: _Buffer, start: int, end: int, version: int
-) -> tuple[str | None, str | None, int, int, list[tuple[str, list[tuple[int, int, int]]]]]: ...
+) -> tuple[str | None, str | None, int, int, list[tuple[Any, list[tuple[int, int, int]]]]]: ...
 def parse_fetch(
     buffer: _Buffer, start: int, end: int, version: int
 ) -> tuple[
@@ -24,7 +24,7 @@ def parse_fetch(
 def write_produce_response(
     version: int,
     correlation_id: int,
-    topics: Sequence[tuple[str, Sequence[tuple[int, int, int, int, int, str | None]]]],
+    topics: Sequence[tuple[str | bytes, Sequence[tuple[int, int, int, int, int, str | None]]]],
     throttle_ms: int = 0,
 ) -> bytes: ...
 def write_fetch_response(

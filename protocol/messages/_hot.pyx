@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
-"""Compiled parsing and writing of the two requests that carry the load: Produce 0–12 and Fetch 0–17.
+"""Compiled parsing and writing of the two requests that carry the load: Produce 0–13 and Fetch 0–18.
 
 Same bytes as the declared schemas in `produce.py` and `fetch.py`, which are the oracle in the tests. Nothing here
 copies records: a Produce request is parsed into positions within the buffer that it was received in, and a Fetch
@@ -179,8 +179,9 @@ cdef class _Reader:
 def parse_produce(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
     """Parses a Produce request, header included, from `buffer[start:end]`.
 
-    Returns (client id, transactional id, acks, timeout in ms, topics): topics is a list of (name, partitions),
-    partitions a list of (index, start, end) with the place of the record set in `buffer`; (−1, −1) where it is null.
+    Returns (client id, transactional id, acks, timeout in ms, topics): topics is a list of (name, from version 13 on the
+    16-byte id, partitions), partitions a list of (index, start, end) with the place of the record set in `buffer`;
+    (−1, −1) where it is null.
     """
     cdef _Reader r = _Reader.__new__(_Reader)
     cdef int64_t topic_count, partition_count, size, first
@@ -194,10 +195,15 @@ def parse_produce(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
         acks = r.int16()
         timeout = r.int32()
         topics = []
-        topic_count = r.count(3)
+        topic_count = r.count(16 if version >= 13 else 3)
         while topic_count > 0:
             topic_count -= 1
-            name = r.string(False)
+            if version >= 13:
+                r.need(16)
+                name = PyBytes_FromStringAndSize(<const char *> r.at, 16)
+                r.at += 16
+            else:
+                name = r.string(False)
             partitions = []
             partition_count = r.count(5)
             while partition_count > 0:
@@ -383,7 +389,7 @@ cdef class _Writer:
 def write_produce_response(int version, int correlation_id, list topics, int throttle_ms=0):
     """The whole frame of a Produce response without record errors.
 
-    topics: list of (name, partitions), partitions: list of (index, error code, base offset, log append time in ms or
+    topics: list of (name or 16-byte id, partitions), partitions: list of (index, error code, base offset, log append time in ms or
     −1, log start offset, error message or None).
     """
     cdef _Writer w = _Writer.__new__(_Writer)
@@ -393,7 +399,10 @@ def write_produce_response(int version, int correlation_id, list topics, int thr
     w.tags()
     w.array(len(topics))
     for name, partitions in topics:
-        w.string(name)
+        if version >= 13:
+            memcpy(w.room(16), PyBytes_AS_STRING(<bytes?> name), 16)
+        else:
+            w.string(name)
         w.array(len(<list> partitions))
         for index, error, base_offset, append_time, log_start, message in <list> partitions:
             w.int32(index)

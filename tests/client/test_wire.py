@@ -12,6 +12,7 @@ from support.wire_client import WireClient, request_frame
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -21,6 +22,8 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import decode
 
 CHECKPOINTS = {
@@ -140,6 +143,25 @@ def test_what_ends_a_connection_says_so_once_and_others_go_on(daemon: Daemon, da
         lines = [line for line in daemon.stderr_lines_since(position) if str(bad.socket.getsockname()[1]) in line]
     assert len(lines) == 1
     assert said in lines[0]
+
+
+def test_produce_names_topics_by_their_ids_from_version_13_on(daemon: Daemon) -> None:
+    with dial(daemon) as client:
+        creation = CreateTopicsRequest(topics=[CreatableTopic(name="by-id", num_partitions=1, replication_factor=1)])
+        known = client.ask(creation, 7, CreateTopicsResponse).topics[0].topic_id
+        batch = build_batch([Record(0, 0, None, b"value", ())])
+        data = [
+            TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(index=0, records=records)])
+            for topic_id, records in ((known, batch), (bytes(15) + b"x", batch), (known, b"no batch" * 10))
+        ]
+        answer = client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), 13, ProduceResponse)
+        assert [topic.topic_id for topic in answer.responses] == [topic.topic_id for topic in data]
+        rows = [topic.partition_responses[0] for topic in answer.responses]
+        assert [(row.error_code, row.base_offset) for row in rows] == [
+            (ErrorCode.NONE, 0),
+            (ErrorCode.UNKNOWN_TOPIC_ID, -1),
+            (ErrorCode.CORRUPT_MESSAGE, -1),
+        ]
 
 
 def test_what_is_not_supported_is_told_and_the_connection_goes_on(daemon: Daemon) -> None:

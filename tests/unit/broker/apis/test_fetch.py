@@ -89,7 +89,7 @@ def only(response: FetchResponse) -> Any:
     return row
 
 
-@pytest.mark.parametrize("version", range(4, 18))
+@pytest.mark.parametrize("version", range(4, 19))
 async def test_the_rest_of_the_log_from_the_batch_that_has_the_offset(world: FetchWorld, version: int) -> None:
     topic = of("t", 3)
     if version >= 13:

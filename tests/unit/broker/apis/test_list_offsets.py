@@ -70,7 +70,7 @@ async def ask(
     return row.error_code, row.timestamp - (START_MS if row.timestamp >= 0 else 0), row.offset
 
 
-@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("version", range(1, 12))
 async def test_every_question_in_every_version(tmp_path: Path, version: int) -> None:
     async with world_with_records(tmp_path) as world:
         assert await ask(world, version, LATEST) == (ErrorCode.NONE, -1, 9)
@@ -78,7 +78,8 @@ async def test_every_question_in_every_version(tmp_path: Path, version: int) -> 
         assert await ask(world, version, MAX_TIMESTAMP) == ((ErrorCode.NONE, 25, 5) if version >= 7 else UNSUPPORTED)
         assert await ask(world, version, EARLIEST_LOCAL) == ((ErrorCode.NONE, -1, 1) if version >= 8 else UNSUPPORTED)
         assert await ask(world, version, LATEST_TIERED) == (UNKNOWN if version >= 9 else UNSUPPORTED)
-        assert await ask(world, version, -6) == UNSUPPORTED
+        assert await ask(world, version, -6) == (UNKNOWN if version >= 11 else UNSUPPORTED)
+        assert await ask(world, version, -7) == UNSUPPORTED
         assert await ask(world, version, START_MS + 11) == (ErrorCode.NONE, 20, 2)
         assert await ask(world, version, START_MS + 21) == (ErrorCode.NONE, 25, 5)
         assert await ask(world, version, START_MS + 26) == UNKNOWN

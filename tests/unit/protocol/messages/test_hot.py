@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import Any, NamedTuple
 
@@ -34,12 +35,17 @@ def framed(key: ApiKey, version: int, client_id: str | None, body: bytes, before
     return bytearray(before + header + body + b"after"), len(before), len(before) + len(header) + len(body)
 
 
+def id_of(topic: str) -> bytes:
+    """Some id of a topic."""
+    return hashlib.md5(topic.encode("utf-8", "replace"), usedforsecurity=False).digest()
+
+
 produce_topics = st.lists(
     st.tuples(name, st.lists(st.tuples(int32, st.none() | st.binary(max_size=200)), max_size=4)), max_size=4
 )
 
 
-@given(st.integers(0, 12), st.none() | text, st.none() | text, int16, int32, produce_topics, st.binary(max_size=9))
+@given(st.integers(0, 13), st.none() | text, st.none() | text, int16, int32, produce_topics, st.binary(max_size=9))
 def test_a_produce_request_is_parsed_as_declared(
     version: int, client: str | None, txn: str | None, acks: int, timeout: int, topics: Any, before: bytes
 ) -> None:
@@ -49,7 +55,8 @@ def test_a_produce_request_is_parsed_as_declared(
         timeout_ms=timeout,
         topic_data=[
             p.TopicProduceData(
-                name=topic,
+                name="" if version >= 13 else topic,
+                topic_id=id_of(topic) if version >= 13 else bytes(16),
                 partition_data=[p.PartitionProduceData(index=index, records=data) for index, data in partitions],
             )
             for topic, partitions in topics
@@ -62,14 +69,14 @@ def test_a_produce_request_is_parsed_as_declared(
         (topic, [(index, None if at < 0 else bytes(buffer[at:to])) for index, at, to in parts])
         for topic, parts in got[4]
     ]
-    assert seen == topics
+    assert seen == ([(id_of(topic), parts) for topic, parts in topics] if version >= 13 else topics)
 
 
 fetch_partitions = st.lists(st.tuples(int32, int32, int64, int32, int64, int32), max_size=4)
 
 
 @given(
-    st.integers(0, 17), st.none() | text, st.tuples(int32, int32, int32, st.integers(0, 1), int32, int32),
+    st.integers(0, 18), st.none() | text, st.tuples(int32, int32, int32, st.integers(0, 1), int32, int32),
     st.lists(st.tuples(name, uuids, fetch_partitions), max_size=4),
     st.lists(st.tuples(name, uuids, st.lists(int32, max_size=4)), max_size=3), st.binary(max_size=9),
 )  # fmt: skip
@@ -131,11 +138,12 @@ produce_rows = st.tuples(int32, int16, int64, int64, int64, st.none() | text)
 
 
 @given(
-    st.integers(0, 12), int32, int32,
+    st.integers(0, 13), int32, int32,
     st.lists(st.tuples(name, st.lists(produce_rows, max_size=3)), max_size=3),
 )  # fmt: skip
 def test_a_produce_response_is_written_as_declared(version: int, correlation: int, throttle: int, topics: Any) -> None:
-    wire = write_produce_response(version, correlation, topics, throttle)
+    rows = [(id_of(topic), parts) for topic, parts in topics] if version >= 13 else topics
+    wire = write_produce_response(version, correlation, rows, throttle)
     assert struct.unpack_from(">i", wire)[0] == len(wire) - 4
     seen, body = parse_response_header(wire[4:], ApiKey.PRODUCE, version)
     assert seen == correlation
@@ -146,7 +154,8 @@ def test_a_produce_response_is_written_as_declared(version: int, correlation: in
         throttle_time_ms=throttle,
         responses=[
             p.TopicProduceResponse(
-                name=topic,
+                name="" if version >= 13 else topic,
+                topic_id=id_of(topic) if version >= 13 else bytes(16),
                 partition_responses=[
                     p.PartitionProduceResponse(
                         index=index,
@@ -168,7 +177,7 @@ aborted = st.none() | st.lists(st.tuples(int64, int64), max_size=3)
 rows = st.lists(st.tuples(int32, int16, int64, int64, int64, aborted, st.none() | st.integers(0, 300)), max_size=3)
 
 
-@given(st.integers(0, 17), int32, int16, int32, int32, st.lists(st.tuples(name, uuids, rows), max_size=3))
+@given(st.integers(0, 18), int32, int16, int32, int32, st.lists(st.tuples(name, uuids, rows), max_size=3))
 def test_a_fetch_response_is_written_as_declared(
     version: int, correlation: int, error: int, session: int, throttle: int, topics: Any
 ) -> None:
@@ -229,7 +238,7 @@ def test_a_fetch_response_is_written_as_declared(
 
 
 @settings(max_examples=400)
-@given(st.sampled_from([parse_produce, parse_fetch]), st.integers(0, 17), st.binary(max_size=300))
+@given(st.sampled_from([parse_produce, parse_fetch]), st.integers(0, 18), st.binary(max_size=300))
 def test_garbage_raises_value_error_and_nothing_else(parse: Any, version: int, data: bytes) -> None:
     try:
         parse(data, 0, len(data), version)
@@ -237,7 +246,7 @@ def test_garbage_raises_value_error_and_nothing_else(parse: Any, version: int, d
         assert str(error)
 
 
-@given(st.integers(0, 12), produce_topics, st.data())
+@given(st.integers(0, 13), produce_topics, st.data())
 def test_every_cut_and_every_changed_byte_is_survived(version: int, topics: Any, data: Any) -> None:
     request = p.ProduceRequest(
         topic_data=[
