@@ -211,11 +211,11 @@ class Ring:
         moment = Moment(self.world.fake)
         choices: Iterable[Choice] = moment.choices()
         if self._limit:
-            choices = _spread(choices, moment.count(), self._limit, self.moments)
+            choices = spread(choices, moment.count(), self._limit, self.moments)
         for choice in choices:
             state = moment.state(choice)
             self.states += 1
-            key = _digest(state)
+            key = digest(state)
             try:
                 outcome = self.distinct.get(key)
                 if outcome is None:
@@ -341,7 +341,7 @@ def _lasting(system: FakeFileSystem) -> dict[str, bytes]:
     }
 
 
-def _digest(system: FakeFileSystem) -> bytes:
+def digest(system: FakeFileSystem) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for path, data in sorted(system.contents().items()):
         digest.update(b"%s\0%d\0" % (path.encode(), len(data)))
@@ -350,7 +350,7 @@ def _digest(system: FakeFileSystem) -> bytes:
     return digest.digest()
 
 
-def _spread(choices: Iterable[Choice], count: int, limit: int, turn: int) -> Iterable[Choice]:
+def spread(choices: Iterable[Choice], count: int, limit: int, turn: int) -> Iterable[Choice]:
     """About `limit` of `count`: the extremes, and the rest evenly spread, other ones at each moment."""
     first = min(2, limit)
     step = max(1, (count - first) // max(1, limit - first))

@@ -210,7 +210,14 @@ class Node:
             run_callbacks(self.loop)
 
     def init(self, name: str = "tx", expected: Producer | None = None, timeout_ms: int = 60_000) -> Producer:
-        return self.wait(self.transactions.init_producer_id(name, timeout_ms, expected))
+        for _ in range(20):
+            try:
+                return self.wait(self.transactions.init_producer_id(name, timeout_ms, expected))
+            except ProtocolError as error:
+                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    raise
+                self.settle()  # as clients do: they come again
+        raise AssertionError(f"{name}: {self.state(name)} for ever")
 
     def add(self, name: str, producer: Producer, *places: tuple[str, int], version: int = 0) -> None:
         """AddPartitionsToTxn."""
