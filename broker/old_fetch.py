@@ -6,7 +6,8 @@
 
 Versions 0 to 2 set no limit for the answer but ours (`fetch.max.bytes`), and theirs for a partition is hard: a message that is
 larger is cut off, as the last one of any answer may be, and its client asks again for more. In version 3 the first message of
-an answer always comes whole (KIP-74). What is made in memory is never more than the client asked for, one batch aside.
+an answer always comes whole (KIP-74). At most a megabyte of a partition is looked at and converted at once, or one batch, and
+what an answer has in memory is bounded: the client asks again for the rest.
 
 A client has nothing to go by but the messages that it gets: where they convert to none (transactions' markers), what stands
 behind them is read, within the same request.
@@ -24,6 +25,7 @@ from ..protocol.records.conversion import down_convert, needs_conversion
 from ..protocol.records.legacy_record import MAGIC_V0, MAGIC_V1
 from ..protocol.records.record_batch import LOG_OVERHEAD, OVERHEAD
 from .apis.fetch import FetchJob
+from .down_conversion import CONVERTED_SLICE_BYTES
 from .error_mapping import error_code
 from .send import FileSlice
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from .send import Part
 
 FIRST_WITH_WHOLE_MESSAGE = 3
+
+CONVERTED_ANSWER_BYTES = 8 << 20
+"""Of one answer may have been made in memory, where it waits for its client; the partitions behind come next time."""
 
 
 class Converted(NamedTuple):
@@ -79,40 +84,40 @@ class OldFetchJob(FetchJob):
         return []
 
     async def _converted(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Converted]:
-        if all(row[6] is None for _, _, row in rows):
-            return [Converted(None) for _ in rows]
-        work = asyncio.ensure_future(self._broker.conversions.run(lambda: self._convert(rows)))
-        try:
-            return await asyncio.shield(work)
-        except BaseException:
-            # The client has left, but the thread may be reading: the files are given back when it is done.
-            work.add_done_callback(partial(_release_after, rows))
-            raise
-
-    def _convert(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Converted]:
-        """The conversions' thread. Leases stay the caller's."""
-        left = self._max_bytes
-        converted: list[Converted] = []
+        """One slice after the other, so that others have their turn in between."""
+        left, room = self._max_bytes, CONVERTED_ANSWER_BYTES
         is_first = self._version >= FIRST_WITH_WHOLE_MESSAGE
+        converted: list[Converted] = []
         for _, wanted, row in rows:
             piece = row[6]
-            if piece is None or (left <= 0 and not is_first):
+            if piece is None or (left <= 0 and not is_first) or room <= 0:
                 converted.append(Converted(None))
                 continue
-            one = self._convert_one(piece, wanted.offset, min(wanted.max_bytes, left), is_first)
-            if one.records:
-                is_first = False
-                left -= one.records.count if isinstance(one.records, FileSlice) else len(one.records)
+            convert = partial(self._convert, piece, wanted.offset, min(wanted.max_bytes, left), is_first)
+            work = asyncio.ensure_future(self._broker.conversions.run(convert))
+            try:
+                one = await asyncio.shield(work)
+            except BaseException:
+                # The client has left, but the thread may be reading: the files are given back when it is done.
+                work.add_done_callback(partial(_release_after, rows))
+                raise
+            if isinstance(one.records, FileSlice):
+                left -= one.records.count
+            elif one.records:
+                left -= len(one.records)
+                room -= len(one.records)
+            is_first = is_first and not one.records
             converted.append(one)
         return converted
 
-    def _convert_one(self, piece: FileSlice, offset: int, max_bytes: int, whole_first: bool) -> Converted:
+    def _convert(self, piece: FileSlice, offset: int, max_bytes: int, whole_first: bool) -> Converted:
+        """The conversions' thread. The lease stays the caller's."""
         magic = MAGIC_V0 if self._version < 2 else MAGIC_V1
         max_bytes = max(max_bytes, 0)
         try:
-            data = piece.file.pread(piece.count, piece.position)
+            data = _beginning(piece)
             if not needs_conversion(data, magic):
-                piece.count = min(piece.count, _allowed(data, max_bytes, whole_first))
+                piece.count = min(len(data), _allowed(data, max_bytes, whole_first))
                 return Converted(piece if piece.count else None)
             made = down_convert(data, magic, offset, max_bytes=max(max_bytes, 1))
         except Exception as error:
@@ -153,6 +158,16 @@ class OldFetchJob(FetchJob):
                 topics.append((key[0], []))
             topics[-1][1].append((*row[:6], records or None))
         return write_fetch_response(self._version, self._correlation_id, 0, 0, topics)
+
+
+def _beginning(piece: FileSlice) -> bytes:
+    """As much as is looked at and converted at once: CONVERTED_SLICE_BYTES, but the first entry, which is whole, wholly."""
+    data = piece.file.pread(min(piece.count, CONVERTED_SLICE_BYTES), piece.position)
+    if len(data) < piece.count and len(data) >= LOG_OVERHEAD:
+        _, size = OVERHEAD.unpack_from(data)
+        if LOG_OVERHEAD + size > len(data):
+            data = piece.file.pread(min(piece.count, LOG_OVERHEAD + size), piece.position)
+    return data
 
 
 def _allowed(data: bytes, max_bytes: int, whole_first: bool) -> int:

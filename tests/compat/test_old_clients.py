@@ -164,6 +164,14 @@ def test_what_it_writes_is_read_today(written: Written, writer: OldClient) -> No
     written.done[writer.name].add("writes")
 
 
+def test_a_topic_is_made_for_it(written: Written, writer: OldClient) -> None:
+    """Those of before 0.10 take an answer that does not know the topic for the last word."""
+    where = f"made-for-{writer.stem}", 0
+    writer.write(written.bootstrap, {(*where, "none"): PLAIN[:3]})
+    written.records[where], written.magics[where] = PLAIN[:3], writer.magic
+    written.check(read_today(written.bootstrap, {where: 3}), 2)
+
+
 def test_it_reads_what_it_and_today_wrote(written: Written, reader: OldClient) -> None:
     wheres = written.by(reader) + written.wheres(written.by_today(nulls=reader.nulls), reader.codecs)
     read, _ = reader.read(written.bootstrap, {where: len(written.records[where]) for where in wheres})

@@ -12,6 +12,7 @@ import pytest
 from support.fake_logs import InlineExecutor
 from support.logs import World, append, batch
 from support.mock_time import START_MS, MockTimer
+from tidelog.broker import old_fetch
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.conversions import Conversions
 from tidelog.broker.fetch_session import FetchSessions
@@ -197,6 +198,23 @@ async def test_every_partition_has_its_turn(rig: Rig, version: int) -> None:
     assert [len(data) for _, data in rows] == [300, 100]
     rows = await rig.answer(version, of("t", 0, 400), of("u", 0, 300))
     assert [len(data) for _, data in rows] == [400, 0]
+
+
+async def test_what_waits_in_memory_is_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("t", "u"):
+        for _ in range(5):
+            write(rig.machine.log(name), 10)
+    size = 10 * (len(VALUE) + 26)
+    monkeypatch.setattr(old_fetch, "CONVERTED_SLICE_BYTES", 2500)
+    rows = await rig.answer(1, of("t", 0), of("u", 20))
+    assert [offsets(data) for _, data in rows] == [list(range(20)), list(range(20, 40))]
+    monkeypatch.setattr(old_fetch, "CONVERTED_SLICE_BYTES", 30)  # the first batch is looked at all the same
+    rows = await rig.answer(1, of("t", 0), of("u", 20))
+    assert [offsets(data) for _, data in rows] == [list(range(10)), list(range(20, 30))]
+    monkeypatch.setattr(old_fetch, "CONVERTED_ANSWER_BYTES", size)
+    rows = await rig.answer(1, of("t", 0), of("u", 20))
+    assert [len(data) for _, data in rows] == [size, 0]
+    assert [offsets(data) for _, data in await rig.answer(1, of("t", 50), of("u", 20))] == [[], list(range(20, 30))]
 
 
 async def test_version_3_limits_the_answer(rig: Rig) -> None:
