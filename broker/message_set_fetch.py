@@ -24,6 +24,8 @@ from .error_mapping import error_code
 from .send import FileSlice, release_parts
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from ..protocol.message_set.wire import FetchBody
     from ..storage.log_values import FetchDataInfo
     from .partition import Partition
@@ -42,14 +44,13 @@ Found = tuple[int, FileSlice | bytes | None]
 class MessageSetFetches:
     """Answers fetches. Loop thread."""
 
-    __slots__ = ("_broker", "_max_magic", "errors")
+    __slots__ = ("_broker", "_errors", "_max_magic")
 
-    def __init__(self, broker: Broker, max_magic: int) -> None:
-        """`max_magic`: the newest format that is sent."""
+    def __init__(self, broker: Broker, max_magic: int, errors: Counter[tuple[str, int]]) -> None:
+        """`max_magic`: the newest format that is sent; `errors`: where sets that fail are counted."""
         self._broker = broker
         self._max_magic = max_magic
-        #: Sets that were answered with an error.
-        self.errors = 0
+        self._errors = errors
 
     def fetch(self, body: FetchBody) -> list[Part] | bytes | Awaitable[list[Part] | bytes]:
         """A MessageSetSend, or an awaitable of one when it has to come from the disk or be converted."""
@@ -184,8 +185,9 @@ class MessageSetFetches:
         return min(body.max_size, self._broker.fetch_max_bytes)
 
     def _failed(self, error: Exception) -> int:
-        self.errors += 1
-        return error_code(error)[0]
+        code = error_code(error)[0]
+        self._errors["fetch", code] += 1
+        return code
 
 
 def _slice(partition: Partition, info: FetchDataInfo, max_size: int) -> FileSlice | None:

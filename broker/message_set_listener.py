@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections import Counter
 from collections.abc import Awaitable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, MalformedRequest, ProtocolError
@@ -32,10 +34,13 @@ from .error_mapping import error_code
 from .message_set_fetch import MAX_FETCHES, MessageSetFetches
 from .message_set_offsets import offsets_before
 from .message_set_produce import MAX_PRODUCES, MessageSetAppends
-from .metric_family import Family
+from .metric_family import AnyFamily, Family, HistogramFamily
+from .request_metrics import BITS, BOUNDS_S, told_buckets
+from .send import FileSlice
 
 if TYPE_CHECKING:
     from .connection import Connection
+    from .quota_manager import QuotaManager
     from .send import Part
     from .server import Broker
     from .socket_server import SocketServer
@@ -43,21 +48,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TYPE = struct.Struct(">h")
+_ERRORS = {int(code): code.name for code in ErrorCode}
 #: One line about requests that can't be read in so many seconds; it says how many there were.
 LOG_INTERVAL_S = 1.0
 
 Answer = bytes | list["Part"]
 
 
-def message_set_families(listener: MessageSetListener, server: SocketServer) -> list[Family]:
+def message_set_families(listener: MessageSetListener, server: SocketServer) -> list[AnyFamily]:
     """Its metrics; bytes and records are counted with the Kafka listeners'. Loop thread."""
-    requests = [((kind.name.lower(),), listener.requests[kind]) for kind in RequestType]
-    errors = [((what,), count) for what, count in listener.errors.items()]
+    names = {int(kind): kind.name.lower() for kind in RequestType}
+    errors = [((what, _ERRORS[code]), count) for (what, code), count in sorted(listener.errors.items())]
     connections = sum(connection.listener in server.message_set_endpoints for connection in server.connections)
     return [
-        Family("tidelog_message_set_requests", "counter", "Requests of the message-set protocol.", ("type",), requests),
+        Family("tidelog_message_set_requests", "counter", "Requests of the message-set protocol, counted when answered.",
+               ("type",), [((names[kind],), count) for kind, count in enumerate(listener.requests)]),
         Family("tidelog_message_set_errors", "counter", "Its message sets, offsets and malformed requests answered with "
-               "an error.", ("type",), errors),
+               "an error.", ("type", "error"), errors),
+        HistogramFamily(
+            "tidelog_message_set_request_seconds",
+            "From such a request's last byte until its answer is ready to be sent; the wait for the disk of a produce is in it.",
+            ("type",), BOUNDS_S,
+            [((names[kind],), told_buckets(by_bits), listener.nanoseconds[kind] / 1e9)
+             for kind, by_bits in enumerate(listener.latencies) if any(by_bits)],
+        ),
         Family("tidelog_message_set_connections", "gauge", "Its open connections.", (), [((), connections)]),
     ]  # fmt: skip
 
@@ -66,66 +80,74 @@ class MessageSetListener:
     """Handles requests. Loop thread only.
 
     Attributes:
-        requests: by type, since start.
-        malformed: requests that were no requests.
+        latencies: by type, requests that were answered, by the bit length of the nanoseconds that took.
+        nanoseconds: by type, what those took together.
+        errors: (fetch, produce, offsets or malformed; error code) → how often a set, or a request, was answered so.
     """
 
-    __slots__ = ("_appends", "_broker", "_fetches", "_next_line", "_offset_errors", "_unsaid", "malformed", "requests")
+    __slots__ = ("_appends", "_broker", "_fetches", "_next_line", "_unsaid", "errors", "latencies", "nanoseconds")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._fetches = MessageSetFetches(broker, broker.config.message_set_max_magic)
-        self._appends = MessageSetAppends(broker)
-        self._offset_errors = 0
         self._next_line = 0.0
         self._unsaid = 0
-        self.requests = [0] * len(RequestType)
-        self.malformed = 0
+        self.latencies = [[0] * BITS for _ in RequestType]
+        self.nanoseconds = [0] * len(RequestType)
+        self.errors: Counter[tuple[str, int]] = Counter()
+        self._fetches = MessageSetFetches(broker, broker.config.message_set_max_magic, self.errors)
+        self._appends = MessageSetAppends(broker, self.errors)
 
     @property
-    def errors(self) -> dict[str, int]:
-        """Message sets, or OFFSETS, that were answered with an error, by what was asked for; requests as `malformed`."""
-        return {
-            "fetch": self._fetches.errors,
-            "produce": self._appends.errors,
-            "offsets": self._offset_errors,
-            "malformed": self.malformed,
-        }
+    def requests(self) -> list[int]:
+        """How many were answered, by type."""
+        return [sum(by_bits) for by_bits in self.latencies]
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
         """As `Dispatches` says. Every request is answered."""
         kind = _TYPE.unpack_from(buffer, start)[0] if end - start >= TYPE_SIZE else -1
-        position = start + TYPE_SIZE
+        quotas = self._broker.quotas
+        if quotas.active:
+            meter = _Meter(quotas, kind, end - start)
+            answer = self._handle(kind, buffer, start + TYPE_SIZE, end, connection)
+            if isinstance(answer, bytes | list):
+                meter.settle(answer, connection)
+            else:
+                answer = meter.settle_later(answer, connection)
+        else:
+            answer = self._handle(kind, buffer, start + TYPE_SIZE, end, connection)
+        if 0 <= kind < len(RequestType):
+            if isinstance(answer, bytes | list):
+                self.answered(kind, connection.last_active)
+            else:
+                connection.pending_key, connection.pending_since = kind, connection.last_active
+        return answer
+
+    def answered(self, key: int, since: int) -> None:
+        """A request of type `key` is answered now. `since`: when it came, by `perf_counter_ns`."""
+        taken = perf_counter_ns() - since
+        self.latencies[key][taken.bit_length()] += 1
+        self.nanoseconds[key] += taken
+
+    def _handle(
+        self, kind: int, buffer: bytearray, position: int, end: int, connection: Connection
+    ) -> Answer | Awaitable[Answer]:
         try:
             if kind == RequestType.FETCH:
-                fetched = parse_fetch(buffer, position, end)
-                self.requests[kind] += 1
-                return self._fetches.fetch(fetched)
+                return self._fetches.fetch(parse_fetch(buffer, position, end))
             if kind == RequestType.PRODUCE:
-                produced = parse_produce(buffer, position, end)
-                self.requests[kind] += 1
-                return self._appends.produce(buffer, produced)
+                return self._appends.produce(buffer, parse_produce(buffer, position, end))
             if kind == RequestType.MULTIFETCH:
-                fetches = parse_multi_fetch(buffer, position, end, MAX_FETCHES)
-                self.requests[kind] += 1
-                return self._fetches.multi_fetch(fetches)
+                return self._fetches.multi_fetch(parse_multi_fetch(buffer, position, end, MAX_FETCHES))
             if kind == RequestType.MULTIPRODUCE:
-                produces = parse_multi_produce(buffer, position, end, MAX_PRODUCES)
-                self.requests[kind] += 1
-                return self._appends.multi_produce(buffer, produces)
+                return self._appends.multi_produce(buffer, parse_multi_produce(buffer, position, end, MAX_PRODUCES))
             if kind == RequestType.OFFSETS:
-                offsets = parse_offsets(buffer, position, end)
-                self.requests[kind] += 1
-                return self._offsets(offsets)
-            raise MalformedRequest(f"{end - start} bytes of the unknown type {kind}")
+                return self._offsets(parse_offsets(buffer, position, end))
+            raise MalformedRequest(f"{end - position + TYPE_SIZE} bytes of the unknown type {kind}")
         except MalformedRequest as error:
             return self._malformed(kind, str(error), connection)
 
-    def answered(self, key: int, since: int) -> None:
-        """As `Dispatches` says; requests of this protocol are counted, not timed."""
-
     def _malformed(self, kind: int, what: str, connection: Connection) -> bytes:
-        self.malformed += 1
+        self.errors["malformed", ErrorCode.INVALID_REQUEST] += 1
         self._unsaid += 1
         now = self._broker.loop.time()
         if now >= self._next_line:
@@ -150,6 +172,41 @@ class MessageSetListener:
                 broker.io_pool, offsets_before, partition.log, body.time, body.max_number
             )
         except Exception as error:
-            self._offset_errors += 1
-            return offsets_answer(error_code(error)[0], [])
+            code = error_code(error)[0]
+            self.errors["offsets", code] += 1
+            return offsets_answer(code, [])
         return offsets_answer(ErrorCode.NONE, found)
+
+
+class _Meter:
+    """One request under client quotas. Nobody has a client id here: the defaults hold, and the user's. No answer has room
+    for the wait, so the client only sees its connection stand still.
+    """
+
+    __slots__ = ("_kind", "_quotas", "_size", "_started")
+
+    def __init__(self, quotas: QuotaManager, kind: int, size: int) -> None:
+        self._quotas = quotas
+        self._kind = kind
+        self._size = size
+        self._started = perf_counter_ns()
+
+    def settle(self, answer: Answer, connection: Connection) -> None:
+        """The request has this answer."""
+        quotas = self._quotas
+        wait = quotas.handled(None, (perf_counter_ns() - self._started) / 1e9)
+        if self._kind in (RequestType.PRODUCE, RequestType.MULTIPRODUCE):
+            wait = max(wait, quotas.produced(None, self._size))
+        elif self._kind in (RequestType.FETCH, RequestType.MULTIFETCH):
+            parts = [answer] if isinstance(answer, bytes) else answer
+            size = sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
+            wait = max(wait, quotas.fetched(None, size))
+        if wait:
+            connection.mute(wait)
+
+    async def settle_later(self, answer: Awaitable[Answer], connection: Connection) -> Answer:
+        """As `settle`, for an answer that waits for something else than the loop thread."""
+        done = await answer
+        self._started = perf_counter_ns()
+        self.settle(done, connection)
+        return done

@@ -21,6 +21,8 @@ from .error_mapping import error_code
 from .topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from ..protocol.message_set.wire import ProduceBody
     from ..storage.log_values import LogAppendInfo
     from .partition import Partition
@@ -40,12 +42,12 @@ Row = tuple[int, int]
 class MessageSetAppends:
     """Appends and answers. Loop thread."""
 
-    __slots__ = ("_broker", "errors")
+    __slots__ = ("_broker", "_errors")
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, errors: Counter[tuple[str, int]]) -> None:
+        """`errors`: where sets that are refused are counted."""
         self._broker = broker
-        #: Sets that were refused.
-        self.errors = 0
+        self._errors = errors
 
     def produce(self, buffer: bytearray, body: ProduceBody) -> bytes | Awaitable[bytes]:
         """Appends the set that stands in `buffer`, which is the caller's again after the return."""
@@ -159,8 +161,8 @@ class MessageSetAppends:
         counters.produced_records += info.record_count
 
     def _failed(self, error: Exception) -> Row:
-        self.errors += 1
         code = error_code(error)[0]
+        self._errors["produce", code] += 1
         self._broker.counters.produce_errors[code] += 1
         return code, -1
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KEYS = max(ApiKey) + 1
 _NAMES = {int(key): key.name.title().replace("_", "") for key in ApiKey}
 _ERRORS = {int(code): code.name for code in ErrorCode}
-_BITS = 64
+BITS = 64
 #: Buckets that are told: up to 2^15 ns = 33 µs, and so on to 2^35 ns = 34 s. What a scrape is given must be few.
 _FIRST_BIT, _LAST_BIT = 15, 35
 BOUNDS_S = tuple((1 << bits) / 1e9 for bits in range(_FIRST_BIT, _LAST_BIT + 1))
@@ -48,7 +48,7 @@ class RequestCounters:
     )
 
     def __init__(self) -> None:
-        self.latencies = [[0] * _BITS for _ in range(_KEYS)]
+        self.latencies = [[0] * BITS for _ in range(_KEYS)]
         self.nanoseconds = [0] * _KEYS
         self.errors: Counter[tuple[int, int]] = Counter()
         self.produce_errors: Counter[int] = Counter()

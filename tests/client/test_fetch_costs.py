@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from support.wire_client import WireClient, request_frame
 from tidelog.broker.server import Broker
+from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.config.loader import load_config
+from tidelog.protocol.message_set.wire import fetch_request
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -114,3 +116,34 @@ async def test_a_fetch_of_64_kib_is_one_read_one_small_write_and_one_sendfile(
     assert copied_out == 4 + len(answer) - RECORDS_BYTES, "only the header is copied"
     assert copied_out < 100
     assert copied == broker.socket_server.send_counters.copy_fetch_bytes == 0
+
+
+async def test_a_message_set_of_64_kib_is_six_bytes_and_one_sendfile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", "message.set.listeners=tcp://127.0.0.1:0", "http.listener="]
+    broker = Broker(load_config(None, {}, [*settings, f"log.dirs={tmp_path}"]), asyncio.get_running_loop())
+    await broker.start()
+    endpoint = broker.socket_server.endpoints[0]
+    calls.port = broker.socket_server.message_set_endpoints[0].port
+    batch = batch_of(RECORDS_BYTES)
+    frame = fetch_request("t", 0, 0, 1 << 20)
+
+    def talk() -> None:
+        client = WireClient((endpoint.host, endpoint.port))
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 4, CreateTopicsResponse)
+        client.socket.close()
+        with MessageSetClient(endpoint.host, calls.port) as sets:
+            sets.produce_set("t", 0, batch)
+            for _ in range(3):
+                assert len(sets.fetch("t", 0, 0).records) == 1
+
+    try:
+        await asyncio.to_thread(talk)
+    finally:
+        await broker.stop()
+    seen = [call for call in calls.seen if call != ("recv_into", 0)]
+    assert seen[-9:] == [("recv_into", len(frame)), ("send", 6), ("sendfile", RECORDS_BYTES)] * 3
+    assert broker.socket_server.send_counters.copy_fetch_bytes == 0

@@ -7,6 +7,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,22 @@ def request(kind: int, body: bytes) -> bytes:
     return struct.pack(">ih", 2 + len(body), kind) + body
 
 
+class FakeConnection:
+    """What the listener looks at of a `Connection`."""
+
+    def __init__(self) -> None:
+        self.last_active = 0
+        self.pending_key = -1
+        self.pending_since = 0
+        self.muted: list[int] = []
+
+    def mute(self, milliseconds: int) -> None:
+        self.muted.append(milliseconds)
+
+    def __str__(self) -> str:
+        return "a connection"
+
+
 class ListenerWorld:
     """Topics `t` (two partitions) and `u`, a listener on them, and requests to it without a socket."""
 
@@ -53,12 +70,15 @@ class ListenerWorld:
         self.sends = SendCounters()
         world.socket_server = SimpleNamespace(send_counters=self.sends, connections=set(), message_set_endpoints=[])
         world.conversions = Conversions(world.loop)
+        world.quotas = SimpleNamespace(active=False)
         self.listener = MessageSetListener(world)
+        self.connection = FakeConnection()
 
     def start(self, frame: bytes) -> Any:
         """What the listener says to a whole frame: an answer, or an awaitable of one."""
         buffer = bytearray(b"--" + frame + b"--")
-        connection: Any = "a connection"
+        connection: Any = self.connection
+        connection.last_active = perf_counter_ns()
         answer = self.listener.dispatch(buffer, 6, len(buffer) - 2, connection)
         buffer[:] = bytes(len(buffer))  # it is another request's now
         return answer
@@ -66,7 +86,10 @@ class ListenerWorld:
     async def ask(self, kind: int, body: bytes) -> tuple[int, bytes]:
         """(error, what follows it); gives the leases back."""
         answer = self.start(request(kind, body))
-        return self.taken(await answer if inspect.isawaitable(answer) else answer)
+        if inspect.isawaitable(answer):
+            answer = await answer
+            self.listener.answered(self.connection.pending_key, self.connection.pending_since)
+        return self.taken(answer)
 
     def taken(self, answer: Any) -> tuple[int, bytes]:
         data = b""

@@ -101,7 +101,7 @@ async def test_errors(
 ) -> None:
     for each in (world, old):
         assert await fetch(each, offset, size, topic, partition) == (code, b"")
-        assert each.listener.errors["fetch"] == 1
+        assert each.listener.errors == {("fetch", code): 1}
 
 
 async def test_below_the_log_start_is_out_of_range(world: ListenerWorld) -> None:

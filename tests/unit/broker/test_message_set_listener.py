@@ -39,7 +39,8 @@ async def test_each_type_goes_to_its_handler_and_is_counted(world: ListenerWorld
     assert (error, sends) == (0, struct.pack(">ih", 2 + len(data), 0) + stored)
     assert await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1)) == (0, struct.pack(">iq", 1, 4))
     assert world.listener.requests == [1, 1, 1, 1, 1]
-    assert set(world.listener.errors.values()) == {0}
+    assert not world.listener.errors
+    assert all(nanoseconds > 0 for nanoseconds in world.listener.nanoseconds)
     assert world.broker.counters.produced_records == 4
     assert world.broker.counters.produced_bytes == 2 * len(data)
     assert world.broker.counters.fetched_bytes == 2 * len(data)
@@ -63,8 +64,7 @@ async def test_what_cannot_be_read_is_answered_in_its_own_shape(
     world: ListenerWorld, kind: int, body: bytes, answer: bytes
 ) -> None:
     assert await world.ask(kind, body) == (INVALID_REQUEST, answer)
-    assert world.listener.malformed == 1
-    assert world.listener.requests == [0] * 5
+    assert world.listener.errors == {("malformed", INVALID_REQUEST): 1}
 
 
 @pytest.mark.parametrize("frame", [b"\0\0\0\0", b"\0\0\0\1\0"])
@@ -93,16 +93,57 @@ async def test_offsets(world: ListenerWorld) -> None:
     assert await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 5)) == (0, struct.pack(">iqq", 2, 3, 0))
     assert await world.ask(OFFSETS, by_hand.fetch("t", 9, -1, 1)) == (3, struct.pack(">i", 0))
     assert await world.ask(OFFSETS, by_hand.fetch("t", 0, -9, 1)) == (INVALID_REQUEST, struct.pack(">i", 0))
-    assert world.listener.errors["offsets"] == 2
+    assert world.listener.errors == {("offsets", 3): 1, ("offsets", INVALID_REQUEST): 1}
 
 
 async def test_metrics_by_type(world: ListenerWorld) -> None:
     await world.ask(FETCH, by_hand.fetch("t", 0, 0, 1))
     await world.ask(FETCH, by_hand.fetch("x", 0, 0, 1))
     await world.ask(9, b"")
-    requests, errors, connections = message_set_families(world.listener, world.broker.socket_server)
+    await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1))
+    requests, errors, seconds, connections = message_set_families(world.listener, world.broker.socket_server)
     assert requests.rows == [
-        (("produce",), 0), (("fetch",), 2), (("multifetch",), 0), (("multiproduce",), 0), (("offsets",), 0),
+        (("produce",), 0), (("fetch",), 2), (("multifetch",), 0), (("multiproduce",), 0), (("offsets",), 1),
     ]  # fmt: skip
-    assert errors.rows == [(("fetch",), 1), (("produce",), 0), (("offsets",), 0), (("malformed",), 1)]
+    assert errors.rows == [
+        (("fetch", "UNKNOWN_TOPIC_OR_PARTITION"), 1), (("malformed", "INVALID_REQUEST"), 1),
+    ]  # fmt: skip
+    assert [(labels, sum(buckets)) for labels, buckets, _ in seconds.rows] == [(("fetch",), 2), (("offsets",), 1)]
     assert connections.rows == [((), 0)]
+
+
+class Quotas:
+    """Says how long to wait: 10 ms a produced byte, 1 a fetched one, or `handled` for the time alone."""
+
+    active = True
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object, float]] = []
+
+    def handled(self, client_id: object, seconds: float) -> int:
+        self.asked.append(("handled", client_id, 0))
+        return 5
+
+    def produced(self, client_id: object, size: int) -> int:
+        self.asked.append(("produced", client_id, size))
+        return 10 * size
+
+    def fetched(self, client_id: object, size: int) -> int:
+        self.asked.append(("fetched", client_id, size))
+        return size
+
+
+async def test_client_quotas_hold_and_mute_the_connection(world: ListenerWorld) -> None:
+    quotas = world.broker.quotas = Quotas()
+    data = bytes(batch("a", "b"))
+    body = by_hand.produce("t", 0, data)
+    assert await world.ask(PRODUCE, body) == (0, struct.pack(">q", 0))
+    assert await world.ask(MULTIPRODUCE, by_hand.many(body)) == (0, struct.pack(">hq", 0, 2))
+    await world.ask(FETCH, by_hand.fetch("t", 0, 0, 100))
+    await world.ask(MULTIFETCH, by_hand.many(by_hand.fetch("t", 0, 0, 100)))
+    await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1))
+    assert [one for one in quotas.asked if one[0] != "handled"] == [
+        ("produced", None, 2 + len(body)), ("produced", None, 4 + len(body)), ("fetched", None, 106), ("fetched", None, 112),
+    ]  # fmt: skip
+    assert quotas.asked.count(("handled", None, 0)) == 5
+    assert world.connection.muted == [10 * (2 + len(body)), 10 * (4 + len(body)), 106, 112, 5]
