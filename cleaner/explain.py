@@ -218,7 +218,7 @@ def _below_ratio(found: Eligibility) -> Hold:
     if found.threshold < 1:
         missing = int(found.threshold * found.clean_bytes / (1 - found.threshold)) + 1 - found.dirty_bytes
         details["bytesToGo"] = max(1, missing)
-        event = f"{max(1, missing)} more bytes are written and rolled"
+        event = f"{max(1, missing):,} more bytes are written and rolled"
     # `next_ms`: max.compaction.lag.ms, or a delete horizon, comes whatever is written.
     name = "min.cleanable.dirty.ratio"
     return Hold(CLEANING, name, name, found.threshold, found.next_ms, event, details)
@@ -241,7 +241,7 @@ def _active(view: SegmentView, situation: Situation) -> Hold:
         if until_ms is None or lag_ms < until_ms:
             setting, value, until_ms = "max.compaction.lag.ms", max_lag, lag_ms
     to_go = max(1, config.segment_bytes - view.size + 1)
-    event = f"{to_go} more bytes are written (segment.bytes={config.segment_bytes}), or `tidelog clean`"
+    event = f"{to_go:,} more bytes are written (segment.bytes={config.segment_bytes}), or `tidelog clean`"
     return Hold(action, "active", setting, value, until_ms, event, {"bytesToGo": to_go})
 
 
@@ -325,7 +325,7 @@ def _held_by_policy(
         if limit < 0:
             yield Hold(DELETION, "retention.bytes", "retention.bytes", limit, event="retention.bytes is set")
         elif not view.is_active and (to_go := limit - remaining) > 0:
-            event = f"{to_go} more bytes are written"
+            event = f"{to_go:,} more bytes are written"
             yield Hold(DELETION, "retention.bytes", "retention.bytes", limit, event=event, facts={"bytesToGo": to_go})
     else:
         event = f"the policy {named.name} names it, when it is asked (log.retention.check.interval.ms)"

@@ -88,10 +88,10 @@ def _partition(partition: Any) -> list[str]:
             f"{segment['size']:,}",
             segment["section"],
         )
-        rest = [reason for reason in segment["reasons"] if reason["reason"] != "cleanup.policy"]
+        rest = [reason for reason in segment["reasons"] if not _is_topics(reason)] or segment["reasons"][:1]
         for reason in segment["reasons"]:
             what = {"clean": "cleaned", "delete": "deleted"}[reason["action"]]
-            if rest and reason not in rest:  # the same for each of them: once is enough
+            if reason not in rest:  # once is enough
                 always[what, _cause(reason), _until(reason, now)] = None
             else:
                 rows.append((*place, what, _cause(reason), _until(reason, now)))
@@ -107,6 +107,11 @@ def _partition(partition: Any) -> list[str]:
     if partition["segmentsOmitted"]:
         lines.append(f"  {partition['segmentsOmitted']} more segments before the last one")
     return lines
+
+
+def _is_topics(reason: Any) -> bool:
+    """Whether it is the same for every segment of the topic."""
+    return reason["reason"] == "cleanup.policy" or (reason["value"] == -1 and reason["untilMs"] is None)
 
 
 def ledger_line(ledger: Any) -> str:
@@ -138,7 +143,8 @@ def _until(reason: Any, now_ms: int) -> str:
     if "futureMs" in reason["facts"]:
         parts.append(f"a record is dated {_time(reason['facts']['newestMs'])}, in the future")
     if "cause" in reason["facts"]:
-        parts.append(f"failed {reason['facts']['attempts']} times: {reason['facts']['cause']}")
+        attempts = reason["facts"]["attempts"]
+        parts.append(f"failed {'once' if attempts == 1 else f'{attempts} times'}: {reason['facts']['cause']}")
     told = parts[1:2] if reason["untilMs"] is not None and reason["event"] else []
     rest = parts[1 + len(told) :]
     return "; or ".join([*parts[:1], *told]) + "".join(f"; {part}" for part in rest)

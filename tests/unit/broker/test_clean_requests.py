@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
-from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, put, state_of
+from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, keyed, markers, put, state_of
 from tidelog.broker.clean_requests import MAX_WAITING, CleanRequest, CleanRequests, TooManyRequestsError
 from tidelog.cleaner._kernel import OffsetMap
 from tidelog.cleaner.cleaning import Cleaner
@@ -66,6 +68,53 @@ def test_it_rolls_and_cleans_whatever_the_ratio_and_counts_by_cause(made: Reques
     assert removed(made.clean()) == {"tombstone": 1}
     assert made.requests.get("t", request.number) is request
     assert made.requests.get("other", request.number) is None
+
+
+def test_every_cause_is_told_and_adds_up_with_the_ledger() -> None:
+    """What one run took by cause is what the ledger has more of; and all of it together is every offset there ever was."""
+    made = Requests(cleanup_policy=frozenset({"delete"}), retention_ms=-1, retention_bytes=-1)
+    log, producer = made.world.log(), Producer(7)
+    for number in range(12):
+        put(log, f"early{number}", "x" * 100)
+    keyed(log, (None, b"without a key"))
+    log.update_config(replace(log.config, cleanup_policy=frozenset({"compact", "delete"}), delete_retention_ms=DAY_MS))
+    log.increment_log_start_offset(log.segments[1].base_offset)
+    for number in range(20):
+        put(log, f"k{number % 2}", "x")
+    put(log, "k0", None)
+    for commit in (False, True):
+        producer.send(log, (b"k1", b"transactional"))
+        producer.end(log, commit=commit)
+    first = made.clean()
+    assert set(removed(first)) == {"superseded", "aborted", "keyless", "delete-records"}
+    made.world.time.advance(DAY_MS)
+    second = made.clean()
+    assert removed(second) == {"tombstone": 1, "marker": 1}
+    log.update_config(replace(log.config, retention_bytes=log.segments[-1].size + log.segments[-2].size))
+    third = made.clean()
+    assert set(removed(third)) == {"retention"}
+    told = Counter(removed(first)) + Counter(removed(second)) + Counter(removed(third))
+    ledger = third.describe()["byPartition"]["0"]["ledger"]
+    assert ledger["removed"] == told
+    live = len(data_records(log)) + len(markers(log))
+    assert ledger == {"appended": log.log_end_offset, "live": live, "removed": dict(told)}
+    assert log.log_end_offset == live + told.total()
+    made.requests.stop()
+
+
+def test_what_a_pass_took_that_was_ended_early_is_told_too(made: Requests) -> None:
+    log = made.world.log()
+    for number in range(50):
+        put(log, f"k{number % 5}", f"{number}")
+    work = made.world.cleaners.take(log)
+    assert work is not None
+    request = made.requests.ask("t", [log])
+    assert not request.done.wait(0.1)
+    assert made.world.cleaners.clean(work, made.world.cleaner, Control(made.world.time, abort_at=22)) is None
+    assert log.ledger.value is not None
+    assert log.ledger.value.removed, "a group is in place"
+    assert request.done.wait(10)
+    assert removed(request) == {"superseded": 45}
 
 
 def test_promises_are_kept() -> None:
