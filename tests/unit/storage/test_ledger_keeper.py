@@ -6,15 +6,17 @@ import errno
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cleaning import CleaningWorld, data_records, put
+from support.cleaning import CleaningWorld, data_records, markers, put
 from support.fake_filesystem import FakeFileSystem, Operation
 from support.logs import ROOT
 from tidelog.storage.ledger import LEDGER_FILE, Ledger
 from tidelog.storage.unified_log import UnifiedLog
 
+KAFKA_DATA = Path(__file__).parents[2] / "golden" / "kafka-data" / "data"
 PATH = f"{ROOT}/t-0/{LEDGER_FILE}"
 BOTH = frozenset({"compact", "delete"})
 
@@ -236,3 +238,26 @@ def test_truncation(world: CleaningWorld) -> None:
     log.truncate_fully_and_start_at(1000)
     fill(log, 3)
     assert (ledger_of(log).appended(1003), ledger_of(log).removed) == (3, {})
+
+
+@pytest.mark.parametrize("topic", ["compact", "compact-lz4", "compact-txn", "compact-delete", "mixed"])
+def test_a_directory_of_apache_kafka(topic: str) -> None:
+    """What its cleaner took is elsewhere, what its retention took is retention's; appended = live + both."""
+    system = FakeFileSystem()
+    for path in [*KAFKA_DATA.glob("*"), *(KAFKA_DATA / f"{topic}-0").iterdir()]:
+        if path.is_file():
+            name = path.name.replace("kafka_clean", ".kafka_clean")
+            system.put(f"{ROOT}/{name}" if path.parent == KAFKA_DATA else f"{ROOT}/{topic}-0/{name}", path.read_bytes())
+    made = CleaningWorld(file_system=system)
+    (log,) = made.start().logs()
+    present = len(data_records(log)) + len(markers(log))
+    assert log.open_ledger() == (topic == "mixed")
+    assert log.open_ledger(count=True)
+    ledger = log.ledger.value
+    assert ledger is not None
+    assert (ledger.appended(log.log_end_offset), ledger.live(log.log_end_offset)) == (log.log_end_offset, present)
+    first = log.segments[0].base_offset
+    expected = {"retention": first, "elsewhere": log.log_end_offset - first - present}
+    assert ledger.removed == {cause: count for cause, count in expected.items() if count}
+    assert (topic == "mixed") == ("elsewhere" not in ledger.removed)
+    made.stop()
