@@ -25,6 +25,7 @@ from types import ModuleType
 
 import bench_catch_up
 import bench_clean
+import bench_command_line
 import bench_fetch
 import bench_flush
 import bench_idle
@@ -51,6 +52,7 @@ GROUPS: dict[str, ModuleType] = {
     "fetch": bench_fetch,
     "flush": bench_flush,
     "catch-up": bench_catch_up,
+    "command-line": bench_command_line,
 }
 ROWS: tuple[Row, ...] = tuple(row for module in GROUPS.values() for row in module.ROWS)
 

@@ -37,24 +37,25 @@ def run(options: Any) -> int:
     from urllib.parse import quote
 
     from .http_client import HttpFailure, address_of, ask
+    from .progress import ProgressBar
 
     address = address_of(options.http)
     topic = quote(options.topic, safe="")
     state = ask(address, "POST", f"/clean/{topic}?wait={5 if options.wait else 0}")
     give_up = time.monotonic() + options.timeout
-    next_line = time.monotonic() + 10
-    while options.wait and state["state"] != "done":
-        if time.monotonic() > give_up:
-            raise HttpFailure(
-                f"not done after {options.timeout:g} s; the daemon goes on with it (request {state['request']})"
-            )
-        if time.monotonic() > next_line:
-            next_line = time.monotonic() + 10
-            print(f"clean: {state['partitionsDone']} of {state['partitions']} partitions", file=sys.stderr)
-        before = time.monotonic()
-        state = ask(address, "GET", f"/clean/{topic}/{state['request']}?wait=5")
-        if state["state"] != "done" and time.monotonic() - before < 0.2:
-            time.sleep(0.2)  # too many wait there already: it answers at once
+    wait_s = 1 if sys.stderr.isatty() else 5  # a bar moves at least each second
+    with ProgressBar("clean", unit="partitions") as bar:
+        bar.total(state["partitions"])
+        while options.wait and state["state"] != "done":
+            if time.monotonic() > give_up:
+                raise HttpFailure(
+                    f"not done after {options.timeout:g} s; the daemon goes on with it (request {state['request']})"
+                )
+            bar.done(state["partitionsDone"] - bar.done_bytes)
+            before = time.monotonic()
+            state = ask(address, "GET", f"/clean/{topic}/{state['request']}?wait={wait_s}")
+            if state["state"] != "done" and time.monotonic() - before < 0.2:
+                time.sleep(0.2)  # too many wait there already: it answers at once
     if options.json:
         print(json.dumps(state, indent=2))
     else:

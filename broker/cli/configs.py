@@ -1,4 +1,4 @@
-"""`tidelog configs describe|alter`: settings in force, where each comes from, and changing them while the daemon runs.
+"""`tidelog configs list|describe|alter`: settings in force, where each comes from, and changing them while the daemon runs.
 
 Of a topic (`--topic T`), of a broker (`--broker ID`) or of all brokers (`--broker` alone), of a group (`--group G`), of the
 levels of the daemon's loggers (`--loggers ID`).
@@ -37,6 +37,10 @@ def add_parser(commands: Subparsers) -> None:
 
     parser = commands.add_parser("configs", help="show and change settings while running", description=__doc__)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    one = actions.add_parser("list", help="what has settings", description="Everything that has settings, by kind.")
+    one.set_defaults(run=run_list)
+    add_bootstrap_argument(one)
+    add_json_argument(one)
     for name, run, summary in (
         ("describe", run_describe, "settings that differ from their defaults; all of them with --all"),
         ("alter", run_alter, "change settings; the new values hold at once"),
@@ -64,6 +68,28 @@ def add_parser(commands: Subparsers) -> None:
             )
             one.add_argument("--subtract", metavar="NAME=VALUE", action="append", default=[], help="take from a list")
             one.add_argument("--dry-run", action="store_true", help="check it, change nothing")
+
+
+def run_list(options: Any) -> int:
+    """Prints; returns 0."""
+    import json
+
+    from ...protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+    from .kafka_client import KafkaClient, bootstrap_of, check
+    from .table import table
+
+    with KafkaClient(bootstrap_of(options.bootstrap_server)) as client:
+        answer = client.ask(ListConfigResourcesRequest(), ListConfigResourcesResponse)
+    check("settings", answer.error_code)
+    kinds = {number: option.replace("_", " ") for option, number in RESOURCES.items()}
+    found = sorted(
+        (kinds.get(one.resource_type, str(one.resource_type)), one.resource_name) for one in answer.config_resources
+    )
+    if options.json:
+        print(json.dumps([{"kind": kind, "name": name} for kind, name in found], indent=2))
+    else:
+        print("\n".join(table(("kind", "name"), found)))
+    return 0
 
 
 def _resource(options: Any) -> tuple[int, str, str]:

@@ -15,7 +15,8 @@ _MIB = 1 << 20
 
 
 class ProgressBar:
-    """Counts bytes. One thread; use as a context manager, so that the bar is gone at the end."""
+    """Counts bytes, or with a `unit` things of that name. One thread; use as a context manager, so that the bar is gone at
+    the end."""
 
     def __init__(
         self,
@@ -23,12 +24,14 @@ class ProgressBar:
         stream: TextIO | None = None,
         now: Callable[[], float] = time.monotonic,
         width: int | None = None,
+        unit: str = "",
     ) -> None:
         """`width` in columns, None for the terminal's."""
         self._label = label
         self._stream = sys.stderr if stream is None else stream
         self._now = now
         self._width = width
+        self._unit = unit
         self._is_terminal = self._stream.isatty()
         self._start = self._drawn = now()
         self._is_shown = False
@@ -69,7 +72,12 @@ class ProgressBar:
         self._drawn = now
         share = min(self.done_bytes / self.total_bytes, 1.0) if self.total_bytes else 0.0
         rate = self.done_bytes / (now - self._start) / _MIB if now > self._start else 0.0
-        facts = f"{share:4.0%}  {self.done_bytes / _MIB:,.0f} of {self.total_bytes / _MIB:,.0f} MiB  {rate:,.0f} MiB/s"
+        if self._unit:
+            facts = f"{share:4.0%}  {self.done_bytes:,} of {self.total_bytes:,} {self._unit}"
+        else:
+            facts = (
+                f"{share:4.0%}  {self.done_bytes / _MIB:,.0f} of {self.total_bytes / _MIB:,.0f} MiB  {rate:,.0f} MiB/s"
+            )
         if not self._is_terminal:
             self._stream.write(f"{self._label}: {facts.strip()}\n")
             self._stream.flush()

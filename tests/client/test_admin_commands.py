@@ -204,6 +204,11 @@ def test_settings_are_shown_and_changed_while_running(tidelog_broker: Broker, ru
     wrong = run("configs", "alter", "--broker", "1", "--config", "log.retention.msx=1")
     assert wrong.code == 1
     assert "did you mean log.retention.ms" in wrong.err
+    listed = run("configs", "list", "--json").json
+    assert {("topic", "orders"), ("broker", "1")} <= {(one["kind"], one["name"]) for one in listed}
+    assert run("configs", "list").lines[0].split() == ["kind", "name"]
+    run("configs", "alter", "--group", "g", "--config", "consumer.session.timeout.ms=50000")
+    assert "consumer.session.timeout.ms" in run("configs", "describe", "--group", "g").out
     nothing = run("configs", "alter", "--broker", "1")
     assert nothing.code == 1
     assert "nothing to change" in nothing.err
@@ -262,6 +267,14 @@ async def test_a_transaction_that_no_coordinator_ends_is_ended_in_its_partition(
         assert known["transactionStartOffset"] is None
         with contextlib.suppress(KafkaError):
             await producer.abort_transaction()
+
+
+def test_the_table_of_settings_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["topic"]["retention.ms"]["default"] == "604800000"
+    assert found["broker"]["log.segment.bytes"]["whileRunning"]
+    assert not found["broker"]["listeners"]["whileRunning"]
 
 
 def test_usage_is_wrong_with_2_and_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.kafka_broker import kafka
 from tidelog.testing import Broker
 
 TIDELOG = [sys.executable, "-m", "tidelog.broker"]
@@ -96,6 +97,50 @@ def test_a_tail_prints_what_comes_and_ends_when_told(tidelog_broker: Broker, run
         tail.send_signal(number)
         assert tail.wait(LIMIT_S) == 0
         assert tail.stderr.read() == b""
+
+
+def test_apache_kafka_is_administered_as_well(tmp_path: Path) -> None:
+    """The same commands, versions negotiated: what a user of both needs no second tool for."""
+
+    def call(*arguments: str, stdin: bytes = b"") -> str:
+        command = [*TIDELOG, *arguments, "--bootstrap-server", bootstrap]
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    def lags() -> list[int]:
+        ((group),) = json.loads(call("groups", "describe", "g", "--json"))
+        return [part["lag"] for part in group["partitions"]]
+
+    with kafka(tmp_path, is_new=True) as bootstrap:
+        config = ("--config", "cleanup.policy=compact", "--config", "segment.ms=60000")
+        assert call("topics", "create", "orders", "--partitions", "2", *config) == "created orders with 2 partitions\n"
+        call("topics", "alter", "orders", "--delete-config", "segment.ms", "--partitions", "3")
+        assert call("topics", "list") == "orders\n"
+        call("produce", "orders", "--key-separator", ":", "--partition", "0", stdin=b"a:1\nb:2\n")
+        (topic,) = json.loads(call("topics", "describe", "orders", "--json"))
+        assert topic["config"] == {"cleanup.policy": "compact"}
+        assert [part["endOffset"] for part in topic["partitions"]] == [2, 0, 0]
+        assert topic["partitions"][0]["bytes"] > 0
+        assert call("consume", "orders", "--from-beginning", "--group", "g", "--max-messages", "2") == "1\n2\n"
+        assert lags()[0] == 0
+        call("groups", "reset", "g", "--shift-by", "-1", "--topic", "orders:0")
+        assert lags()[0] == 1
+        assert call("groups", "list") == "g\n"
+        call("groups", "delete", "g")
+        call("configs", "alter", "--broker", "1", "--config", "log.cleaner.threads=2")
+        assert json.loads(call("configs", "describe", "--broker", "1", "log.cleaner.threads", "--json")) == {
+            "log.cleaner.threads": {
+                "value": "2",
+                "source": "broker, while running",
+                "readOnly": False,
+                "sensitive": False,
+            }
+        }
+        assert call("transactions", "list", "--json") == "[]\n"
+        assert call("transactions", "producers", "orders", "--json").startswith("[")
+        call("topics", "delete", "orders")
+        assert call("topics", "list") == ""
 
 
 def test_completion_knows_commands_and_options(run: Run, tmp_path: Path) -> None:

@@ -49,6 +49,11 @@ say "fresh virtual environment"
 "$work/venv/bin/pip" install --quiet "$work"/dist/tidelog-*.whl 'kafka-python>=2.2'
 "$work/venv/bin/pip" check >"$work/check.log" || { cat "$work/check.log" >&2; fail "pip check"; }
 
+say "a broker for tests, from the wheel"
+"$work/venv/bin/python" -m tidelog.testing.process </dev/null | grep -q '"bootstrap_servers"' || fail "tidelog.testing"
+"$work/venv/bin/python" -c 'from importlib.metadata import entry_points as e; assert [p.value for p in e(group="pytest11")] == ["tidelog.testing.plugin"]' \
+    || fail "the pytest plugin's entry point"
+
 say "serve, produce, fetch"
 "$work/venv/bin/tidelog" serve --set "log.dirs=$work/data" --set listeners=PLAINTEXT://127.0.0.1:0 \
     --set http.listener=127.0.0.1:0 >"$work/ready" 2>"$work/serve.log" &

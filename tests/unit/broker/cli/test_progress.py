@@ -56,3 +56,12 @@ def test_lines_elsewhere() -> None:
             bar.done(MIB // 8)
     lines = stream.getvalue().splitlines()
     assert lines == ["verify: 34%  1 of 4 MiB  0 MiB/s", "verify: 66%  3 of 4 MiB  0 MiB/s"]
+
+
+def test_things_other_than_bytes_are_counted_by_name() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with ProgressBar("clean", stream, clock, unit="partitions") as bar:
+        bar.total(4000)
+        clock.now = 11.0
+        bar.done(1000)
+    assert stream.getvalue() == "clean: 25%  1,000 of 4,000 partitions\n"
