@@ -36,7 +36,8 @@ ENV PATH=/opt/tidelog/bin:$PATH \
 USER 10001:0
 WORKDIR /data
 VOLUME ["/data"]
-EXPOSE 9092 9404
+# 9093 serves the message-set protocol when TIDELOG_MESSAGE_SET_LISTENERS=tcp://0.0.0.0:9093 asks for it.
+EXPOSE 9092 9093 9404
 STOPSIGNAL SIGTERM
 # Ready means that recovery is over and the listeners accept; -I -S start in a few milliseconds.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/opt/tidelog/bin/python", "-I", "-S", "-c", \

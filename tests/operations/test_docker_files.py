@@ -74,6 +74,12 @@ def test_prometheus_scrapes_the_port_that_the_image_serves() -> None:
     assert "TIDELOG_HTTP_LISTENER=0.0.0.0:9404" in (ROOT / "Dockerfile").read_text()
 
 
+def test_the_image_is_built_from_every_package() -> None:
+    (line,) = [line for line in (ROOT / "setup.py").read_text().splitlines() if line.startswith("FOLDERS")]
+    kept = (ROOT / ".dockerignore").read_text().splitlines()
+    assert [folder for folder in re.findall(r'"(\w+)"', line) if f"!{folder}" not in kept] == []
+
+
 def alerts() -> list[dict[str, Any]]:
     (group,) = yaml(DOCKER / "rules.yml")["groups"]
     rules: list[dict[str, Any]] = group["rules"]

@@ -35,7 +35,6 @@ ELSEWHERE: dict[str, str] = {
     "storage/log_values.py": "values",
     "cleaner/exceptions.py": "types",
     # Whole programs: what they do shows in the rings that start them.
-    "broker/logs.py": "tests/client: what the daemon logs",
     "broker/server.py": "tests/client, tests/unit/broker/test_start_up.py",
     "broker/cli/main.py": "tests/client, tests/packaging",
     "broker/cli/serve.py": "tests/client",
