@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import struct
 import threading
@@ -21,6 +20,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
 from . import page_cache
+from ._memory_map import MemoryMap
 from .exceptions import DirectoryLockedError, FileClosedError, StorageError
 
 StrPath: TypeAlias = str | os.PathLike[str]
@@ -359,7 +359,7 @@ class RealFile:
 
 
 class RealMappedFile:
-    """`MappedFile` by mmap. Python's mmap keeps a descriptor of its own; we keep no second one.
+    """`MappedFile` by `MemoryMap`, which keeps no descriptor: there are two maps for each partition that is written to.
 
     `sync` opens the file by name and calls fdatasync, which writes mapped pages too: `mmap.flush` holds the GIL for
     as long as the disk takes (until Python 3.13), which would stall the loop thread from any other.
@@ -373,12 +373,12 @@ class RealMappedFile:
         self._take(fd, os.fstat(fd).st_size)
 
     def _take(self, fd: int, size: int) -> None:
-        self._map: mmap.mmap | None = None
+        self._map: MemoryMap | None = None
         if size:
-            self._map = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ)
+            self._map = MemoryMap(fd, size, self._writable)
             if self._writable:
                 # Else the first touch of a preallocated file reads ahead: megabytes of zeros, a millisecond or more.
-                self._map.madvise(mmap.MADV_RANDOM)
+                self._map.expect_random_access()
         # An empty range cannot be mapped, and an empty view needs no map.
         self.view = memoryview(b"" if self._map is None else self._map)
 
