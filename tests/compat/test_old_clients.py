@@ -6,7 +6,9 @@ commit, and find it again. By default one client of each format; all of them wit
 
 from __future__ import annotations
 
+import re
 import time
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +17,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.clients.base import Message, Record
-from support.clients.old_clients import OLD_CLIENTS, OldClient, Where, has_python_2
+from support.clients.old_clients import OLD_CLIENTS, OldClient, Where, has_python_2, old_client
 from support.compatibility import table, write_table
 from support.daemon import Daemon
 
 TEST_TIMEOUT_S = 200
+_FETCH_BYTES = re.compile(r'^tidelog_fetch_bytes_total\{path="(\w+)"\} (\S+)$', re.MULTILINE)
 FORMATS = ("0.9.0", "0.10.2", "4.0")
 CODECS = ("none", "gzip", "snappy", "lz4")
 SHAPES: Sequence[tuple[bytes | None, bytes | None]] = (
@@ -177,6 +180,24 @@ def test_it_reads_what_it_and_today_wrote(written: Written, reader: OldClient) -
     read, _ = reader.read(written.bootstrap, {where: len(written.records[where]) for where in wheres})
     written.check(read, knows_times(reader))
     written.done[reader.name].add("reads")
+
+
+def test_what_is_old_enough_is_not_copied(written: Written, daemon: Daemon) -> None:
+    """A client of format 0 that reads format 0 gets the file's own bytes; what is newer is made for it in memory."""
+    client = old_client("kafka-python", "0.8.2")
+    wheres = written.by(client)
+    for topic, is_copied in zip(written.topics_of(client.stem), (False, True, True), strict=True):
+        counts = {where: len(written.records[where]) for where in wheres if where[0] == topic}
+        before = fetched_bytes(daemon)
+        client.read(written.bootstrap, counts)
+        after = fetched_bytes(daemon)
+        assert (after["copy"] > before["copy"], after["sendfile"] > before["sendfile"]) == (is_copied, not is_copied)
+
+
+def fetched_bytes(daemon: Daemon) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    return {path: float(value) for path, value in _FETCH_BYTES.findall(text)}
 
 
 def test_its_group_goes_on_where_it_was(written: Written, member: OldClient) -> None:

@@ -1,7 +1,8 @@
 """What a client of any age writes, by either protocol, a client of any other reads, by either: every cell of the matrix.
 
 Kafka's protocol is spoken by clients of that time, the message-set protocol by this package's own, in the format of that
-time. A cell is green when all records come back in order with what both formats can hold, for each codec that both know.
+time. A cell is green when all records come back in order with what the formats on the way can hold, for each codec that both
+know, from topics of every message format.
 """
 
 from __future__ import annotations
@@ -39,15 +40,22 @@ class End(NamedTuple):
     def name(self) -> str:
         return f"{self.age}, {self.protocol}"
 
-    @property
-    def topic(self) -> str:
-        return f"by-{self.age}-{self.protocol.replace(' ', '-')}"
+    def topic(self, topic_format: int) -> str:
+        return f"by-{self.age}-{self.protocol.replace(' ', '-')}-in-{topic_format}"
 
     @property
     def codecs(self) -> Sequence[str]:
         return CODECS if self.age == "current" else CODECS[:4]
 
+    def sets(self) -> list[tuple[int, str]]:
+        """(topic's format, codec) of what it writes: formats 0 and 1 have no zstd."""
+        return [
+            (topic_format, codec) for topic_format in range(3) for codec in self.codecs[: 5 if topic_format == 2 else 4]
+        ]
 
+
+#: message.format.version, by format.
+VERSIONS = ("0.9.0", "0.10.2", "4.0")
 ENDS = (
     End("0.8", "Kafka", 0, old_client("kafka-python", "0.8.2")),
     End("0.10", "Kafka", 1, old_client("java", "0.10.2.2")),
@@ -68,7 +76,12 @@ class Matrix:
         self.began_ms = time.time() * 1000
         self.read: dict[tuple[str, str, str], list[Message]] = {}
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
-        for future in admin.create_topics([NewTopic(end.topic, len(CODECS), 1) for end in ENDS]).values():
+        new = [
+            NewTopic(end.topic(magic), len(CODECS), 1, config={"message.format.version": version})
+            for end in ENDS
+            for magic, version in enumerate(VERSIONS)
+        ]
+        for future in admin.create_topics(new).values():
             future.result(20)
 
     def message_sets(self) -> MessageSetClient:
@@ -79,21 +92,22 @@ class Matrix:
     def write(self, end: End) -> None:
         if end.client is not None:
             end.client.write(
-                self.daemon.bootstrap, {(end.topic, CODECS.index(codec), codec): RECORDS for codec in end.codecs}
+                self.daemon.bootstrap,
+                {(end.topic(magic), CODECS.index(codec), codec): RECORDS for magic, codec in end.sets()},
             )
         elif end.protocol == "Kafka":
-            for codec in end.codecs:
+            for magic, codec in end.sets():
                 producer = Producer({"bootstrap.servers": self.daemon.bootstrap, "compression.type": codec})
                 for record in RECORDS:
-                    producer.produce(end.topic, record.value, record.key, CODECS.index(codec))
+                    producer.produce(end.topic(magic), record.value, record.key, CODECS.index(codec))
                 assert producer.flush(30) == 0
         else:
             with self.message_sets() as client:
-                for codec in end.codecs:
+                for magic, codec in end.sets():
                     new = [NewRecord(key=record.key, value=record.value) for record in RECORDS]
                     for at in range(0, len(new), 20):
                         client.produce(
-                            end.topic,
+                            end.topic(magic),
                             CODECS.index(codec),
                             new[at : at + 20],
                             magic=end.magic,
@@ -103,9 +117,9 @@ class Matrix:
     def read_by(self, reader: End) -> None:
         """All topics, in every codec that both know."""
         counts = {
-            (writer.topic, CODECS.index(codec)): len(RECORDS)
+            (writer.topic(magic), CODECS.index(codec)): len(RECORDS)
             for writer in ENDS
-            for codec in writer.codecs
+            for magic, codec in writer.sets()
             if codec in reader.codecs
         }
         if reader.client is not None:
@@ -126,19 +140,19 @@ class Matrix:
 
     def cell(self, writer: End, reader: End) -> str:
         """The number of codecs; AssertionError that names what is wrong."""
-        codecs = [codec for codec in writer.codecs if codec in reader.codecs]
+        sets = [(magic, codec) for magic, codec in writer.sets() if codec in reader.codecs]
         now = time.time() * 1000
-        for codec in codecs:
-            messages = self.read[reader.name, writer.topic, codec]
-            what = f"written by {writer.name} in {codec}, read by {reader.name}"
+        for magic, codec in sets:
+            messages = self.read[reader.name, writer.topic(magic), codec]
+            what = f"written by {writer.name} in {codec} to a topic of format {magic}, read by {reader.name}"
             got = [(message.offset, message.key, message.value) for message in messages]
             assert got == [(n, record.key, record.value) for n, record in enumerate(RECORDS)], what
             for message in messages:
-                if min(writer.magic, reader.magic) == 0:
+                if min(writer.magic, magic, reader.magic) == 0:
                     assert message.timestamp == -1, what
                 else:
                     assert self.began_ms - 5000 < message.timestamp < now + 5000, what
-        return f"✓ {len(codecs)}"
+        return f"✓ {len({codec for _, codec in sets})}"
 
 
 def _read_today(bootstrap: str, counts: Mapping[Where, int]) -> dict[Where, list[Message]]:
