@@ -1,14 +1,22 @@
-"""What a pass may cost: disk beside the log, reads of a log that is clean, one secret; on random logs."""
+"""What a pass may cost: disk beside the log, reads of a log that is clean, one secret, no turn of the event loop."""
 
 from __future__ import annotations
 
 import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support.cleaning import DAY_MS, CleaningWorld, Control, data_records, put
 from support.fake_filesystem import FakeFileSystem
 from support.mock_time import START_MS
+from tidelog.cleaner import _kernel as kernel
+from tidelog.protocol.records.attributes import Compression
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
 
 
 def random_log(seed: int, **settings: Any) -> CleaningWorld:
@@ -103,3 +111,57 @@ def test_a_pass_draws_one_secret_and_keeps_it() -> None:
     made.roll_and_clean()
     assert len(drawn) == 2
     assert drawn[0] != drawn[1]
+
+
+@pytest.fixture
+def no_forced_switches() -> Iterator[None]:
+    """A thread lets go of the GIL where it says so, and nowhere else."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("no_forced_switches")
+@pytest.mark.parametrize("walk", ["build", "filter"])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_the_event_loop_runs_beside_a_walk(walk: str, codec: Compression) -> None:
+    """Another thread has its turn within a call: both walks work without the GIL, native codecs too."""
+    if codec and codec not in kernel.native_codecs():
+        pytest.skip("this build of the codec's package is called through Python")
+    count = 20_000
+    data = b"".join(
+        build_batch(
+            [Record(0, START_MS, b"%d" % (n + i), b"v" * 50) for i in range(500)], base_offset=n, compression=codec
+        )
+        for n in range(0, count, 500)
+    )
+    map_ = kernel.OffsetMap(24 * 100_000)
+    map_.reset(bytes(16))
+    transactions, output = kernel.Transactions(), bytearray(2 * len(data))
+    map_.build(data, 0, len(data), 0, count, transactions)
+    calls: dict[str, Callable[[], object]] = {
+        "build": lambda: map_.build(data, 0, len(data), 0, count, transactions),
+        "filter": lambda: kernel.RecordFilter(map_, count, transactions, START_MS, DAY_MS).filter(
+            data, 0, len(data), output
+        ),
+    }
+    call, state = calls[walk], {"in_call": False, "done": False}
+    give_up = time.monotonic() + 30
+    turns = 0
+
+    def work() -> None:
+        while not turns and time.monotonic() < give_up:
+            state["in_call"] = True
+            call()
+            state["in_call"] = False
+            time.sleep(0)
+        state["done"] = True
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    while not state["done"]:
+        turns += state["in_call"]
+        time.sleep(0)
+    worker.join()
+    assert turns

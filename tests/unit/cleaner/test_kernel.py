@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import struct
-import threading
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -158,30 +157,6 @@ def test_a_cut_off_batch_asks_for_what_it_takes(module: ModuleType) -> None:
     record_filter = module.RecordFilter(map_, 1, module.Transactions(), NOW, DAY)
     assert record_filter.filter(data, 0, 60, bytearray(100)) == (0, 0, Stop.INPUT, len(data))
     assert record_filter.counts() == FilterCounts()
-
-
-def test_the_event_loop_runs_while_the_map_is_built() -> None:
-    """A thread that must be let in for the build to end: it would wait for ever on a GIL that is held."""
-    data = b"".join(
-        build_batch([rec(b"%d" % (n + i)) for i in range(500)], base_offset=n) for n in range(0, 20_000, 500)
-    )
-    map_ = kernel.OffsetMap(24 * 100_000)
-    map_.reset(SECRET)
-    done = threading.Event()
-    turns = 0
-
-    def build() -> None:
-        for _ in range(20):
-            map_.build(data, 0, len(data), 0, 20_000, kernel.Transactions())
-        done.set()
-
-    worker = threading.Thread(target=build)
-    worker.start()
-    while not done.is_set():
-        turns += 1
-    worker.join()
-    assert turns > 1
-    assert map_.entries == 20_000
 
 
 # ---- what survives ----
