@@ -162,9 +162,8 @@ class SocketServer:
     @property
     def hint(self) -> str:
         """What the ready line adds where an address that clients are told may be wrong for some; empty elsewhere."""
-        if self._container is None or all(endpoint.advertised for endpoint in self.endpoints):
-            return ""
-        return HINT
+        open_ones = [one for one in self.endpoints if not one.advertised and one.host not in ("127.0.0.1", "::1")]
+        return HINT if self._container is not None and open_ones else ""
 
     def connection_opened(self, connection: Connection) -> str | None:
         """Counts a connection in; a text says why it is refused."""

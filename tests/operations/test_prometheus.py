@@ -181,6 +181,22 @@ def test_an_alert_fires_live(prometheus: Prometheus) -> None:
     assert [rule["lastError"] for rule in rules if rule.get("lastError")] == []
 
 
+def test_health_says_what_the_alert_says(prometheus: Prometheus) -> None:
+    def health(address: str, path: str) -> tuple[int, Any]:
+        try:
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    assert health(prometheus.well, "/health")[0] == 200
+    status, content = health(prometheus.full, "/health")
+    assert status == 503
+    assert [reason["reason"] for reason in content["reasons"]] == ["disk_reserve_reached"]
+    assert health(prometheus.full, "/health/ready") == (200, {"status": "ready", "degraded": ["disk_reserve_reached"]})
+    assert health(prometheus.full, "/health/live")[0] == 200
+
+
 def dashboard_queries() -> list[tuple[str, str]]:
     return [
         (f"{path.stem}: {panel['title']} {target['refId']}", target["expr"])

@@ -1,11 +1,20 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tidelog.broker.fetch_session import FetchSessions
 from tidelog.broker.metric_family import Family, HistogramFamily
-from tidelog.broker.request_metrics import BOUNDS_S, RequestCounters, request_families, told_buckets
+from tidelog.broker.request_metrics import (
+    BOUNDS_S,
+    RequestCounters,
+    connection_families,
+    request_families,
+    told_buckets,
+)
+from tidelog.broker.send import SendCounters
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 
@@ -40,3 +49,27 @@ def test_requests_errors_and_latencies_by_api() -> None:
     assert (labels, sum(counts), total) == (("ApiVersions",), 2, 0.0015)
     # 2^19 to 2^20 ns: the bucket that ends with 1.05 ms.
     assert BOUNDS_S[list(counts).index(2)] == 2**20 / 1e9
+
+
+def test_who_waits_is_told_by_api() -> None:
+    def connection(key: int, since: int) -> SimpleNamespace:
+        return SimpleNamespace(pending_key=key, pending_since=since)
+
+    waiting = [connection(ApiKey.FETCH, 5), connection(ApiKey.FETCH, 6), connection(ApiKey.SYNC_GROUP, 7)]
+    server = SimpleNamespace(
+        send_counters=SendCounters(),
+        connections=[*waiting, connection(ApiKey.FETCH, 0)],
+        received_bytes=0,
+        accepted_connections=4,
+        refused_connections=0,
+    )
+    broker = SimpleNamespace(
+        socket_server=server,
+        purgatory=SimpleNamespace(waiting=2),
+        conversions=SimpleNamespace(under_way=0),
+        fetch_sessions=FetchSessions(10, None, None),  # type: ignore[arg-type]
+    )
+    told = {family.name: family.rows for family in connection_families(broker)}  # type: ignore[arg-type]
+    rows = [(("Fetch",), 2), (("Produce",), 0), (("JoinGroup",), 0), (("SyncGroup",), 1)]
+    assert told["tidelog_waiting_requests"] == rows
+    assert told["tidelog_connections"] == [((), 4)]

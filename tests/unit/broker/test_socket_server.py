@@ -70,3 +70,5 @@ def test_the_ready_line_has_a_hint_in_a_container_only() -> None:
     assert outside.hint == ""
     inside.endpoints = [OTHER]
     assert inside.hint == ""
+    inside.endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)]
+    assert inside.hint == "", "nobody comes from outside"
