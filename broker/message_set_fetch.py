@@ -146,7 +146,8 @@ class MessageSetFetches:
         """As `_read`, with what blocks in the pool, and converted where need be. `room`: bytes that conversion may give."""
         loop, pool = self._broker.loop, self._broker.io_pool
         if self._max_magic >= MAGIC_V2:
-            await loop.run_in_executor(pool, partition.warm, body.offset)
+            if not partition.is_warm(body.offset):
+                await loop.run_in_executor(pool, partition.warm, body.offset)
             return self._read(partition, body)
         if room <= 0:
             # No entry is that small: the client asks again for this one.

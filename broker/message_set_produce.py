@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from ..protocol.message_set.wire import multi_produce_answer, produce_answer
 from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2
-from .conversions import is_quick
+from .conversions import QUICK_BYTES, is_quick
 from .error_mapping import error_code
 from .topics import INTERNAL_TOPICS
 
@@ -37,6 +37,8 @@ _TRANSACTIONAL = 0x10
 
 #: (error, base offset)
 Row = tuple[int, int]
+#: By topic and partition, an append that a thread makes ready: others must not overtake it.
+Converting = dict[tuple[str, int], "asyncio.Future[Any]"]
 
 
 class MessageSetAppends:
@@ -51,7 +53,7 @@ class MessageSetAppends:
 
     def produce(self, buffer: bytearray, body: ProduceBody) -> bytes | Awaitable[bytes]:
         """Appends the set that stands in `buffer`, which is the caller's again after the return."""
-        row = self._append(buffer, body)
+        row = self._append(buffer, body, {})
         if isinstance(row, tuple):
             return produce_answer(*row)
         return self._answer_later(row)
@@ -62,25 +64,34 @@ class MessageSetAppends:
     def multi_produce(self, buffer: bytearray, bodies: list[ProduceBody]) -> bytes | Awaitable[bytes]:
         """As `produce`, in the order of the bodies. A set that is refused does not stop those behind it."""
         rows: list[Row | asyncio.Future[Row]] = []
-        converting: dict[tuple[str, int], asyncio.Future[Row]] = {}
+        converting: Converting = {}
+        left = QUICK_BYTES
         for body in bodies:
-            place = body.topic, body.partition
-            before = converting.get(place)
-            if before is not None:
-                data = bytearray(memoryview(buffer)[body.start : body.end])
-                row: Row | asyncio.Future[Row] = asyncio.ensure_future(self._append_after(before, data, body))
+            before = converting.get((body.topic, body.partition))
+            if before is None:
+                rows.append(self._append(buffer, body, converting, may_convert=left > 0))
             else:
-                row = self._append(buffer, body)
-            rows.append(row)
-            if before is not None or (not isinstance(row, tuple) and self._converts(buffer, body)):
-                converting[place] = cast("asyncio.Future[Row]", row)
+                data = bytearray(memoryview(buffer)[body.start : body.end])
+                appended = self._broker.loop.create_future()
+                converting[body.topic, body.partition] = appended
+                rows.append(asyncio.ensure_future(self._append_after(before, data, body, appended)))
+            if self._converts(buffer, body):
+                left -= body.end - body.start
         done = [row for row in rows if isinstance(row, tuple)]
         return multi_produce_answer(done) if len(done) == len(rows) else self._answer_all_later(rows)
 
-    async def _append_after(self, before: asyncio.Future[Row], data: bytearray, body: ProduceBody) -> Row:
-        """Appends what must not overtake `before`, which is made ready for its append in a thread."""
-        await asyncio.wait([before])
-        row = self._append(data, body._replace(start=0, end=len(data)))
+    async def _append_after(
+        self, before: asyncio.Future[Any], data: bytearray, body: ProduceBody, appended: asyncio.Future[None]
+    ) -> Row:
+        """Appends what must not overtake `before`, and says so with `appended`: the sync is not waited for there."""
+        try:
+            await asyncio.wait([before])
+            converting: Converting = {}
+            row = self._append(data, body._replace(start=0, end=len(data)), converting)
+            if converting:
+                await asyncio.wait(converting.values())
+        finally:
+            appended.set_result(None)
         return row if isinstance(row, tuple) else await row
 
     async def _answer_all_later(self, rows: list[Row | asyncio.Future[Row]]) -> bytes:
@@ -94,8 +105,14 @@ class MessageSetAppends:
 
     # -- one set
 
-    def _append(self, buffer: bytearray, body: ProduceBody) -> Row | asyncio.Future[Row]:
-        """The outcome, or a task for it when a thread or a sync has to be waited for."""
+    def _append(
+        self, buffer: bytearray, body: ProduceBody, converting: Converting, may_convert: bool = True
+    ) -> Row | asyncio.Future[Row]:
+        """The outcome, or a task for it when a thread or a sync has to be waited for.
+
+        An append that conversion makes wait is noted in `converting`. `may_convert`: on the loop, if it is quick; as one of
+        many, this one would not be.
+        """
         try:
             partition = self._partition(body)
             size = body.end - body.start
@@ -106,13 +123,14 @@ class MessageSetAppends:
                 )
             converts = is_set or partition.log.converts_batches
             engaged = partition.directory.engaged
-            if not engaged and (not converts or is_quick(buffer, body.start, body.end, is_set)):
+            if not engaged and (not converts or (may_convert and is_quick(buffer, body.start, body.end, is_set))):
                 append = partition.append_set if is_set else partition.append
                 return self._appended(partition, size, append(buffer, body.start, body.end))
             written: asyncio.Future[LogAppendInfo]
             if converts:
                 data = bytearray(memoryview(buffer)[body.start : body.end])
                 written = asyncio.ensure_future(self._broker.conversions.append(partition, data))
+                converting[body.topic, body.partition] = written
             else:
                 written = partition.append_later(buffer, body.start, body.end)
         except Exception as error:
@@ -120,7 +138,7 @@ class MessageSetAppends:
         return asyncio.ensure_future(self._when_written(partition, size, written))
 
     def _converts(self, buffer: bytearray, body: ProduceBody) -> bool:
-        """Whether the set goes by the conversions' thread if it goes by one: there others may overtake it."""
+        """Whether the set's format changes."""
         partition = self._broker.partitions.get(body.topic, body.partition)
         return partition is not None and (_is_set(buffer, body) or partition.log.converts_batches)
 

@@ -17,8 +17,15 @@ from support.message_sets import FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS, PRODU
 from support.wire_client import WireClient
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.message_set import NewRecord
-from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.records.attributes import Compression
+from tidelog.protocol.records.memory_records import iterate_batches
 
 MAX_REQUEST = 1 << 20
 INVALID_REQUEST = 42
@@ -187,6 +194,40 @@ def test_connections_are_limited_with_those_of_kafka(daemon: Daemon) -> None:
             assert beyond.is_closed_by_peer()
         with socket.create_connection(daemon.address, timeout=20) as kafkas:
             assert kafkas.recv(1) == b""
+
+
+@pytest.mark.parametrize("max_magic", [0, 1])
+def test_newer_formats_are_converted_and_only_they_are_copied(
+    tmp_path_factory: pytest.TempPathFactory, max_magic: int
+) -> None:
+    settings = {"message.set.listeners": "tcp://127.0.0.1:0", "message.set.max.magic": max_magic}
+    with Daemon(tmp_path_factory.mktemp("max-magic") / "data", settings) as daemon:
+        with WireClient(daemon.address) as client:
+            for name, version in (("old", "0.9.0" if max_magic == 0 else "0.10.2"), ("new", "3.0-IV1")):
+                config = CreatableTopicConfig(name="message.format.version", value=version)
+                topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=[config])
+                client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 4, CreateTopicsResponse)
+        values = [b"%d" % number * 100 for number in range(3000)]
+        with MessageSetClient(*daemon.message_set_address) as client:
+            for name in ("old", "new"):
+                for start in range(0, 3000, 100):
+                    codec = list(Compression)[start // 100 % 4]
+                    client.produce(
+                        name, 0, [NewRecord(v, b"k") for v in values[start : start + 100]], compression=codec
+                    )
+                for fetch_size in (100, 5000, 1 << 20):
+                    assert [record.value for record in client.read(name, 0, fetch_size=fetch_size)] == values
+                with Wire(daemon) as wire:
+                    for body in (by_hand.fetch(name, 0, 150, 1 << 20), by_hand.fetch(name, 0, 2000, 1 << 20)):
+                        wire.send(request(FETCH, body))
+                        error, data = wire.receive()
+                        assert error == 0
+                        assert {header.magic for header in iterate_batches(data)} == {max_magic}
+                        wire.send(request(MULTIFETCH, by_hand.many(body, by_hand.fetch(name, 0, 99_999, 1), body)))
+                        send = struct.pack(">ih", 2 + len(data), 0) + data
+                        assert wire.receive() == (0, send + struct.pack(">ih", 2, 1) + send)
+                copied = metric(daemon, 'tidelog_fetch_bytes_total{path="copy"}')
+                assert (copied > 0) == (name == "new")
 
 
 def mutated(chance: random.Random, good: list[bytes]) -> bytes:

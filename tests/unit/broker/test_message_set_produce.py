@@ -12,6 +12,7 @@ from support import message_sets as by_hand
 from support.logs import batch, read_records
 from support.message_sets import MULTIPRODUCE, PRODUCE, ListenerWorld, listener_world
 from support.mock_time import START_MS
+from tidelog.broker.conversions import QUICK_BYTES
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
@@ -211,3 +212,37 @@ async def test_large_sets_of_old_formats_are_made_ready_by_a_thread_and_nothing_
     assert (error, list(struct.iter_unpack(">hq", rest))) == (0, rows)
     assert len(stored(world)) == 212
     assert await produce(world, build_legacy_set(many, magic=0, compression=Compression.GZIP)) == (0, 212)
+
+
+async def test_many_quick_sets_of_old_formats_do_not_hold_up_the_loop_together(world: ListenerWorld) -> None:
+    """Each would be converted on the loop, all of them would take a second: what comes after some goes to the thread."""
+    message_set = build_legacy_set([Record(0, START_MS, b"k", b"v" * 800)], magic=1)
+    count = 3 * QUICK_BYTES // len(message_set)
+    body = by_hand.many(*[by_hand.produce("t", 0, message_set)] * count, by_hand.produce("t", 1, message_set))
+    answer = world.start(by_hand.request(MULTIPRODUCE, body))
+    assert 0 < len(stored(world)) <= QUICK_BYTES // len(message_set) + 1
+    error, rest = world.taken(await answer)
+    assert (error, list(struct.iter_unpack(">hq", rest))) == (0, [*((0, offset) for offset in range(count)), (0, 0)])
+
+
+async def test_sets_behind_a_converted_one_share_its_sync(tmp_path: Path) -> None:
+    """With flush.messages=1, what waits its turn to be appended does not wait for the disk before that."""
+    async with listener_world(tmp_path, flush_messages=1) as world:
+        partition = world.broker.partitions.get("t", 0)
+        syncs: list[Any] = []
+        partition._syncer.submit = lambda work, done: syncs.append((work, done))
+        packed = build_legacy_set(RECORDS, magic=1, compression=Compression.GZIP)
+        sets = [packed, GOOD, packed, build_legacy_set(RECORDS, magic=0), GOOD]
+        body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))
+        answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
+        while partition.log.log_end_offset < 15:  # noqa: ASYNC110 - threads are at it
+            await asyncio.sleep(0.001)
+        assert len(syncs) == 1
+        assert not answer.done()
+        while not answer.done():
+            await asyncio.sleep(0.001)
+            while syncs:
+                work, done = syncs.pop()
+                done(work())
+        error, rest = world.taken(await answer)
+        assert (error, list(struct.iter_unpack(">hq", rest))) == (0, [(0, offset) for offset in range(0, 15, 3)])
