@@ -36,12 +36,27 @@ class LedgerKeeper:
         value: the ledger as of now, None while it is not known. Any thread reads; it is replaced as a whole.
     """
 
-    __slots__ = ("_checkpoint", "_directory", "_has_file", "_needs_count", "_on_disk", "value")
+    __slots__ = (
+        "_checkpoint",
+        "_directory",
+        "_has_file",
+        "_log_start_offset",
+        "_needs_count",
+        "_on_disk",
+        "value",
+    )
 
     def __init__(
-        self, directory: LogDirectory, first_base_offset: int, *, has_file: bool = False, checkpoint: int | None = None
+        self,
+        directory: LogDirectory,
+        first_base_offset: int,
+        *,
+        has_file: bool = False,
+        checkpoint: int | None = None,
+        log_start_offset: int = 0,
     ) -> None:
-        """`checkpoint`: Kafka's cleaner-offset-checkpoint for this log, as it was loaded. Touches nothing."""
+        """As the log was loaded; `checkpoint`: Kafka's cleaner-offset-checkpoint for it. Touches nothing."""
+        self._log_start_offset = log_start_offset
         self._directory = directory
         self._has_file = has_file
         self._checkpoint = checkpoint
@@ -76,7 +91,7 @@ class LedgerKeeper:
             ledger = resolved(found, segments, count)
             if ledger is None:
                 return None
-            if not is_strange(ledger, segments, self._checkpoint):
+            if not is_strange(ledger, segments, self._checkpoint, self._log_start_offset):
                 # Nothing is written: the next start finds the same. A pass may have died before the checkpoint moved.
                 return ledger.at(min(ledger.checkpoint, self._checkpoint or 0))
             logger.info("%s: somebody else has changed segments; their records are counted", self._directory.path)
@@ -213,7 +228,9 @@ class LedgerKeeper:
         self._on_disk, self._has_file = ledger, True
 
 
-def is_strange(ledger: Ledger, segments: Sequence[SegmentExtent], checkpoint: int | None) -> bool:
+def is_strange(
+    ledger: Ledger, segments: Sequence[SegmentExtent], checkpoint: int | None, log_start_offset: int
+) -> bool:
     """Whether the directory is not the one that the ledger was kept for: somebody else has changed closed segments."""
     here = {segment.base_offset: segment.size for segment in segments}
     active = segments[-1].base_offset
@@ -222,7 +239,9 @@ def is_strange(ledger: Ledger, segments: Sequence[SegmentExtent], checkpoint: in
     if any(base == active or here.get(base) != entry.size for base, entry in ledger.segments.items()):
         return True
     mark = -1 if checkpoint is None else checkpoint
-    return any(ledger.checkpoint < segment.end_offset <= mark for segment in segments[:-1])
+    # Where the log starts behind the checkpoint, cleaning starts over from there, and no segment before it was touched.
+    known = max(ledger.checkpoint, log_start_offset)
+    return any(known < segment.end_offset <= mark for segment in segments[:-1])
 
 
 def resolved(ledger: Ledger, segments: Sequence[SegmentExtent], count: Count | None) -> Ledger | None:

@@ -335,7 +335,13 @@ class LogManager:
         log.save_start_offset = upkeep.checkpoint_log_start_offsets
         log.save_recovery_point = upkeep.checkpoint_recovery_points
         first = loaded.segments.view[0].base_offset
-        log.ledger = LedgerKeeper(directory, first, has_file=loaded.has_ledger, checkpoint=cleaned)
+        log.ledger = LedgerKeeper(
+            directory,
+            first,
+            has_file=loaded.has_ledger,
+            checkpoint=cleaned,
+            log_start_offset=loaded.log_start_offset,
+        )
         if loaded.files_changed:
             log.mark_changed()
         if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:

@@ -28,7 +28,13 @@ class LedgerCheck:
         except FileNotFoundError:
             return None
 
-    def finish(self, segments: Sequence[SegmentExtent], live: Mapping[int, int], checkpoint: int | None) -> None:
+    def finish(
+        self,
+        segments: Sequence[SegmentExtent],
+        live: Mapping[int, int],
+        checkpoint: int | None,
+        log_start_offset: int = 0,
+    ) -> None:
         """`live`: records by base offset, of all `segments` but those that could not be counted; `checkpoint`: the cleaner's."""
         if self._data is None or self._read() != self._data:
             return  # none is kept yet, or a daemon is at it
@@ -38,7 +44,7 @@ class LedgerCheck:
             return
         ledger = resolved(found, segments, lambda segment: live.get(segment.base_offset, -1))
         assert ledger is not None
-        if is_strange(ledger, segments, checkpoint):
+        if is_strange(ledger, segments, checkpoint, log_start_offset):
             self._report.add("ledger-foreign", self._path, -1, "segments are not those that it was kept for")
             return
         for segment in segments:

@@ -115,7 +115,8 @@ def verify_partition(
     producers.finish(end_offset, is_stopped=root.is_stopped)
     ends = zip(bases, [*bases[1:], max(end_offset, bases[-1])], strict=True)
     if len(sizes) == len(bases):
-        ledger.finish([SegmentExtent(base, end, sizes[base]) for base, end in ends], live, root.cleaned)
+        extents = [SegmentExtent(base, end, sizes[base]) for base, end in ends]
+        ledger.finish(extents, live, root.cleaned, root.log_start or 0)
     for offset, path in snapshots:
         if offset not in bases and offset != end_offset and offset < end_offset:
             report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")

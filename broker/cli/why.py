@@ -77,8 +77,9 @@ def _partition(partition: Any) -> list[str]:
             f"{partition['dirtyRatio']:.2f} (min.cleanable.dirty.ratio={partition['minCleanableDirtyRatio']:g})"
             + (", a thread is at it" if partition["inWork"] else "")
         )
-    if partition["ledger"] is not None:
-        lines.append(f"  {ledger_line(partition['ledger'])}")
+    ledger = partition["ledger"]
+    counted = "what is left of it has not been counted yet: the first pass, deletion or `tidelog clean` does"
+    lines.append(f"  {counted if ledger is None else ledger_line(ledger)}")
     always: dict[tuple[str, str, str], None] = {}
     rows = [("segment", "to", "bytes", "part", "not", "because of", "until")]
     for segment in partition["segments"]:

@@ -45,6 +45,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
+def test_a_log_that_nobody_has_counted() -> None:
+    found = answer()
+    found["partitions"][0]["ledger"] = None
+    assert why.picture(found)[2].startswith("  what is left of it has not been counted yet: ")
+
+
 def test_lines_are_aligned_and_name_the_settings(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "t"]) == 0
     out = capsys.readouterr().out
