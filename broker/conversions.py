@@ -11,7 +11,6 @@ answered, so its order is kept too.
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +18,7 @@ from ..protocol.records.attributes import COMPRESSION_MASK
 from ..protocol.records.legacy_record import ATTRIBUTES_AT
 from ..protocol.records.record_batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_AT
 from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2
+from .short_turns import short_turns
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,9 +33,6 @@ T = TypeVar("T")
 QUICK_BYTES = 4096
 """A set of plain messages up to this size is converted on the loop: 150 of them at most, a millisecond."""
 
-SWITCH_INTERVAL_S = 0.0005
-"""How long the thread keeps the interpreter when the loop wants it, which it does once or twice a request."""
-
 TRIES = 3
 """Preparations of a set that other appends keep overtaking, before it is converted where nothing can overtake it."""
 
@@ -47,26 +44,21 @@ class Conversions:
         under_way: how many conversions are running or waiting for the thread.
     """
 
-    __slots__ = ("_loop", "_ordinary_interval_s", "_pool", "under_way")
+    __slots__ = ("_loop", "_pool", "under_way")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pool = ThreadPoolExecutor(1, "convert")
-        self._ordinary_interval_s = 0.0
         self.under_way = 0
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises, once the thread has done it after all before it."""
-        if not self.under_way:
-            self._ordinary_interval_s = sys.getswitchinterval()
-            sys.setswitchinterval(min(SWITCH_INTERVAL_S, self._ordinary_interval_s))
         self.under_way += 1
         try:
-            return await self._loop.run_in_executor(self._pool, work)
+            with short_turns():
+                return await self._loop.run_in_executor(self._pool, work)
         finally:
             self.under_way -= 1
-            if not self.under_way:
-                sys.setswitchinterval(self._ordinary_interval_s)
 
     def close(self) -> None:
         """What has not begun is dropped; waits for the one under way. Any thread."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .health import Health, Verdict
+from .short_turns import short_turns
 
 if TYPE_CHECKING:
     from .http_api import HttpApi
@@ -193,7 +194,8 @@ class HttpServer:
                 ProcessCollector(registry=registry)
                 PlatformCollector(registry=registry)
                 self._metrics = make_wsgi_app(registry)
-        return self._metrics(environ, start_response)
+        with short_turns():
+            return self._metrics(environ, start_response)
 
 
 def _json(start_response: StartResponse, status: str, body: bytes) -> list[bytes]:

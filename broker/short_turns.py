@@ -1,0 +1,36 @@
+"""While other threads work in plain Python for long (a scrape, a conversion), threads take turns more often than every 5 ms.
+
+The event loop needs the interpreter once or twice for each request; a thread that is busy gives it up only when its turn is over.
+The interval is the whole interpreter's, so it is counted who wants it short. Any thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+
+SWITCH_INTERVAL_S = 0.0005
+
+_lock = threading.Lock()
+_wanted = 0
+_ordinary_s = 0.0
+
+
+@contextlib.contextmanager
+def short_turns() -> Iterator[None]:
+    """Turns of `SWITCH_INTERVAL_S` at most until the last who is inside leaves."""
+    global _wanted, _ordinary_s
+    with _lock:
+        if not _wanted:
+            _ordinary_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(SWITCH_INTERVAL_S, _ordinary_s))
+        _wanted += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _wanted -= 1
+            if not _wanted:
+                sys.setswitchinterval(_ordinary_s)
