@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ..config.definitions import BROKER_SETTINGS, nearest_name
+from ..config.definitions import find_broker_setting, nearest_name
 from ..config.describe import ConfigSource
 from ..config.dynamic import ALL_NODES, with_dynamic_settings
 from ..config.setting import Status
@@ -87,11 +87,13 @@ class DynamicSettings:
         for name, text in settings.items():
             if before.get(name) == text:
                 continue
-            row = BROKER_SETTINGS.get(name)
+            row = find_broker_setting(name)
             if row is None:
                 nearest = nearest_name(name, topic=False)
                 hint = f"; did you mean {nearest}?" if nearest else ""
                 raise ProtocolError(ErrorCode.INVALID_CONFIG, f"unknown setting {name}{hint}")
+            if row.status is Status.REFUSED and text.strip() not in row.allowed.choices:
+                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is refused: {row.doc}")
             if row.status is Status.HONOURED and not row.dynamic:
                 raise ProtocolError(
                     ErrorCode.INVALID_REQUEST, f"{name} is read at the start: set it there and start again"

@@ -7,6 +7,8 @@ differs.
 
 from __future__ import annotations
 
+import re
+
 from .definitions_administration import ADMINISTRATION_ROWS
 from .definitions_broker import BROKER_ROWS
 from .definitions_ignored import FAMILIES, IGNORED_ROWS
@@ -59,10 +61,16 @@ TOPIC_OF_BROKER: dict[str, str] = {
 assert len(BROKER_SETTINGS) == sum(map(len, _ROWS)), "a name is in the table twice"
 
 
+_LISTENER_LIMIT = re.compile(r"listener\.name\.[^.]+\.max\.connections?(\.creation\.rate)?")
+
+
 def find_broker_setting(name: str) -> Setting | None:
     """The row of a broker setting; families of ignored names (`zookeeper.…`) have one made for each name."""
     row = BROKER_SETTINGS.get(name)
     if row is None:
+        if _LISTENER_LIMIT.fullmatch(name):
+            reason = f"limits hold for all listeners together: set {name.split('.', 3)[3]}"
+            return Setting(name, IGNORED_ROWS[0].type, None, reason, status=Status.REFUSED)
         for prefix, reason in FAMILIES:
             if name.startswith(prefix):
                 return Setting(name, IGNORED_ROWS[0].type, None, reason, status=Status.NO_MEANING)

@@ -53,3 +53,12 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
         assert world.store.read().broker_configs == {}
         with pytest.raises(ProtocolError, match="not '2'"):
             world.dynamic.check_node("2")
+
+
+@pytest.mark.parametrize("name", ["authorizer.class.name", "listener.name.plaintext.max.connections"])
+async def test_what_a_start_refuses_is_refused_while_running(tmp_path: Path, name: str) -> None:
+    """It would be stored, and nobody would go by it."""
+    async with topic_world(tmp_path) as world:
+        with pytest.raises(ProtocolError, match=f"{name} is refused: "):
+            await world.dynamic.alter("1", lambda _: {name: "5"})
+        assert world.store.read().broker_configs == {}

@@ -187,3 +187,10 @@ def test_toml_that_is_none_is_a_problem(tmp_path: Path) -> None:
         toml_settings("a = [1]")
     (problem,) = problems_of(write(tmp_path, "num.partitions = ", "x.toml"))
     assert problem.startswith(f"{tmp_path}/x.toml: ")
+
+
+@pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate"])
+def test_limits_of_one_listener_are_refused_rather_than_dropped(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"all listeners together: set {name}"):
+        load_config(None, {}, [f"listener.name.plaintext.{name}=5"])
+    assert load_config(None, {}, ["listener.name.plaintext.ssl.keystore.type=JKS"]).notices
