@@ -32,6 +32,7 @@ import bench_idle
 import bench_memory
 import bench_produce
 import bench_recovery
+import bench_scale
 import bench_start
 import report
 from brokers import BrokerError, executable
@@ -44,6 +45,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Those that start brokers of their own come first; then the ones that share the warm pair.
 GROUPS: dict[str, ModuleType] = {
     "start": bench_start,
+    "scale": bench_scale,
     "idle": bench_idle,
     "recovery": bench_recovery,
     "cleaning": bench_clean,

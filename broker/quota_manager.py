@@ -16,7 +16,6 @@ What is measured, as Kafka does:
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -246,9 +245,13 @@ def _make_room(measured: dict[_Scope, WindowedRate] | dict[_Scope, TokenBucket])
 
 def entity_name(entity: Entity) -> str:
     """An entity as text: `{"client-id":"c","user":null}`."""
+    import json  # most brokers have no quota
+
     return json.dumps(dict(entity), separators=(",", ":"))
 
 
 def parse_entity(name: str) -> Entity:
     """The inverse of `entity_name`."""
+    import json
+
     return tuple(sorted(json.loads(name).items()))

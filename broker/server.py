@@ -37,6 +37,7 @@ from .durability import durability_line
 from .dynamic_settings import DynamicSettings
 from .features import Features
 from .fetch_session import FetchSessions
+from .garbage import undisturbed
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
 from .kraft_import import import_metadata
@@ -196,8 +197,9 @@ class Broker:
         self.metadata = MetadataStore(logs.directories[0])
         await run(self.io_pool, self._read_metadata)
         self.topics = TopicRegistry(self.config, self.metadata, self.io_pool, self.time, uuid.uuid4)
-        await run(self.io_pool, lambda: logs.load(self.topics.config_of, self.recovery.update))
-        await self.topics.start(logs)
+        with undisturbed(lambda: len(logs.logs())):
+            await run(self.io_pool, lambda: logs.load(self.topics.config_of, self.recovery.update))
+            await self.topics.start(logs)
         self.dynamic.on_changed.append(self._use)
 
     def _read_metadata(self) -> None:

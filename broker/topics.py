@@ -34,6 +34,7 @@ from ..protocol.errors import ErrorCode, ProtocolError
 from ..storage.deletion_policy import check_policies
 from ..storage.exceptions import DeletionPolicyError, KafkaStorageError
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
+from .garbage import keep
 from .metadata_store import MetadataStore, TopicRecord
 from .topic_repairs import NO_ID, FoundLog, Repairs, plan_repairs
 
@@ -400,7 +401,9 @@ class TopicRegistry:
             for partition in partitions:
                 logs.get_or_create(topic.name, partition, topic.topic_id, topic.config)
 
-        await self._spread(make, partitions)
+        wanted = tuple(partitions)
+        await self._spread(make, wanted)
+        keep(len(wanted))
 
     async def _spread(self, task: Callable[[Sequence[int]], object], partitions: Iterable[int]) -> None:
         """Runs `task` in the pool, in several threads where there are many: syncs that wait together share commits."""

@@ -1,0 +1,46 @@
+"""What is kept is not looked at again; what is not is collected as ever."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from tidelog.broker.garbage import MANY_LOGS, keep, undisturbed
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+    assert gc.isenabled()
+
+
+def test_few_logs_freeze_nothing() -> None:
+    frozen = gc.get_freeze_count()
+    keep(MANY_LOGS - 1)
+    assert gc.get_freeze_count() == frozen
+    keep(MANY_LOGS)
+    assert gc.get_freeze_count() > frozen
+
+
+def test_a_load_is_not_disturbed_and_the_collector_comes_back() -> None:
+    kept: list[object] = []
+    with undisturbed(lambda: MANY_LOGS):
+        assert not gc.isenabled()
+        kept.append([[] for _ in range(1000)])
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 1000
+    with pytest.raises(OSError, match="disk"), undisturbed(lambda: 0):
+        raise OSError("disk")
+    assert gc.isenabled()
+
+
+def test_who_had_switched_it_off_finds_it_so() -> None:
+    gc.disable()
+    try:
+        with undisturbed(lambda: 0):
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
