@@ -55,6 +55,7 @@ ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.DELETE_ACLS: (0, 3),
     ApiKey.DESCRIBE_CONFIGS: (0, 4),
     ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (0, 5),
     ApiKey.CREATE_PARTITIONS: (0, 3),
     ApiKey.SASL_AUTHENTICATE: (0, 2),

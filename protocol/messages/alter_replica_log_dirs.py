@@ -29,7 +29,7 @@ class AlterReplicaLogDirsRequest(ApiMessage):
     """Logs by directory."""
 
     API_KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
-    VERSIONS = (1, 2)
+    VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
 
     dirs: Sequence[AlterReplicaLogDir] = array(AlterReplicaLogDir)
@@ -53,7 +53,7 @@ class AlterReplicaLogDirsResponse(ApiMessage):
     """One result for each partition."""
 
     API_KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
-    VERSIONS = (1, 2)
+    VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
 
     throttle_time_ms: int = int32()
