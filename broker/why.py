@@ -159,7 +159,8 @@ def _segment(segment: SegmentReasons, ledger: Ledger | None) -> dict[str, Any]:
         "baseOffset": segment.base_offset,
         "endOffset": segment.end_offset,
         "size": segment.size,
-        "live": None if ledger is None else ledger.live_of(SegmentExtent(*segment[:3])),
+        # A swap may have come between the list of segments and the ledger.
+        "live": None if ledger is None else max(0, ledger.live_of(SegmentExtent(*segment[:3]))),
         "section": segment.section,
         **first,
         "reasons": holds,

@@ -207,6 +207,12 @@ def write_atomically(file_system: FileSystem, path: StrPath, data: Buffer) -> No
 
     A temporary file left by a crash is simply overwritten by the next writer.
     """
+    replace_file(file_system, path, data)
+    file_system.sync_directory(os.path.dirname(os.fspath(path)) or ".")
+
+
+def replace_file(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
+    """`write_atomically` for who syncs the directory soon anyhow: until then a crash may leave the old content."""
     target = os.fspath(path)
     temporary = target + _TEMPORARY_SUFFIX
     file = file_system.open(temporary, create=True)
@@ -217,7 +223,6 @@ def write_atomically(file_system: FileSystem, path: StrPath, data: Buffer) -> No
     finally:
         file.close()
     file_system.rename(temporary, target)
-    file_system.sync_directory(os.path.dirname(target) or ".")
 
 
 def write_new(file_system: FileSystem, path: StrPath, data: Buffer) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.records.exceptions import RecordError
 from .exceptions import StorageError
+from .filesystem import replace_file
 from .ledger import LEDGER_FILE, Ledger, SegmentExtent, decode, encode
 
 if TYPE_CHECKING:
@@ -128,13 +129,16 @@ class LedgerKeeper:
     def begin_swap(
         self, old: Sequence[SegmentExtent], new: Sequence[tuple[int, int, int]], removed: Mapping[str, int]
     ) -> None:
-        """`old` are about to be replaced by `new` (base offset, live, size). Durable on return. OSError: don't."""
+        """`old` are about to be replaced by `new` (base offset, live, size). OSError: don't.
+
+        Durable with the next sync of the directory, which `SegmentSwap.prepare` begins with.
+        """
         if self.value is None:
             return
         before = self.value
         self.value = before.begin_swap(old, new, removed)
         try:
-            self._write(self.value)
+            self._write(self.value, sync_name=False)
         except OSError:
             self._on_disk, self.value = self.value, before  # it may be there all the same: the next change writes
             raise
@@ -220,11 +224,15 @@ class LedgerKeeper:
         except OSError as error:
             logger.warning("%s could not be written; it is with the next change: %s", self._path, error)
 
-    def _write(self, ledger: Ledger) -> None:
+    def _write(self, ledger: Ledger, *, sync_name: bool = True) -> None:
+        file_system = self._directory.file_system
         if ledger.first != self._on_disk.first:
             # Segments that come back after a power cut must not be booked as gone.
-            self._directory.file_system.sync_directory(self._directory.path)
-        self._directory.file_system.write_atomically(self._path, encode(ledger))
+            file_system.sync_directory(self._directory.path)
+        if sync_name:
+            file_system.write_atomically(self._path, encode(ledger))
+        else:
+            replace_file(file_system, self._path, encode(ledger))
         self._on_disk, self._has_file = ledger, True
 
 

@@ -1,6 +1,6 @@
 """SegmentSwap: cleaned segments take the place of those that they were made from, as one step whatever happens meanwhile.
 
-    prepare   1  .cleaned files are synced, then their names
+    prepare   1  .cleaned files are synced, then their names (and that of the ledger, which has the swap's counts)
               2  .cleaned → .swap, the last segment first, each segment's names durable before the next one's
     commit    3  the old segments' files → .deleted                               names durable
               4  .swap → live: the logs                                           names durable

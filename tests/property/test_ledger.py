@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tidelog.storage.filesystem import write_atomically
 from tidelog.storage.ledger import ELSEWHERE, SegmentExtent, decode, encode
 from tidelog.storage.ledger_keeper import LedgerKeeper
 
@@ -23,8 +24,27 @@ class Killed(Exception):
     """The process ends here."""
 
 
+class Temporary:
+    """What takes the file's place with the rename."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def truncate(self, size: int) -> None:
+        self.data = self.data[:size]
+
+    def append(self, data: bytes) -> None:
+        self.data += data
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class Disk:
-    """One file, replaced atomically; a write may be the last thing that a process does, or not come about."""
+    """One file, replaced atomically; that may be the last thing that a process does, or not come about."""
 
     def __init__(self, chance: Callable[[float], bool]) -> None:
         self.data: bytes | None = None
@@ -39,13 +59,20 @@ class Disk:
     def sync_directory(self, path: str) -> None:
         pass
 
-    def write_atomically(self, path: str, data: bytes) -> None:
+    def open(self, path: str, *, create: bool) -> Temporary:
+        self.temporary = Temporary()
+        return self.temporary
+
+    def rename(self, source: str, target: str) -> None:
         self.writes += 1
         if self.chance(0.1):
             raise Killed
-        self.data = data
+        self.data = self.temporary.data
         if self.chance(0.1):
             raise Killed
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        write_atomically(self, path, data)  # type: ignore[arg-type]
 
 
 class Model:

@@ -183,6 +183,39 @@ def test_another_cleaner_is_noticed_by_its_checkpoint_and_by_the_sizes(world: Cl
     assert ledger_of(log).removed == {"superseded": 36, "elsewhere": 40}
 
 
+def test_cleaning_that_starts_over_at_the_logs_start_is_no_other_cleaner(world: CleaningWorld) -> None:
+    """DeleteRecords takes all but the active segment; the checkpoint follows, past what is left of the log."""
+    log = world.log()
+    fill(log)
+    log.roll()
+    world.clean_all()
+    fill(log, 5)
+    log.increment_log_start_offset(log.log_end_offset)
+    log.delete_old_segments()
+    log.roll()
+    fill(log, 3)
+    world.cleaners.examine(log)
+    log = world.restart()
+    reads = len(world.fake.reads)
+    assert log.open_ledger()
+    assert [operation.path for operation in world.fake.reads[reads:]] == [PATH]
+    assert sum(ledger_of(log).removed.values()) == log.log_end_offset - len(data_records(log))
+
+
+def test_the_first_retention_run_opens_it_for_who_asks_without_waiting(world: CleaningWorld) -> None:
+    world.start(segment_bytes=300, cleanup_policy=frozenset({"delete"}), retention_ms=-1)
+    log = world.log()
+    fill(log)
+    log.increment_log_start_offset(log.segments[3].base_offset)
+    log.delete_old_segments()
+    start = log.log_start_offset
+    log = world.restart()
+    assert log.ledger.value is None
+    world.manager.delete_old_segments()
+    assert log.ledger.value is not None
+    assert log.ledger.value.removed == {"delete-records": start}
+
+
 def test_a_file_that_is_damaged_costs_the_history_and_a_count(
     world: CleaningWorld, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -108,8 +108,7 @@ def test_the_order_of_the_steps(world: World) -> None:
     barrier = ("sync_directory", "")
     assert steps == [
         ("rename", ""),  # the ledger, which says what is about to go
-        barrier,
-        barrier,  # the names of the cleaned files
+        barrier,  # the names of that and of the cleaned files
         *[("rename", f"{name}.swap") for name in names],
         barrier,
         *[("rename", f"{name}.deleted") for name in names],
