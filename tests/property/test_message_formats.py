@@ -296,7 +296,9 @@ def test_every_pair_of_formats(what: Append, to: int, kind: TimestampType, base:
         if what.magic > to and what.codec is Compression.NONE:
             assert kept == [record for record in wanted if record.offset >= first]
         else:
-            assert [record.offset for record in kept] == [record.offset for record in wanted]
+            # A wrapper comes whole, unless nothing in it was asked for.
+            comes = what.magic <= to or wanted[-1].offset >= first
+            assert [record.offset for record in kept] == [record.offset for record in wanted if comes]
         assert down.next_offset == wanted[-1].offset + 1
         assert down.record_count == (len(kept) if what.magic > to else 0)
 
