@@ -44,14 +44,15 @@ def run(options: Any) -> int:
 
 
 def picture(findings: Sequence[Finding]) -> list[str]:
-    """Lines for people: what is not well has its reason and what to do; a sum at the end."""
+    """Lines for people: why each matters, what to do about what is not well, a sum at the end."""
     from ..doctor import FAIL, OK, WARN
 
     width = max(len(finding.name) for finding in findings)
     lines = []
     for finding in findings:
         lines.append(f"{finding.status:4}  {finding.name:{width}}  {finding.value}")
+        lines.append(f"      why: {finding.why}")
         if finding.status != OK:
-            lines += [f"      why: {finding.why}", f"      do:  {finding.advice}"]
+            lines.append(f"      do:  {finding.advice}")
     counts = {status: sum(finding.status == status for finding in findings) for status in (OK, WARN, FAIL)}
     return [*lines, f"{counts[OK]} ok, {counts[WARN]} warnings, {counts[FAIL]} failures"]

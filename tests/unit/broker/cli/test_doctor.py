@@ -15,9 +15,10 @@ FINDINGS = [
 ]
 
 
-def test_what_is_well_is_one_line_and_what_is_not_says_why() -> None:
+def test_each_says_why_and_what_is_not_well_what_to_do() -> None:
     assert picture(FINDINGS) == [
         "ok    file descriptors  100000",
+        "      why: connections take them",
         "warn  clock             not synchronised",
         "      why: retention goes by it",
         "      do:  run chrony",
