@@ -17,10 +17,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .health import Health, Verdict
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
+    from .health import Health, Verdict
     from .http_api import HttpApi
     from .server import Broker
 
@@ -28,7 +28,10 @@ log = logging.getLogger(__name__)
 
 MAX_REQUESTS = 8
 REQUEST_TIMEOUT_S = 10.0
-_PATHS = "here are /metrics, /health, /health/ready, /health/live, /why/<topic> and /clean/<topic>\n"
+_PATHS = "here are /, /metrics, /health, /health/ready, /health/live, /why/<topic> and /clean/<topic>\n"
+
+#: Paths, and the method of `Health` that answers them.
+_HEALTH = {"/health": "whole", "/health/live": "live", "/health/ready": "ready"}
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -65,12 +68,7 @@ class HttpServer:
         self._server: Any = None
         self._metrics: Callable[..., Iterable[bytes]] | None = None
         self._api: HttpApi | None = None
-        self._health = Health(broker)
-        self._health_paths: dict[str, Callable[[], Verdict]] = {
-            "/health": self._health.whole,
-            "/health/live": self._health.live,
-            "/health/ready": self._health.ready,
-        }
+        self._health_made: Health | None = None
         self._lock = threading.Lock()
         self._stopped = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -167,11 +165,21 @@ class HttpServer:
             return _text(start_response, "405 Method Not Allowed", "only GET is answered here\n")
         if path == "/metrics":
             return self._scrape(environ, start_response)
-        if (ask := self._health_paths.get(path)) is not None:
-            verdict = ask()
+        if path in _HEALTH:
+            verdict: Verdict = getattr(self._health, _HEALTH[path])()
             status = "200 OK" if verdict.is_well else "503 Service Unavailable"
             return _json(start_response, status, json.dumps(verdict.content).encode() + b"\n")
-        return _text(start_response, "404 Not Found", _PATHS)
+        return self._browse(path, start_response)
+
+    @property
+    def _health(self) -> Health:
+        """Made when it is first needed, as all that answers requests."""
+        with self._lock:
+            if self._health_made is None:
+                from .health import Health
+
+                self._health_made = Health(self._broker)
+            return self._health_made
 
     def _ask_api(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         with self._lock:
@@ -182,7 +190,26 @@ class HttpServer:
         answer = self._api.answer(environ)
         return _json(start_response, answer.status, answer.body())
 
+    def _browse(self, path: str, start_response: StartResponse) -> Iterable[bytes]:
+        """A page of the console."""
+        from .console.pages import POLICY, Console
+
+        page = Console(self._broker, self._health).page(path)
+        if page is None:
+            return _text(start_response, "404 Not Found", _PATHS)
+        headers = [
+            ("Content-Type", page.kind),
+            ("Content-Length", str(len(page.body))),
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ]
+        start_response(page.status, headers)
+        return [page.body]
+
     def _scrape(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        health = self._health
         with self._lock:
             if self._metrics is None:
                 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, make_wsgi_app
@@ -190,7 +217,7 @@ class HttpServer:
                 from .metrics import BrokerCollector
 
                 registry = CollectorRegistry()
-                registry.register(BrokerCollector(self._broker, self._health))
+                registry.register(BrokerCollector(self._broker, health))
                 ProcessCollector(registry=registry)
                 PlatformCollector(registry=registry)
                 self._metrics = make_wsgi_app(registry)

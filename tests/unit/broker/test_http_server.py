@@ -69,7 +69,8 @@ def test_who_connects_and_says_nothing_keeps_nobody_out(server: HttpServer) -> N
 
 
 def test_other_paths_and_methods(server: HttpServer) -> None:
-    assert ask(server, "/")[0] == "404 Not Found"
+    assert ask(server, "/nothing")[0] == "404 Not Found"
+    assert ask(server, "/")[0] == "503 Service Unavailable", "the console says that logs are being loaded"
     assert ask(server, "/health/ready", "POST")[0] == "405 Method Not Allowed"
     assert ask(server, "/health/live", "HEAD")[0] == "200 OK"
 

@@ -1,0 +1,44 @@
+"""Elements of HTML and SVG as values: whatever is put into one is escaped, so that no page can forget to.
+
+element("a", "t & u", href="/topics/t")  →  <a href="/topics/t">t &amp; u</a>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+#: Elements that have neither content nor an end in HTML.
+_VOID = frozenset({"link", "meta", "br", "hr", "img", "input"})
+
+
+class Element:
+    """One element. `str()` gives its text."""
+
+    __slots__ = ("attributes", "children", "name")
+
+    def __init__(self, name: str, children: tuple[object, ...], attributes: dict[str, str]) -> None:
+        self.name = name
+        self.children = children
+        self.attributes = attributes
+
+    def __str__(self) -> str:
+        return "".join(self._parts())
+
+    def _parts(self) -> Iterator[str]:
+        attributes = "".join(f' {name}="{escape(value)}"' for name, value in self.attributes.items())
+        yield f"<{self.name}{attributes}>"
+        if self.name in _VOID:
+            return
+        for child in self.children:
+            if isinstance(child, Element):
+                yield from child._parts()
+            else:
+                yield escape(str(child), quote=False)
+        yield f"</{self.name}>"
+
+
+def element(name: str, /, *children: object, **attributes: object) -> Element:
+    """An element. Children that are None are left out, as attributes are; `class_` and `aria_label` become what they must."""
+    named = {key.rstrip("_").replace("_", "-"): str(value) for key, value in attributes.items() if value is not None}
+    return Element(name, tuple(child for child in children if child is not None), named)
