@@ -92,7 +92,8 @@ def run(options: Any) -> int:
     ends = {p: bounds[t, p].end for t, p in partitions if bounds[t, p].end > bounds[t, p].start}
     if options.until_end and not options.from_beginning and options.group is None:
         ends = {}
-    reader = Reader(client, consumer, formatter(options, separator_of(options.key_separator)), sys.stdout.buffer)
+    text = formatter(options, separator_of(options.key_separator))
+    reader = Reader(client, consumer, text, sys.stdout.buffer, commits=options.group is not None)
     stop: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     try:
@@ -158,7 +159,8 @@ def json_lines(messages: Sequence[Any]) -> bytes:
 class Reader:
     """From librdkafka to a stream, until there is enough. One thread."""
 
-    def __init__(self, client: Any, consumer: Any, text: Format, out: BinaryIO) -> None:
+    def __init__(self, client: Any, consumer: Any, text: Format, out: BinaryIO, *, commits: bool) -> None:
+        self._commits = commits  # else no note is taken of offsets
         self._client = client
         self._consumer = consumer
         self._text = text
@@ -197,7 +199,7 @@ class Reader:
                         waiting.pop(message.partition(), None)
                 elif not error.retriable():
                     raise KafkaFailure(error.str())
-        if messages:
+        if messages and self._commits:
             for message in _last_of_each(messages):
                 self._next[message.topic(), message.partition()] = message.offset() + 1
         return messages

@@ -108,12 +108,18 @@ class Sender:
         self._producer = producer
         self._topic = topic
         self._partition = partition
-        self.acknowledged = 0
+        self._taken = 0
         self.failed = 0
         self.first_failure = ""
 
+    @property
+    def acknowledged(self) -> int:
+        """Once all was flushed: only failures are reported, which saves a call for each record."""
+        return self._taken - self.failed
+
     def send(self, messages: list[dict[str, Any]]) -> None:
         """Waits where librdkafka's queue is full."""
+        self._taken += len(messages)
         full = self._client.KafkaError._QUEUE_FULL
         while messages:
             self._producer.produce_batch(self._topic, messages, self._partition, self._delivered)
@@ -132,9 +138,7 @@ class Sender:
                 self._producer.poll(_FULL_WAIT_S)
 
     def _delivered(self, error: Any, _message: object) -> None:
-        if error is None:
-            self.acknowledged += 1
-        else:
+        if error is not None:
             self.failed += 1
             self.first_failure = self.first_failure or error.str()
 
@@ -159,6 +163,7 @@ def run(options: Any) -> int:
         "batch.size": 1 << 20,
         "queue.buffering.max.messages": _QUEUED_MESSAGES,
         "queue.buffering.max.kbytes": _QUEUED_KBYTES,
+        "delivery.report.only.error": True,
         "log_level": 0,  # what goes wrong is told below, in one line
         **pairs_of(options.property, "--property"),
     }

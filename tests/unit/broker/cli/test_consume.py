@@ -92,7 +92,7 @@ class Consumer:
 def read(consumer: Consumer, most: int | None, ends: dict[int, int] | None) -> tuple[list[str], Reader]:
     out = io.BytesIO()
     text = formatter(Namespace(json=False), b"=")
-    reader = Reader(Client, consumer, text, out)
+    reader = Reader(Client, consumer, text, out, commits=True)
     turns = iter(range(50))
     reader.read(most, ends, lambda: next(turns, None) is None)
     return out.getvalue().decode().splitlines(), reader
