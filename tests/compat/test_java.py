@@ -21,6 +21,10 @@ CASES = [
     "too-large-message",
     "many-partitions",
     "admin",
+    "transactions",
+    "exactly-once",
+    "fencing",
+    "hanging-transaction",
 ]
 
 

@@ -50,6 +50,13 @@ RINGS = [
         90,
     ),
     Ring(
+        "transactions",  # `clients` has the first rounds
+        [*PYTEST, "--timeout", "300", "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "8"],
+        [*PYTEST, *UNLIMITED, "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "300", *RANDOM_SEED],
+        2,
+        30,
+    ),
+    Ring(
         "compaction",  # `clients` has the runs without a kill
         [*COMPACTION, "--timeout", "300", "-k", "killed", "--compaction-kill-s", "15"],
         [*COMPACTION, *UNLIMITED, "--compaction-kill-s", "120", *RANDOM_SEED],

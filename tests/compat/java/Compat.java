@@ -30,13 +30,19 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import org.apache.kafka.clients.admin.AbortTransactionSpec;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
+import org.apache.kafka.clients.admin.ListTransactionsOptions;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.admin.TransactionDescription;
+import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -45,10 +51,13 @@ import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.InvalidConfigurationException;
+import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
@@ -137,6 +146,10 @@ public final class Compat {
         cases.put("too-large-message", this::tooLargeMessage);
         cases.put("many-partitions", this::manyPartitions);
         cases.put("admin", this::administration);
+        cases.put("transactions", this::transactions);
+        cases.put("exactly-once", this::exactlyOnce);
+        cases.put("fencing", this::fencing);
+        cases.put("hanging-transaction", this::hangingTransaction);
         boolean passed = true;
         for (Map.Entry<String, Case> c : cases.entrySet()) {
             long began = System.nanoTime();
@@ -392,6 +405,128 @@ public final class Compat {
         }
     }
 
+    // -- transactions: this client uses version 2 of them (KIP-890) when the broker finalises it -----------------------
+
+    private void transactions() throws Exception {
+        String topic = topic("java-transactions", 2);
+        try (KafkaProducer<byte[], byte[]> producer = producer("transactional.id", topic)) {
+            producer.initTransactions();
+            for (int i = 0; i < 20; i++) {
+                producer.beginTransaction();
+                for (int j = 0; j < 4; j++) producer.send(record(topic, j % 2, i + " " + j));
+                producer.flush();  // or what has not been sent is not, when it is aborted
+                if (i % 3 == 1) producer.abortTransaction();
+                else producer.commitTransaction();
+            }
+        }
+        List<String> seen = texts(readAll(topic, 4 * 13, "isolation.level", "read_committed"));
+        for (int i = 0; i < 20; i++)
+            for (int j = 0; j < 4; j++) equal(i % 3 != 1, seen.remove(i + " " + j), "transaction " + i);
+        equal(0, seen.size(), "left over");
+        equal(80, readAll(topic, 80).size(), "records of all transactions");
+    }
+
+    /** Consume, transform, produce: offsets and records together, over an abort and a second consumer. */
+    private void exactlyOnce() throws Exception {
+        String from = topic("java-eos-in", 1);
+        String to = topic("java-eos-out", 1);
+        try (KafkaProducer<byte[], byte[]> plain = producer()) {
+            for (int i = 0; i < 50; i++) plain.send(record(from, 0, "v" + i));
+        }
+        TopicPartition in = new TopicPartition(from, 0);
+        try (KafkaProducer<byte[], byte[]> producer = producer("transactional.id", to)) {
+            producer.initTransactions();
+            int handled = 0;
+            for (int round = 0; handled < 50; round++) {
+                try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", to, "max.poll.records", "20",
+                        "auto.offset.reset", "earliest", "isolation.level", "read_committed")) {
+                    consumer.subscribe(List.of(from));
+                    List<ConsumerRecord<byte[], byte[]>> batch = new ArrayList<>();
+                    eventually(() -> {
+                        consumer.poll(Duration.ofMillis(200)).forEach(batch::add);
+                        return !batch.isEmpty();
+                    }, "records to handle");
+                    producer.beginTransaction();
+                    for (ConsumerRecord<byte[], byte[]> r : batch) producer.send(new ProducerRecord<>(to, 0, r.key(), r.value()));
+                    long next = batch.get(batch.size() - 1).offset() + 1;
+                    producer.sendOffsetsToTransaction(Map.of(in, new OffsetAndMetadata(next)), consumer.groupMetadata());
+                    if (round % 2 == 0) {
+                        producer.abortTransaction();
+                    } else {
+                        producer.commitTransaction();
+                        handled += batch.size();
+                        equal(next, consumer.committed(Set.of(in)).get(in).offset(), "committed offset");
+                    }
+                }
+            }
+        }
+        List<String> seen = texts(readAll(to, 50, "isolation.level", "read_committed"));
+        List<String> expected = new ArrayList<>();
+        for (int i = 0; i < 50; i++) expected.add("v" + i);
+        equal(expected, seen, "each once, in order");
+    }
+
+    private void fencing() throws Exception {
+        String topic = topic("java-fencing", 1);
+        try (KafkaProducer<byte[], byte[]> old = producer("transactional.id", topic);
+                KafkaProducer<byte[], byte[]> next = producer("transactional.id", topic)) {
+            old.initTransactions();
+            old.beginTransaction();
+            old.send(record(topic, 0, "old")).get(TIMEOUT_S, TimeUnit.SECONDS);
+            next.initTransactions();
+            boolean fenced = false;
+            try {
+                old.send(record(topic, 0, "zombie"));
+                old.commitTransaction();
+            } catch (ProducerFencedException | InvalidProducerEpochException e) {
+                fenced = true;
+            }
+            check(fenced, "the old instance went on");
+            next.beginTransaction();
+            next.send(record(topic, 0, "next"));
+            next.commitTransaction();
+        }
+        equal(List.of("next"), texts(readAll(topic, 1, "isolation.level", "read_committed")), "records");
+    }
+
+    /** ListTransactions, DescribeTransactions, DescribeProducers, and an abort by the administrator. */
+    private void hangingTransaction() throws Exception {
+        String topic = topic("java-hanging", 1);
+        TopicPartition place = new TopicPartition(topic, 0);
+        try (Admin admin = admin(); KafkaProducer<byte[], byte[]> producer = producer("transactional.id", topic)) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(record(topic, 0, "hangs")).get(TIMEOUT_S, TimeUnit.SECONDS);
+            ListTransactionsOptions mine = new ListTransactionsOptions().filterStates(Set.of(TransactionState.ONGOING));
+            check(admin.listTransactions(mine).all().get().stream().anyMatch(t -> t.transactionalId().equals(topic)), "it is not listed");
+            equal(0, admin.listTransactions(new ListTransactionsOptions().filterOnDuration(60_000)).all().get().stream()
+                    .filter(t -> t.transactionalId().equals(topic)).toList().size(), "listed as old");
+            TransactionDescription described = admin.describeTransactions(Set.of(topic)).description(topic).get();
+            equal(TransactionState.ONGOING, described.state(), "state");
+            equal(Set.of(place), described.topicPartitions(), "partitions");
+            ProducerState state = admin.describeProducers(Set.of(place)).partitionResult(place).get().activeProducers().get(0);
+            equal(described.producerId(), state.producerId(), "producer id");
+            equal(0L, state.currentTransactionStartOffset().getAsLong(), "start offset");
+            equal(0L, admin.listOffsets(Map.of(place, OffsetSpec.latest()), new ListOffsetsOptions(IsolationLevel.READ_COMMITTED))
+                    .partitionResult(place).get().offset(), "last stable offset");
+            admin.abortTransaction(new AbortTransactionSpec(place, state.producerId(), (short) state.producerEpoch(),
+                    state.coordinatorEpoch().orElse(0))).all().get();
+            equal(2L, admin.listOffsets(Map.of(place, OffsetSpec.latest()), new ListOffsetsOptions(IsolationLevel.READ_COMMITTED))
+                    .partitionResult(place).get().offset(), "last stable offset after the abort");
+            producer.abortTransaction();
+        }
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(String topic, int partition, String value) {
+        return new ProducerRecord<>(topic, partition, null, value.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static List<String> texts(List<ConsumerRecord<byte[], byte[]>> records) {
+        List<String> found = new ArrayList<>();
+        for (ConsumerRecord<byte[], byte[]> r : records) found.add(new String(r.value(), StandardCharsets.UTF_8));
+        return found;
+    }
+
     private Admin admin() {
         return Admin.create(Map.of("bootstrap.servers", bootstrap));
     }
@@ -429,8 +564,8 @@ public final class Compat {
         return all;
     }
 
-    private List<ConsumerRecord<byte[], byte[]>> readAll(String topic, int count) {
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
+    private List<ConsumerRecord<byte[], byte[]>> readAll(String topic, int count, String... settings) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(settings)) {
             List<TopicPartition> partitions = new ArrayList<>();
             for (PartitionInfo p : consumer.partitionsFor(topic)) partitions.add(new TopicPartition(topic, p.partition()));
             consumer.assign(partitions);
