@@ -45,7 +45,9 @@ RULES: dict[str, Rule] = {
     # segments and batches
     "segment-overlap": Rule(True, "a segment begins before the one before it ends", _RESTORE),
     "segment-gap": Rule(True, "offsets are missing between two segments, and no compaction took them", _LOST),
-    "segment-span": Rule(True, "a segment spans more offsets than its indexes can say", _RESTORE),
+    "segment-span": Rule(
+        True, "a segment spans more offsets than its indexes can say", "start the daemon: it is split, nothing is lost"
+    ),
     "batch-crc": Rule(True, "the checksum is not that of the bytes", _RESTORE),
     "batch-garbage": Rule(True, "bytes that are no batch", _CUT),
     "batch-zeros": Rule(True, "zeros where batches should be", _CUT),

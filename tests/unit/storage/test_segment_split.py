@@ -11,6 +11,8 @@ from tidelog.storage.exceptions import DataDirectoryError
 from tidelog.storage.log_names import file_name
 from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.verify import verify
+from tidelog.storage.verify_report import RULES
 
 T = f"{ROOT}/t-0"
 FAR = 2**31
@@ -124,6 +126,21 @@ def test_a_split_that_is_cut_off_anywhere_is_finished_by_the_next_load() -> None
             log = start(made)
             assert [record.offset for record in read_records(log, 0)] == [*OFFSETS, OFFSETS[-1] + 1], call
             assert not [name for name in made.fake.paths() if name.endswith((".swap", ".cleaned", ".deleted"))]
+
+
+def test_verify_says_what_to_do_and_that_it_was_done() -> None:
+    world = wide_log(OFFSETS, is_last=False, clean=True)
+    before = [finding for finding in verify(world.fake, ROOT) if finding.rule == "segment-span"]
+    assert before
+    assert "start the daemon" in RULES["segment-span"].remedy
+    start(world)
+    world.stop()
+    # What is left to say is that nobody has compacted this log, and that its transaction index is made up.
+    assert {f.rule for f in verify(world.fake, ROOT) if RULES[f.rule].is_fault} <= {
+        "batch-gap",
+        "segment-gap",
+        "txnindex-extra",
+    }
 
 
 def test_the_log_begins_where_it_began_even_when_nothing_in_the_file_fits_its_name() -> None:
