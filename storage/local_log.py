@@ -405,7 +405,8 @@ class LocalLog:
                 with self._lock:
                     self._move_ends_out_of(end)
                 if self.ledger.open(self._extents, self._count):
-                    extents = self._extents()[first:after]
+                    ends = [segment.base_offset for segment in view[first + 1 : after + 1]]
+                    extents = [SegmentExtent(s.base_offset, e, s.size) for s, e in zip(old, ends, strict=True)]
                     self.ledger.begin_swap(extents, [(s.base_offset, s.live, s.size) for s in new], removed or {})
                 swap.prepare()
             except (OSError, StorageError) as error:
