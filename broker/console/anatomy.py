@@ -11,8 +11,7 @@ from typing import Any
 
 from .html import Element, element
 
-WIDTH, HEIGHT = 1000, 96
-_TOP, _BAR = 22, 44
+WIDTH, HEIGHT = 1000, 44
 #: No segment is drawn narrower, so that each can be seen and pointed at.
 _NARROWEST = 3.0
 
@@ -56,24 +55,29 @@ def anatomy(partition: dict[str, Any]) -> Element:
             element(
                 "rect",
                 element("title", f"{offsets}: {segment['section']}, {size}"),
-                x=f"{position:.1f}", y=_TOP, width=f"{width:.1f}", height=_BAR,
+                x=f"{position:.1f}", y=0, width=f"{width:.1f}", height=HEIGHT,
                 class_=f"segment {segment['section']}{' next' if segment['baseOffset'] == going else ''}",
             )
         )  # fmt: skip
         position += width
     first, last = segments[0]["baseOffset"], partition["logEndOffset"]
     label = f"{len(segments)} segments, {size_text(partition['size'])}, offsets {first} to {last}"
-    return element(
-        "svg",
-        element("title", label),
-        *bars,
-        element("text", f"offset {first}", x=0, y=_TOP - 6),
-        element("text", f"{last}", x=WIDTH, y=_TOP - 6, text_anchor="end"),
-        element("text", f"log start {partition['logStartOffset']}", x=0, y=_TOP + _BAR + 18),
-        element("text", f"high watermark {partition['highWatermark']}, last stable {partition['lastStableOffset']}",
-                x=WIDTH, y=_TOP + _BAR + 18, text_anchor="end"),
-        viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label,
+    picture = element(
+        "svg", element("title", label), *bars,
+        viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", role="img", aria_label=label,
     )  # fmt: skip
+    ends = f"high watermark {partition['highWatermark']}, last stable {partition['lastStableOffset']}"
+    # Words stand outside of the drawing, which is stretched to the screen's width.
+    return element(
+        "figure",
+        _between(f"offset {first}", str(last)),
+        picture,
+        _between(f"log start {partition['logStartOffset']}", ends),
+    )
+
+
+def _between(left: str, right: str) -> Element:
+    return element("div", element("span", left), element("span", right), class_="between")
 
 
 def size_text(count: float) -> str:

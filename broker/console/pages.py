@@ -108,7 +108,7 @@ class Console:
         return self._document(
             _OK, log.name,
             anatomy(facts),
-            element("p", *keys),
+            element("p", *keys, class_="keys"),
             element("h2", "Segments, and why they are there"),
             _table(heads, [_segment_row(one, facts["asOfMs"]) for one in segments], numbers={0, 1, 2}),
             element("p", f"{facts['segmentsOmitted']} more segments.", class_="quiet") if facts["segmentsOmitted"] else None,
@@ -156,14 +156,20 @@ def _link(topic: str, partition: int | None = None) -> Element:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: set[int]) -> Element:
-    """Columns in `numbers` are set to the right."""
+    """Columns in `numbers` are set to the right. On a small screen each cell has its head before it."""
 
     def cells(name: str, row: Sequence[object]) -> list[Element]:
+        is_head = name == "th"
         return [
-            element(name, value, class_="number" if column in numbers else None, scope="col" if name == "th" else None)
-            for column, value in enumerate(row)
-        ]
+            element(
+                name, value,
+                class_="number" if column in numbers else None,
+                scope="col" if is_head else None,
+                data_label=None if is_head else head,
+            )
+            for column, (head, value) in enumerate(zip(heads, row, strict=True))
+        ]  # fmt: skip
 
-    head = element("thead", element("tr", *cells("th", heads)))
+    top = element("thead", element("tr", *cells("th", heads)))
     body = element("tbody", *(element("tr", *cells("td", row)) for row in rows))
-    return element("div", element("table", head, body), class_="wide", tabindex=0, role="region", aria_label="Table")
+    return element("div", element("table", top, body), class_="wide", tabindex=0, role="region", aria_label="Table")

@@ -19,10 +19,15 @@ nav { border-bottom: 1px solid var(--line); padding-bottom: .5rem; }
 .quiet { color: var(--quiet); } .warning { border-left: 4px solid var(--next); padding-left: .75rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-th { color: var(--quiet); font-weight: 600; } .number { text-align: right; font-variant-numeric: tabular-nums; }
-svg { width: 100%; height: auto; display: block; } svg text { fill: var(--text); font: 12px system-ui, sans-serif; }
+th { color: var(--quiet); font-weight: 600; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+figure { margin: 1rem 0; font-size: .85rem; } svg { width: 100%; height: 3rem; display: block; }
+.between { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
 .clean { fill: var(--clean); background: var(--clean); } .dirty { fill: var(--dirty); background: var(--dirty); }
 .active { fill: var(--active); background: var(--active); } .closed { fill: var(--closed); background: var(--closed); }
-.segment { stroke: var(--ground); } .segment.next { stroke: var(--next); stroke-width: 3; }
+.segment { stroke: var(--ground); vector-effect: non-scaling-stroke; } .segment.next { stroke: var(--next); stroke-width: 3; }
 .key { color: var(--on); padding: .1rem .5rem; border-radius: .25rem; white-space: nowrap; }
+@media (max-width: 40rem) { table, tbody, tr, td { display: block; } thead { display: none; }
+  tr { border-bottom: 1px solid var(--line); padding: .5rem 0; } td, td.number { border: 0; padding: 0; text-align: left;
+  white-space: normal; overflow-wrap: anywhere; } td::before { content: attr(data-label) ": "; color: var(--quiet); } }
 """

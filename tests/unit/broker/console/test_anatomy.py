@@ -38,7 +38,8 @@ def test_the_picture_of_a_log() -> None:
     for number in range(10):
         put(log, f"k{number % 3}", "v" * 20)
     facts = why_partition(log, world.cleaners, is_cleaner_enabled=True)
-    root = ElementTree.fromstring(str(anatomy(facts)))
+    figure = ElementTree.fromstring(str(anatomy(facts)))
+    (root,) = figure.findall("svg")
     bars = root.findall("rect")
     assert [bar.attrib["class"].split()[1] for bar in bars] == [one["section"] for one in facts["segments"]]
     assert bars[-1].attrib["class"].split()[1] == "active"

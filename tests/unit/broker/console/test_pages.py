@@ -89,7 +89,7 @@ def test_every_page_is_whole_and_every_link_leads_somewhere(console: World) -> N
 
 def test_the_first_page_has_topics_and_what_is_wrong(console: World) -> None:
     _, body = console.get("/")
-    assert re.search(r'<a href="/topics/t">t</a></td><td class="number">1</td>', body)
+    assert re.search(r'<a href="/topics/t">t</a></td><td class="number" data-label="partitions">1</td>', body)
     assert "warning" not in body
     console.problems.append(Problem("flush_behind", "t-0", "late <b>"))
     assert '<p class="warning">flush_behind: t-0 late &lt;b&gt;</p>' in console.get("/")[1]
@@ -100,7 +100,7 @@ def test_a_partition_says_in_words_what_the_picture_shows(console: World) -> Non
     log = console.world.log("t")
     assert body.count("<rect ") == log.segment_count
     for segment in log.segments:
-        assert f'<td class="number">{segment.base_offset}</td>' in body
+        assert f'<td class="number" data-label="segment">{segment.base_offset}</td>' in body
     assert '<span class="key active">active</span>' in body
     assert "min.cleanable.dirty.ratio" in body or "active" in body
 
