@@ -42,6 +42,7 @@ RINGS = [
     Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 4, 4),
     Ring("clients", ["make", "compat"], ["make", "compat"], 12, 20),
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
+    Ring("spark", ["make", "spark"], ["make", "spark"], 5, 10),
     Ring(
         "kill -9",
         [*PYTEST, "--timeout", "600", "tests/compat/test_kill.py", "--kill-rounds", "20"],

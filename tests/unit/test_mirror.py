@@ -97,6 +97,8 @@ ELSEWHERE: dict[str, str] = {
     "protocol/records/builder.py": "tests/golden/test_records_golden.py, tests/property/test_records_against_clients.py",
     "protocol/records/crc.py": "tests/unit/protocol/records/test_kernel.py",
     "protocol/records/reference.py": "an oracle: tests/unit/protocol/records/test_kernel.py holds the kernel to it",
+    "pipeline/arrow.py": "tests/spark",
+    "pipeline/source.py": "tests/spark",
     "pipeline/batch_decoder.py": "tests/unit/pipeline/test_segment_reader.py, tests/property/test_segment_reader.py",
     "pipeline/columns.py": "values",
     "pipeline/exceptions.py": "types",

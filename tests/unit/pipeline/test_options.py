@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+from tidelog.pipeline.exceptions import OptionError
+from tidelog.pipeline.options import EARLIEST, LATEST, Options, parse_options
+
+HERE = {"path": "/a, /b,", "subscribe": "t"}
+
+
+def test_what_is_not_said_is_as_with_sparks_kafka_source() -> None:
+    assert parse_options(HERE) == Options(paths=("/a", "/b"), topics=("t",), starting=EARLIEST, ending=LATEST)
+
+
+def test_names_are_read_without_regard_to_case() -> None:
+    given = {
+        "PATH": "/a",
+        "SubscribePattern": "t.*",
+        "startingoffsets": '{"t": {"0": 23, "1": -2}}',
+        "ENDINGOFFSETS": '{"t": {"0": -1}}',
+        "failOnDataLoss": "FALSE",
+        "includeheaders": "true",
+        "isolation": "READ_COMMITTED",
+        "splitbytes": "4096",
+        "checkCrcs": "false",
+        "corruptBatches": "skip",
+        "startingTimestamp": "0",
+        "endingTimestamp": "9",
+        "minPartitions": "7",
+    }
+    assert parse_options(given) == Options(
+        paths=("/a",),
+        pattern="t.*",
+        starting={"t": {0: 23, 1: EARLIEST}},
+        ending={"t": {0: LATEST}},
+        starting_timestamp=0,
+        ending_timestamp=9,
+        fail_on_data_loss=False,
+        include_headers=True,
+        min_partitions=7,
+        read_committed=True,
+        split_bytes=4096,
+        check_crc=False,
+        skip_corrupt=True,
+    )
+
+
+def test_partitions_and_topics_are_taken_once() -> None:
+    assert parse_options({"path": "/a", "assign": '{"t": [3, 0, 3]}'}).assigned == {"t": (3, 0)}
+    assert parse_options({"path": "/a", "subscribe": "b, a ,b,"}).topics == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"path": "/a", "subscribe": "t", "startOffset": "1"}, "unknown option startOffset; there are path, "),
+        ({"subscribe": "t"}, "set the option path"),
+        ({"path": "/a"}, "set one of subscribe, subscribePattern and assign, not none"),
+        ({**HERE, "assign": "{}"}, "not subscribe and assign"),
+        ({"path": "/a", "subscribe": " , "}, "names no topic"),
+        ({"path": "/a", "subscribePattern": "("}, "subscribePattern: "),
+        ({"path": "/a", "assign": '{"t": ["0"]}'}, "assign: t has no list"),
+        ({"path": "/a", "assign": '{"t": [-1]}'}, "assign: t has no list"),
+        ({"path": "/a", "assign": "[1]"}, "assign is no JSON object"),
+        ({**HERE, "startingOffsets": "latest"}, "startingOffsets can't be latest"),
+        ({**HERE, "endingOffsets": "earliest"}, "endingOffsets can't be earliest"),
+        ({**HERE, "startingOffsets": '{"t": {"0": -1}}'}, "-1 for t-0 makes no sense"),
+        ({**HERE, "startingOffsets": '{"t": {"0": -3}}'}, "takes a partition and an offset"),
+        ({**HERE, "startingOffsets": '{"t": {"x": 1}}'}, "takes a partition and an offset"),
+        ({**HERE, "startingOffsets": '{"t": {"0": true}}'}, "takes a partition and an offset"),
+        ({**HERE, "startingOffsets": '{"t": 5}'}, "t has no object of partitions"),
+        ({**HERE, "startingOffsets": "yesterday"}, "startingOffsets: "),
+        ({**HERE, "splitBytes": "0"}, "splitBytes is 0; it can be 1 or more"),
+        ({**HERE, "minPartitions": "some"}, "no number"),
+        ({**HERE, "failOnDataLoss": "yes"}, "it can be true or false"),
+        ({**HERE, "isolation": "serializable"}, "it can be read_uncommitted or read_committed"),
+    ],
+)
+def test_what_makes_no_sense_is_told(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_options(given)
