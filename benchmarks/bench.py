@@ -28,6 +28,7 @@ import bench_clean
 import bench_command_line
 import bench_fetch
 import bench_flush
+import bench_groups
 import bench_idle
 import bench_memory
 import bench_produce
@@ -46,6 +47,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GROUPS: dict[str, ModuleType] = {
     "start": bench_start,
     "scale": bench_scale,
+    "groups": bench_groups,
     "idle": bench_idle,
     "recovery": bench_recovery,
     "cleaning": bench_clean,
