@@ -1,6 +1,7 @@
-"""Two stories that the reference document of log compaction tells, through a daemon's sockets, word by word.
+"""Two stories that the reference document of log compaction tells, through a daemon's sockets, word by word, and one that it
+leaves out, of transactions.
 
-Each is told by every protocol in `READERS`: a listener that speaks another one adds its reader there.
+Each of the two is told by every protocol in `READERS`: a listener that speaks another one adds its reader there.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple, Protocol
 
 import pytest
-from support.clients.base import random_name
+from kafka import TopicPartition
+from support.clients.base import eventually, random_name
+from support.clients.kafka_python import consumer, producer
 from support.daemon import Daemon
 from support.wire_client import WireClient
 from tidelog.clients.message_set_client import MessageSetClient
@@ -240,3 +243,53 @@ def test_the_email_address_story(daemon: Daemon, reader: Reader) -> None:
     for address in addresses:
         assert reader.offset_at(daemon, topic, BEGAN_MS + offsets[address] * 1000) == 42
         assert reader.read(daemon, topic, offsets[address])[0] == Found(42, b"123", b"bill@gmail.com")
+
+
+def decided(daemon: Daemon, topic: str) -> bool:
+    """No transaction is open: consumers of committed data may read up to the end."""
+    ends = []
+    with dial(daemon) as client:
+        for isolation in (0, 1):
+            asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=LATEST)])
+            request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[asked])
+            ends.append(client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset)
+    return ends[0] == ends[1]
+
+
+def test_what_a_transaction_writes_supersedes_nothing_until_it_is_committed(daemon: Daemon) -> None:
+    """Clean while it is open, abort it, clean again: the old value is there; and once a later one is committed, it is not."""
+    topic = make(daemon)
+    produce(daemon, topic, [("k", "old"), ("other", "1")], each=True)
+
+    def committed() -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        with closing(consumer(daemon.bootstrap, isolation_level="read_committed")) as reader:
+            partition = TopicPartition(topic, 0)
+            reader.assign([partition])
+            reader.seek_to_beginning(partition)
+            end = reader.end_offsets([partition])[partition]
+            while reader.position(partition) < end:
+                for batch in reader.poll(1000).values():
+                    found |= {message.key: message.value for message in batch}
+        return found
+
+    with closing(producer(daemon.bootstrap, transactional_id=random_name("transaction"))) as transactional:
+        transactional.init_transactions()
+        transactional.begin_transaction()
+        transactional.send(topic, key=b"k", value=b"aborted").get(10)
+        assert clean(daemon, topic)["superseded"] == 0
+        assert not decided(daemon, topic)
+        transactional.abort_transaction()
+        eventually(lambda: decided(daemon, topic), 20, "the abort marker is written")
+        removed = clean(daemon, topic)
+        assert (removed["superseded"], removed["aborted"]) == (0, 1)
+        assert committed() == {b"k": b"old", b"other": b"1"}
+        transactional.begin_transaction()
+        transactional.send(topic, key=b"k", value=b"new").get(10)
+        transactional.commit_transaction()
+        eventually(lambda: decided(daemon, topic), 20, "the commit marker is written")
+        assert clean(daemon, topic)["superseded"] == 1
+        assert committed() == {b"k": b"new", b"other": b"1"}
+    daemon.kill()
+    daemon.start()
+    assert committed() == {b"k": b"new", b"other": b"1"}
