@@ -30,7 +30,7 @@ def add_parser(tools: Subparsers) -> None:
     parser.add_argument(
         "--decode",
         action="store_true",
-        help="what the records of __consumer_offsets and __cluster_metadata mean; implies --print-data",
+        help="what the records of __consumer_offsets, __transaction_state and __cluster_metadata mean; implies --print-data",
     )
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a line: file, kind, at, length, …, problem"

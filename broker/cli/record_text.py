@@ -1,6 +1,7 @@
 """What the records of Kafka's own topics mean, as JSON in the words of DumpLogSegments (its decoder options).
 
 __consumer_offsets    committed offsets and groups; a consumer's subscription and assignment opened too
+__transaction_state   transactional ids and where their transactions stand
 __cluster_metadata    KRaft's records, and its snapshots: types that are not declared here have no `data`
 """
 
@@ -21,6 +22,7 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ...protocol.messages.transaction_state import TransactionLogKey, TransactionLogValue
 from ...protocol.metadata_records.frame import decode_record
 from ...protocol.metadata_records.records import MetadataRecordType
 from ...protocol.schema import Message, Struct, VersionRange, decode, decode_with_version
@@ -28,6 +30,7 @@ from ...storage.log_names import CLUSTER_METADATA_TOPIC, parse_directory_name
 from ...storage.partition_metadata import encode_uuid
 
 _CONSUMER_OFFSETS = "__consumer_offsets"
+_TRANSACTION_STATE = "__transaction_state"
 _DELETED = "<DELETE>"
 
 
@@ -38,6 +41,8 @@ def decoder_for(path: str) -> Callable[[bytes | None, bytes | None], tuple[str |
     topic = name.topic if name is not None else ""
     if topic == _CONSUMER_OFFSETS:
         return offsets_text
+    if topic == _TRANSACTION_STATE:
+        return transactions_text
     if topic == CLUSTER_METADATA_TOPIC or file.suffix == ".checkpoint":
         return metadata_text
     return None
@@ -83,6 +88,25 @@ def _opened(cls: type[Message], data: bytes, otherwise: Any) -> Any:
         return otherwise
 
 
+def transactions_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    """A record of `__transaction_state`. ValueError when it is none."""
+    if key is None or len(key) < 2:
+        raise ValueError("a record without a version in its key")
+    version = int.from_bytes(key[:2], "big", signed=True)
+    if version != TransactionLogKey.VERSIONS[0]:
+        return f"a key of version {version}, which is not known", None
+    try:
+        key_text = _json(
+            {"type": str(version), "data": as_data(decode(TransactionLogKey, version, key, 2)[0], version)}
+        )
+        if value is None:
+            return key_text, _DELETED
+        state, version = decode_with_version(TransactionLogValue, value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return key_text, _json({"version": str(version), "data": as_data(state, version)})
+
+
 def metadata_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
     """A record of KRaft's metadata log. ValueError when it is none."""
     if value is None:
@@ -102,7 +126,7 @@ def as_data(message: Struct, version: int) -> dict[str, Any]:
     shown = {}
     for field in message.FIELDS:
         value = getattr(message, field.name)
-        is_empty = field.is_array and field.default is not None and not len(value)
+        is_empty = field.is_array and field.default is not None and value is not None and not len(value)
         is_default = is_empty or value == field.default
         if not VersionRange.parse(field.versions).has(version) or (field.tag is not None and is_default):
             continue

@@ -19,7 +19,10 @@ DUMP = gzip.decompress((KAFKA_DATA / "dump.txt.gz").read_bytes()).decode()
 LOG = "00000000000000000000.log"
 
 
-@pytest.mark.parametrize(("partition", "least"), [("__consumer_offsets-0", 15), ("__cluster_metadata-0", 200)])
+@pytest.mark.parametrize(
+    ("partition", "least"),
+    [("__consumer_offsets-0", 15), ("__transaction_state-0", 167), ("__cluster_metadata-0", 200)],
+)
 def test_line_for_line(partition: str, least: int) -> None:
     path = KAFKA_DATA / "data" / partition / LOG
     section = DUMP.partition(f"Dumping data/{partition}/{LOG}\n")[2].partition("\nDumping ")[0]

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.fake_filesystem import Operation
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
+from support.transactions import Node
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.connection import ConnectionAborted
 from tidelog.broker.conversions import Conversions
@@ -288,3 +290,73 @@ def test_garbage_is_refused_with_a_code(version: int, magic: int, codec: int, da
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
+
+
+# -- transactions
+
+
+def transactional(node: Node, *values: str, name: str | None = "tx", version: int = 12, epoch: int = 0) -> Any:
+    """A produce of one batch of producer 1 to t-0, through the wire: the error, or what has to be awaited for it."""
+    data = batch(*values, producer_id=1, producer_epoch=epoch, base_sequence=0, is_transactional=True)
+    part = PartitionProduceData(index=0, records=bytes(data))
+    request = ProduceRequest(
+        transactional_id=name, acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=[part])]
+    )
+    header = struct.pack(">hhih", 0, version, 7, -1) + b"\0"
+    frame = bytearray(header + encode(request, version))
+    broker: Any = SimpleNamespace(
+        counters=RequestCounters(), partitions=node.partitions, transactions=node.transactions, config=node.config
+    )
+    answer = produce(broker, frame, 0, len(frame), version, 7, SimpleNamespace())  # type: ignore[arg-type]
+    frame[:] = bytes(len(frame))  # the connection uses its buffer again
+    return error_of(answer, version) if isinstance(answer, bytes) else node.begin(answer)  # type: ignore[arg-type]
+
+
+def error_of(answer: bytes, version: int) -> ErrorCode:
+    response, _ = decode(ProduceResponse, version, answer, 9)
+    return ErrorCode(response.responses[0].partition_responses[0].error_code)  # type: ignore[call-arg]
+
+
+def test_a_batch_of_a_transaction_without_its_id_is_refused() -> None:
+    node = Node()
+    node.init()
+    assert transactional(node, "a", name=None) is ErrorCode.INVALID_TXN_STATE
+    assert node.log("t").log_end_offset == 0
+    node.close()
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_batch_of_a_transaction(version: int) -> None:
+    node = Node()
+    me = node.init()
+    if version < 12:
+        assert transactional(node, "a", version=version) is ErrorCode.TRANSACTION_ABORTABLE
+        node.add("tx", me, ("t", 0))
+    assert transactional(node, "a", version=version) is ErrorCode.NONE
+    assert transactional(node, "b", version=version, epoch=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    node.end("tx", me, commit=True)
+    assert node.committed("t") == [b"a"]
+    node.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_batch_waits_until_its_partition_is_durably_in_the_transaction(fails: bool) -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    me = node.init()
+    waiting = transactional(node, "a")
+    assert (waiting.done(), node.log("t").log_end_offset) == (False, 0)
+    if fails:
+        node.world.fake.fail_when(refuse_syncs)
+    node.settle()
+    assert error_of(waiting.result(), 12) is (ErrorCode.KAFKA_STORAGE_ERROR if fails else ErrorCode.NONE)
+    assert node.log("t").log_end_offset == (not fails)
+    if not fails:
+        node.end("tx", me, commit=True)
+        node.settle()
+        assert node.committed("t") == [b"a"]
+    node.close()
+
+
+def refuse_syncs(operation: Operation) -> None:
+    if operation.kind == "sync":
+        raise OSError("no")

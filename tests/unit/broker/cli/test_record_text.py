@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidelog.broker.cli.record_text import as_data, decoder_for, metadata_text, offsets_text
+from tidelog.broker.cli.record_text import as_data, decoder_for, metadata_text, offsets_text, transactions_text
 from tidelog.broker.offsets_records import OffsetAndMetadata, offset_key, offset_value
+from tidelog.broker.transaction_records import transaction_key, transaction_value
+from tidelog.broker.transaction_states import TransactionMetadata, TransactionState
 from tidelog.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
 from tidelog.protocol.schema import encode_with_version
 
@@ -15,6 +17,7 @@ KEY = offset_key("g", "orders", 3)
 
 def test_which_files() -> None:
     assert decoder_for("/d/__consumer_offsets-17/00000000000000000000.log") is offsets_text
+    assert decoder_for("/d/__transaction_state-3/00000000000000000000.log") is transactions_text
     assert decoder_for("/d/__cluster_metadata-0/00000000000000000000.log") is metadata_text
     assert decoder_for("/d/bootstrap.checkpoint") is metadata_text
     assert decoder_for("/d/orders-0/00000000000000000000.log") is None
@@ -26,6 +29,28 @@ def test_an_offset() -> None:
     assert key == '{"type":"1","data":{"group":"g","topic":"orders","partition":3}}'
     assert value == '{"version":"4","data":{"offset":42,"leaderEpoch":5,"metadata":"ü","commitTimestamp":7}}'
     assert offsets_text(KEY, None) == (key, "<DELETE>")
+
+
+def test_a_transactional_id() -> None:
+    metadata = TransactionMetadata("tx", 5, 1, 100, TransactionState.EMPTY, 7, previous_producer_id=4, client_version=2)
+    key, value = transactions_text(transaction_key("tx"), transaction_value(metadata, 2))
+    assert key == '{"type":"0","data":{"transactionalId":"tx"}}'
+    assert value is not None
+    shown = json.loads(value)
+    assert shown["version"] == "1"
+    assert (shown["data"]["previousProducerId"], shown["data"]["clientTransactionVersion"]) == (4, 2)
+    assert (shown["data"]["transactionPartitions"], shown["data"]["transactionStatus"]) == (None, 0)
+    assert transactions_text(transaction_key("tx"), None) == (key, "<DELETE>")
+    assert transactions_text(b"\0\7", b"") == ("a key of version 7, which is not known", None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(None, None), (b"\0", None), (b"\0\0\0\5a", None), (transaction_key("tx"), b"\0\1")],
+)
+def test_no_transactional_id(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(ValueError, match=r"version|TransactionLog"):
+        transactions_text(key, value)
 
 
 def test_what_means_nothing() -> None:
