@@ -37,6 +37,12 @@ def render_markdown() -> str:
     )
     for group, rows in _by_group(HONOURED_TOPIC):
         parts += [f"### {group}\n", _table(rows, topic=True)]
+    running = ", ".join(f"`{row.name}`" for row in HONOURED_BROKER if row.dynamic)
+    parts.append(
+        "## While it runs\n\nEvery topic setting can be changed while the daemon runs (`tidelog configs alter --topic T`, or any "
+        "Kafka client), and of the broker's (`--broker ID`, or `--broker` for all) these; the new value holds at once, and "
+        f"after a restart. The others are read at the start.\n\n{running}\n"
+    )
     parts.append(
         "## Durations and units behind them\n\nBroker settings that say the same in another unit, weakest last.\n"
     )

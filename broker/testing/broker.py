@@ -178,6 +178,11 @@ class Broker:
         raise BrokerError("the broker has not been started")
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every listener as `tidelog serve` tells it: Kafka's first, then the message-set's and HTTP's where they are set."""
+        return tuple(self._addresses)
+
+    @property
     def host(self) -> str:
         return self.bootstrap_servers.rpartition(":")[0].strip("[]")
 

@@ -6,7 +6,7 @@ a line, each answered by one. So its clock moves and its requests fail as those 
 cleanly. Tests in other languages can start it too:
 
     $ python -m tidelog.testing.process '{"settings": {"num.partitions": "3"}}'
-    {"bootstrap_servers": "127.0.0.1:40321", "directory": "/tmp/tidelog-x1"}
+    {"bootstrap_servers": "127.0.0.1:40321", "directory": "/tmp/tidelog-x1", "addresses": ["PLAINTEXT://127.0.0.1:40321"]}
     {"do": "advance", "seconds": 60}
     {"done": null}
 """
@@ -59,6 +59,7 @@ class BrokerProcess:
         self._remove: Callable[[], object] = lambda: None
         self._process: subprocess.Popen[bytes] | None = None
         self._bootstrap = ""
+        self._addresses: list[str] = []
         self._lock = threading.Lock()
         self._ahead_ms = 0.0
 
@@ -105,6 +106,7 @@ class BrokerProcess:
             self._remove()
             raise BrokerError(f"the broker did not start: {error}") from None
         self._bootstrap = ready["bootstrap_servers"]
+        self._addresses = ready["addresses"]
         return self
 
     def close(self) -> None:
@@ -173,6 +175,11 @@ class BrokerProcess:
         if not self._bootstrap:
             raise BrokerError("the broker has not been started")
         return self._bootstrap
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """As `Broker.addresses`."""
+        return tuple(self._addresses)
 
     @property
     def host(self) -> str:
@@ -384,7 +391,8 @@ def main(options_text: str) -> int:
         _say({"failed": str(error)})
         return 1
     try:
-        _say({"bootstrap_servers": broker.bootstrap_servers, "directory": str(broker.directory)})
+        ready = {"bootstrap_servers": broker.bootstrap_servers, "directory": str(broker.directory)}
+        _say({**ready, "addresses": broker.addresses})
         child = _Child(broker)
         for line in sys.stdin.buffer:
             if line.strip():

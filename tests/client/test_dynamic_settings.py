@@ -28,7 +28,13 @@ from tidelog.testing import Broker, BrokerError
 KAFKAS = {
     *("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides", "max.connection.creation.rate"),
     *("num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir"),
-    *("background.threads", "metric.reporters", "producer.id.expiration.ms", "cordoned.log.dirs"),
+    *(
+        "transaction.partition.verification.enable",
+        "background.threads",
+        "metric.reporters",
+        "producer.id.expiration.ms",
+        "cordoned.log.dirs",
+    ),
     *("log.cleaner.threads", "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor"),
     *("log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second", "log.cleaner.backoff.ms"),
     *("log.segment.bytes", "log.roll.ms", "log.roll.jitter.ms", "log.index.size.max.bytes", "log.index.interval.bytes"),
@@ -54,7 +60,7 @@ CLEANER: Mapping[str, tuple[str, str, Any]] = {
     "log.cleaner.backoff.ms": ("7000", "backoff_ms", 7000),
 }
 THREADS = {"background.threads", "num.recovery.threads.per.data.dir"}
-OTHERS = {"producer.id.expiration.ms", "cordoned.log.dirs"}
+OTHERS = {"producer.id.expiration.ms", "cordoned.log.dirs", "transaction.partition.verification.enable"}
 OF_TOPICS = sorted(row.name for row in HONOURED_BROKER if row.dynamic and row.name in TOPIC_OF_BROKER)
 TOPIC, BROKER = RESOURCES["topic"], RESOURCES["broker"]
 
@@ -304,6 +310,15 @@ def test_producers_are_forgotten_earlier(broker: Broker, admin: KafkaClient) -> 
     broker.clock.advance(minutes=30)
     assert log.last_records_of_producers() == []
     set_broker(admin, "producer.id.expiration.ms", None)
+
+
+def test_checks_of_transactions(broker: Broker, admin: KafkaClient) -> None:
+    """Read with each request: tests/unit/broker/test_transactional_produce.py has what it does."""
+    name = "transaction.partition.verification.enable"
+    set_broker(admin, name, "false")
+    assert inside(broker).config.transaction_partition_verification_enable is False
+    set_broker(admin, name, None)
+    assert inside(broker).config.transaction_partition_verification_enable is True
 
 
 def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:

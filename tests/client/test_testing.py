@@ -243,6 +243,15 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     assert any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("kind", [Broker, BrokerProcess])
+def test_other_listeners_are_there_when_asked_for(kind: type[Broker | BrokerProcess]) -> None:
+    with kind({"http.listener": "127.0.0.1:0", "message.set.listeners": "tcp://127.0.0.1:0"}) as broker:
+        assert [address.partition("://")[0] for address in broker.addresses] == ["PLAINTEXT", "tcp", "http"]
+        assert broker.addresses[0].endswith(broker.bootstrap_servers)
+        if isinstance(broker, Broker):
+            assert broker.addresses[-1] == broker.http_url
+
+
 def test_a_temporary_directory_goes_with_the_broker() -> None:
     with Broker() as broker:
         directory = broker.directory
