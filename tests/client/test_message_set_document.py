@@ -70,6 +70,13 @@ def test_the_session_is_what_the_daemon_says(daemon: Daemon) -> None:
                 assert answers.read(len(frame)).hex(" ") == frame.hex(" ")
 
 
+def test_make_run_serves_it_where_the_page_says() -> None:
+    address = "message.set.listeners=tcp://127.0.0.1:9093"
+    assert address in TEXT
+    (recipe,) = re.findall(r"^run:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert f" --set {address}" in recipe
+
+
 def test_the_errors_are_kafkas_and_complete() -> None:
     chapter = TEXT.partition("## Errors")[2]
     rows = re.findall(r"^\| ([−\d, ]+) \| ([A-Z_, ]+) \|", chapter, re.MULTILINE)

@@ -40,6 +40,10 @@ def test_a_directory_or_port_that_is_taken(tmp_path: Path) -> None:
             f"listener 127.0.0.1:{port} can't be bound: Address already in use; stop what uses it, or set listeners to "
             "an address that is free on this machine"
         )
+        taken = f"tcp://127.0.0.1:{port}"
+        assert complaint(log_dirs=other, message_set_listeners=taken).endswith(
+            "stop what uses it, or set message.set.listeners to an address that is free on this machine"
+        )
         assert complaint(log_dirs=other, http_listener=http).startswith(f"http.listener {http} can't be bound: Address")
         # Who was refused left the directory as it can be used.
         running.stop()

@@ -56,7 +56,7 @@ say "a broker for tests, from the wheel"
 
 say "serve, produce, fetch"
 "$work/venv/bin/tidelog" serve --set "log.dirs=$work/data" --set listeners=PLAINTEXT://127.0.0.1:0 \
-    --set http.listener=127.0.0.1:0 >"$work/ready" 2>"$work/serve.log" &
+    --set message.set.listeners=tcp://127.0.0.1:0 --set http.listener=127.0.0.1:0 >"$work/ready" 2>"$work/serve.log" &
 daemon=$!
 tries=0
 until grep -q '^ready ' "$work/ready"; do
@@ -67,6 +67,9 @@ until grep -q '^ready ' "$work/ready"; do
 done
 address=$(sed -n 's#^ready .*PLAINTEXT://\([0-9.:]*\).*#\1#p' "$work/ready")
 "$work/venv/bin/python" "$root/tests/packaging/round_trip.py" "$address" || { cat "$work/serve.log" >&2; fail "round trip"; }
+sets=$(sed -n 's#^ready .*tcp://\([0-9.:]*\).*#\1#p' "$work/ready")
+"$work/venv/bin/python" "$root/tests/packaging/message_set.py" "$sets" round-trip \
+    || { cat "$work/serve.log" >&2; fail "message sets"; }
 kill -TERM "$daemon"
 status=0
 wait "$daemon" || status=$?

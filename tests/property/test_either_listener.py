@@ -13,6 +13,7 @@ import random
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -46,6 +47,8 @@ from tidelog.storage.unified_log import UnifiedLog
 # An example is a whole log, and shrinking one takes longer than a test may.
 SETTINGS = settings(max_examples=60, deadline=None, phases=[Phase.reuse, Phase.generate])
 FETCH_VERSION = 11
+#: Versions of Fetch whose clients know formats up to this one.
+OLD_VERSIONS = {0: (0, 1), 1: (2, 3)}
 
 
 class Entry(NamedTuple):
@@ -71,8 +74,8 @@ def entries(draw: st.DrawFn) -> list[Entry]:
         magic = draw(st.integers(0, 2))
         codec = draw(st.sampled_from(list(Compression)[: 5 if magic == 2 else 4]))
         kind = draw(st.sampled_from(["records"] * 6 + ["marker", "emptied"])) if magic == 2 else "records"
-        if kind == "emptied":
-            codec = Compression.NONE  # as cleaning leaves it; kafka-python takes lz4 without a byte for broken
+        if kind != "records":
+            codec = Compression.NONE  # as Kafka writes them; kafka-python takes lz4 without a byte for broken
         count = 0 if kind == "emptied" else 1 if kind == "marker" else draw(st.integers(1, 4))
         if magic < 2 and codec is Compression.NONE:
             count = 1
@@ -113,6 +116,7 @@ class BothListeners:
         partition = Partition(log, loop, None, directory)  # type: ignore[arg-type]
         broker: Any = SimpleNamespace(
             loop=loop,
+            time=machine.time,
             io_pool=InlineExecutor(),
             partitions=SimpleNamespace(
                 get=lambda topic, index: partition if (topic, index) == ("t", 0) else None, name_of=lambda _: "t"
@@ -125,21 +129,21 @@ class BothListeners:
         self.message_sets = ListenerWorld(broker, machine, max_magic)
         self.broker = broker
 
-    async def kafka(self, offset: int, size: int) -> tuple[int, bytes]:
+    async def kafka(self, offset: int, size: int, version: int = FETCH_VERSION) -> tuple[int, bytes]:
         """(error, records) by Kafka's protocol."""
         part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
         request = FetchRequest(
             max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="t", partitions=[part])]
         )
-        header = request_header_bytes(RequestHeader(1, FETCH_VERSION, 7, "c"))
-        frame = bytearray(header + encode(request, FETCH_VERSION))
-        answer: Any = fetch(self.broker, frame, 0, len(frame), FETCH_VERSION, 7, None)  # type: ignore[arg-type]
+        header = request_header_bytes(RequestHeader(1, version, 7, "c"))
+        frame = bytearray(header + encode(request, version))
+        answer: Any = fetch(self.broker, frame, 0, len(frame), version, 7, None)  # type: ignore[arg-type]
         parts = await answer if inspect.isawaitable(answer) else answer
         data = b"".join(
             part if isinstance(part, bytes) else (part.file.pread(part.count, part.position), part.release())[0]
             for part in parts
         )
-        response, _ = decode(FetchResponse, FETCH_VERSION, data, 4 + len(response_header_bytes(1, FETCH_VERSION, 7)))
+        response, _ = decode(FetchResponse, version, data, 4 + len(response_header_bytes(1, version, 7)))
         row = response.responses[0].partitions[0]
         return row.error_code, bytes(row.records or b"")
 
@@ -258,6 +262,8 @@ def test_either_listener_gives_the_same_records(
                 wanted = [r for entry in readable for r in told(entry, max_magic) if r.offset >= offset]
                 expected = (wanted, 0 if len(readable) == len(left) else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 assert await read_on(listeners.message_set, offset, size) == expected
+                for version in OLD_VERSIONS.get(max_magic, ()):  # Kafka's clients that know no newer formats either
+                    assert await read_on(partial(listeners.kafka, version=version), offset, size) == expected
                 assert await read_with_cursor(listeners, offset, size) == expected
             sends = listeners.message_sets.sends
             if all(entry.magic <= max_magic for entry in made):
