@@ -35,6 +35,7 @@ class LedgerKeeper:
 
     Attributes:
         value: the ledger as of now, None while it is not known. Any thread reads; it is replaced as a whole.
+        needs_count: it was looked for, and takes a count of records to be known.
     """
 
     __slots__ = (
@@ -42,8 +43,8 @@ class LedgerKeeper:
         "_directory",
         "_has_file",
         "_log_start_offset",
-        "_needs_count",
         "_on_disk",
+        "needs_count",
         "value",
     )
 
@@ -62,7 +63,7 @@ class LedgerKeeper:
         self._has_file = has_file
         self._checkpoint = checkpoint
         self._on_disk = Ledger()
-        self._needs_count = False
+        self.needs_count = False
         self.value: Ledger | None = None
         if not has_file and checkpoint is None:
             self.value = Ledger().gone(first_base_offset)
@@ -76,13 +77,13 @@ class LedgerKeeper:
         """
         if self.value is not None:
             return True
-        if self._needs_count and count is None:
+        if self.needs_count and count is None:
             return False
         try:
             self.value = self._opened(segments(), count)
         except (OSError, StorageError, RecordError) as error:
             logger.warning("%s: the ledger is not known: %s", self._directory.path, error)
-        self._needs_count = self.value is None
+        self.needs_count = self.value is None
         return self.value is not None
 
     def _opened(self, segments: Sequence[SegmentExtent], count: Count | None) -> Ledger | None:

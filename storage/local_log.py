@@ -442,6 +442,8 @@ class LocalLog:
         """
         if self.ledger.value is not None:
             return True
+        if self.ledger.needs_count and not count:
+            return False
         with self._deletion_lock:
             return self.ledger.open(self._extents, self._count if count else None)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
@@ -88,6 +91,42 @@ def test_a_topic_is_compacted_while_it_is_served(daemon: Daemon) -> None:
     daemon.kill()
     daemon.start()
     assert messages_below(daemon, topic, last) == found
+
+
+def ledger_of(daemon: Daemon, topic: str) -> Any:
+    """`{"appended", "live", "removed"}`, once nothing has to be cleaned any more."""
+    url = f"http://{daemon.http}/clean/{topic}?wait=5"
+    request = urllib.request.Request(url, b"{}", {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        told = json.load(answer)
+    assert (told["state"], told["errors"]) == ("done", {})
+    return told["byPartition"]["0"]["ledger"]
+
+
+def test_the_ledger_adds_up_whenever_the_daemon_is_killed(daemon: Daemon) -> None:
+    """appended = live + Σ removed, and what is live can be read; the cleaner is never at rest when the kill comes."""
+    topic = compacted_topic(daemon)
+    for turn in range(2):
+        with closing(producer(daemon.bootstrap, linger_ms=0, batch_size=500)) as p:
+            for number in range(600 * turn, 600 * turn + 600):
+                p.send(topic, key=b"key-%d" % (number % 50), value=None if number % 17 == 0 else b"%040d" % number)
+            p.flush()
+        daemon.kill()
+        daemon.start()
+    with closing(producer(daemon.bootstrap)) as p:
+        last = p.send(topic, key=b"end", value=b"").get(10).offset
+    ledger = ledger_of(daemon, topic)
+    assert ledger["appended"] == last + 1 == ledger["live"] + sum(ledger["removed"].values())
+    assert len(messages_below(daemon, topic, last)) == ledger["live"]
+    assert set(ledger["removed"]) == {"superseded"}
+    daemon.stop()
+    verified = subprocess.run(
+        [sys.executable, "-m", "tidelog.broker", "log", "verify", "--quiet", str(daemon.directory)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert verified.returncode == 0, verified.stdout
+    daemon.start()
+    assert ledger_of(daemon, topic) == ledger
 
 
 def test_a_record_without_a_key_is_refused_by_index(daemon: Daemon) -> None:
