@@ -29,6 +29,7 @@ from .message_set_listener import message_set_families
 from .metric_family import AnyFamily, Family, HistogramFamily
 from .quota_metrics import quota_families
 from .request_metrics import RequestCounters, connection_families, request_families
+from .transaction_metrics import transaction_families
 
 if TYPE_CHECKING:
     from .server import Broker
@@ -53,6 +54,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *connection_families(broker),
         *message_set_families(broker.message_sets, broker.socket_server),
         *quota_families(broker),
+        *transaction_families(broker.known_transactions),
     ]
     groups = group_facts(broker.groups, per_group=broker.config.metrics_per_group) if broker.ready else None
     return LoopFacts(families, groups)

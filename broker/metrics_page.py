@@ -41,6 +41,7 @@ _SECTIONS = (
     ("Connections and bytes", ("tidelog_fetch", "tidelog_cold", "tidelog_conversions", "tidelog_message_set",
                                "tidelog_received", "tidelog_sent", "tidelog_connections", "tidelog_waiting")),
     ("Groups", ("tidelog_group",)),
+    ("Transactions", ("tidelog_transaction",)),
     ("Cleaner", ("tidelog_cleaner",)),
     ("Retention", ("tidelog_retention", "tidelog_future")),
     ("Disks", ("tidelog_log_dir",)),

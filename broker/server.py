@@ -155,6 +155,11 @@ class Broker:
             self._transactions = TransactionCoordinator.of(self)
         return self._transactions
 
+    @property
+    def known_transactions(self) -> TransactionCoordinator | None:
+        """`transactions`, unless nobody has asked for it yet."""
+        return self._transactions
+
     async def start(self) -> list[str]:
         """Starts everything; returns the address of each listener, Kafka's first.
 

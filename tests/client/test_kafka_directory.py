@@ -9,6 +9,8 @@ import pytest
 from support.daemon import Daemon
 from support.kafka_sample import GOLDEN, PARTITIONS, SampleLog, copy_sample, sample_log
 from support.wire_client import WireClient
+from tidelog.broker.transaction_records import read_transaction_key, read_transaction_value
+from tidelog.broker.transaction_states import TransactionState
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -28,6 +30,7 @@ from tidelog.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.records.record_batch import BatchHeader, Record, iterate_batches, iterate_records
 from tidelog.storage.filesystem import RealFileSystem
@@ -192,6 +195,22 @@ def test_ids_and_settings_are_kafkas(client: WireClient, daemon: Daemon) -> None
     for result in client.ask(request, 4, DescribeConfigsResponse).results:
         configs = {one.name: one.value for one in result.configs}
         assert wanted[result.resource_name].items() <= configs.items()
+
+
+def test_kafkas_transactional_ids_are_known(client: WireClient) -> None:
+    states: dict[str, TransactionState] = {}
+    for path in sorted((GOLDEN / "__transaction_state-0").glob("*.log")):
+        data = path.read_bytes()
+        for batch in iterate_batches(data):
+            for record in iterate_records(data, batch.position):
+                name = read_transaction_key(record.key or b"")
+                assert name is not None
+                states[name] = read_transaction_value(name, record.value or b"").state
+    answer = client.ask(ListTransactionsRequest(), 2, ListTransactionsResponse)
+    assert answer.error_code == 0
+    listed = {one.transactional_id: one.transaction_state for one in answer.transaction_states}
+    assert listed == {name: state.label for name, state in states.items()}
+    assert set(listed.values()) >= {"CompleteCommit"}
 
 
 def test_the_metadata_version_is_kafkas(client: WireClient) -> None:
