@@ -388,4 +388,5 @@ class Connection(asyncio.BufferedProtocol):
 
     def _abort(self, reason: str) -> None:
         log.warning("%s: closed: %s", self, reason)
+        self._server.aborted_connections += 1
         self.close()

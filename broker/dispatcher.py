@@ -81,6 +81,8 @@ class Dispatcher:
             if key < 0 or version < 0:
                 raise ConnectionAborted(f"API key {key} version {version}: that is no request of Kafka's protocol")
             log.info("%s: API key %d version %d is not answered: UNSUPPORTED_VERSION", connection, key, version)
+            if registration is not None:  # any other number is the client's invention, and no label
+                self._counters.errors[key, ErrorCode.UNSUPPORTED_VERSION] += 1
             return unsupported(registration, key, version, correlation_id)
         if registration.handler is None:
             registration = loaded(registration)

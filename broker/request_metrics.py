@@ -112,6 +112,8 @@ def connection_families(broker: Broker) -> Iterator[AnyFamily]:
     yield one("tidelog_connections", "gauge", "Open Kafka-protocol connections.", len(server.connections))
     yield one("tidelog_connections_accepted", "counter", "Connections accepted.", server.accepted_connections)
     yield one("tidelog_connections_refused", "counter", "Connections refused by a limit.", server.refused_connections)
+    yield one("tidelog_connections_aborted", "counter", "Connections closed for what the client had sent: no request of the "
+              "protocol, or an error where it wants no answer.", server.aborted_connections)  # fmt: skip
     waiting = Counter(_NAMES[c.pending_key] for c in server.connections if c.pending_since)
     yield by("tidelog_waiting_requests", "gauge", "Requests that wait: a Fetch for data, a Produce for the disk, a JoinGroup for "
              "the others.", "api", {"Fetch": 0, "Produce": 0, "JoinGroup": 0, **waiting})  # fmt: skip

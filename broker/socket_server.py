@@ -103,6 +103,7 @@ class SocketServer:
         self.send_counters = SendCounters()
         self.received_bytes = 0
         self.refused_connections = 0
+        self.aborted_connections = 0
         self.accepted_connections = 0
         self.max_request_bytes = config.socket_request_max_bytes
         self.max_outbound_bytes = config.connection_outbound_max_bytes

@@ -45,6 +45,7 @@ class Server:
         self.io_pool = pool
         self.send_counters = SendCounters()
         self.received_bytes = 0
+        self.aborted_connections = 0
         self.max_request_bytes = max_request_bytes
         self.max_outbound_bytes = 500_000
         self.scratch = bytearray(4096)
@@ -244,6 +245,7 @@ async def test_what_a_handler_refuses_closes_after_the_answers_before_it() -> No
     assert rig.transport.aborted
     assert rig.received() == b"one"
     assert rig.seen == [b"one", b"bad"]
+    assert rig.server.aborted_connections == 1
     rig.end()
 
 

@@ -62,6 +62,7 @@ def test_who_waits_is_told_by_api() -> None:
         received_bytes=0,
         accepted_connections=4,
         refused_connections=0,
+        aborted_connections=0,
     )
     broker = SimpleNamespace(
         socket_server=server,
