@@ -39,15 +39,16 @@ class Meter:
         self.most = 0
         enter = system._enter
 
-        def noted(*arguments: Any) -> None:
-            enter(*arguments)
-            sizes = [len(data) for path, data in system.contents().items() if ".log" in path]
-            self.most = max(self.most, sum(sizes))
+        def noted(kind: str, *arguments: Any) -> None:
+            enter(kind, *arguments)
+            if kind in ("rename", "unlink"):  # all is written by then, and nothing is gone yet
+                sizes = [len(data) for path, data in system.contents().items() if ".log" in path]
+                self.most = max(self.most, sum(sizes))
 
         monkeypatch.setattr(system, "_enter", noted)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_pass_needs_room_for_one_segment_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """New segments are swapped in as they are done, and what they replace goes at once, whatever file.delete.delay.ms is."""
     made = random_log(seed, file_delete_delay_ms=DAY_MS)
