@@ -42,7 +42,9 @@ def run(session: Session) -> None:
         return
     for _ in session.rounds():
         if session.wants(FIRST, NEXT):
-            done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True)
+            environment = {**os.environ, "TMPDIR": str(session.directory)}  # what is left there goes with the session
+            command = [sys.executable, "-c", START]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
             first, following = map(float, done.stdout.split())
             session.add(FIRST, OURS, first)
             session.add(NEXT, OURS, following)
