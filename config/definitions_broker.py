@@ -580,6 +580,7 @@ _LOGGING = _group(
         ANY,
         _LOW,
         "Whether metrics are also given for each topic. Switch it off where there are thousands of them.",
+        dynamic=True,
         own=True,
     ),
 )

@@ -25,6 +25,7 @@ OPERATION_ROWS: tuple[Setting, ...] = (
         "Whether metrics are also given for each consumer group: members, offsets and lag (5000 partitions at most).",
         ANY,
         Importance.LOW,
+        dynamic=True,
         group=GROUP,
         own=True,
     ),

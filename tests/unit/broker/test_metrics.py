@@ -73,3 +73,22 @@ async def test_a_loop_that_hangs_takes_only_its_own_metrics_with_it(
         await broker.stop()
     assert names >= {"tidelog_degraded", "tidelog_ready", "tidelog_partitions", "tidelog_cleaner_enabled"}
     assert "tidelog_requests" not in names
+
+
+async def test_the_switches_hold_at_once(tmp_path: Path) -> None:
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={tmp_path / 'data'}"]
+    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+
+    async def rows() -> int:
+        collector = BrokerCollector(broker)
+        found = await asyncio.to_thread(lambda: {family.name: len(family.rows) for family in collector.families()})
+        return found["tidelog_log_end_offset"]
+
+    try:
+        await broker.start()
+        await broker.topics.create("t", 2, {})
+        assert await rows() == 2
+        await broker.dynamic.alter("", lambda present: {**present, "metrics.per.topic": "false"})
+        assert await rows() == 0
+    finally:
+        await broker.stop()
