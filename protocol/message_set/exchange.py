@@ -93,7 +93,7 @@ def fetch(topic: str, partition: int, offset: int, max_size: int) -> Exchange[Re
             raise MessageSetError(error, _fetch(topic, partition, offset))
         return read_message_set(data, offset)
 
-    return Exchange(fetch_request(topic, partition, offset, max_size), ERROR_SIZE + max_size, read)
+    return Exchange(fetch_request(topic, partition, offset, max_size), ERROR_SIZE + max(0, max_size), read)
 
 
 def multi_fetch(

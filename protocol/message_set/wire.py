@@ -364,9 +364,9 @@ def _raise_if_refused(answer: Buffer, what: str) -> None:
 
 def multi_fetch_answer_limit(fetches: Sequence[tuple[str, int, int, int]]) -> int:
     """The largest `total` that the answer may have."""
-    return ERROR_SIZE + sum(HEADER_SIZE + fetch[3] for fetch in fetches)
+    return ERROR_SIZE + sum(HEADER_SIZE + max(0, fetch[3]) for fetch in fetches)
 
 
 def offsets_answer_limit(max_number: int) -> int:
     """The largest `total` that the answer may have."""
-    return ERROR_SIZE + _OFFSET_COUNT.size + 8 * max_number
+    return ERROR_SIZE + _OFFSET_COUNT.size + 8 * max(0, max_number)

@@ -135,6 +135,20 @@ def test_offsets_by_time(client: Any, topic: str) -> None:
         client.offsets(topic, 7)
 
 
+def test_numbers_that_mean_nothing_get_the_brokers_error(client: Any, topic: str) -> None:
+    for call, code in (
+        (lambda: client.fetch(topic, 0, 0, -1), ErrorCode.INVALID_FETCH_SIZE),
+        (lambda: client.offsets(topic, 0, LATEST, -1), ErrorCode.INVALID_REQUEST),
+        (lambda: client.offsets(topic, 0, -7), ErrorCode.INVALID_REQUEST),
+    ):
+        with pytest.raises(MessageSetError) as caught:
+            call()
+        assert caught.value.code is code
+    (refused,) = client.multi_fetch([(topic, 0, 0, -1)])
+    assert refused.code is ErrorCode.INVALID_FETCH_SIZE
+    assert client.multi_fetch([]) == client.multi_produce([]) == []
+
+
 def test_out_of_range_goes_by_the_policy(client: Any, topic: str) -> None:
     client.produce(topic, 0, [NewRecord(b"a"), NewRecord(b"b")])
     assert [record.value for record in client.read(topic, 0, 50, on_out_of_range="earliest")] == [b"a", b"b"]
