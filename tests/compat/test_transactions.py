@@ -21,9 +21,14 @@ from kafka import KafkaProducer
 from support.clients import transform
 from support.clients.base import eventually
 from support.clients.librdkafka import consumer
+from support.clients.programs import java_command, run_cases
 from support.daemon import Daemon
 from support.dump_log_segments import dump
+from support.wire_client import WireClient
 from tidelog.broker.transaction_states import TransactionState
+from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 MakeTopic = Callable[..., str]
 TEST_TIMEOUT_S = 120
@@ -175,6 +180,24 @@ def test_consume_transform_produce_over_kills(data_directory: Path, seed: int, p
                     said = program.stdout.readline()
         assert said == "end\n"
         assert read(daemon.bootstrap, "out") == [b"%d" % number for number in range(count)]
+
+
+def test_at_level_1_the_java_client_keeps_its_epoch(data_directory: Path) -> None:
+    """UpdateFeatures takes transaction.version back to 1: the same client behaves as before KIP-890's second part."""
+    cases = ("transactions", "exactly-once", "fencing", "hanging-transaction")
+    with Daemon(data_directory, {"group.initial.rebalance.delay.ms": 0}) as daemon:
+        host, _, port = daemon.bootstrap.rpartition(":")
+        with WireClient((host, int(port))) as client:
+            down = FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)
+            answer = client.ask(UpdateFeaturesRequest(feature_updates=[down]), 1, UpdateFeaturesResponse)
+            assert answer.error_code == 0
+            found = run_cases(java_command(), daemon.bootstrap, 90, *cases)
+            assert [found[case] for case in cases if not found[case].startswith("PASS ")] == []
+            listed = client.ask(ListTransactionsRequest(), 2, ListTransactionsResponse).transaction_states
+            names = [one.transactional_id for one in listed if "fencing" not in one.transactional_id]
+            request = DescribeTransactionsRequest(transactional_ids=names)
+            described = client.ask(request, 0, DescribeTransactionsResponse).transaction_states
+            assert [one.producer_epoch for one in described] == [0] * 3
 
 
 def test_kafkas_tool_decodes_our_transaction_log(data_directory: Path) -> None:

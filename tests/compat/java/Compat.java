@@ -81,7 +81,7 @@ public final class Compat {
     public static void main(String[] args) throws Exception {
         Compat compat = new Compat(args[0]);
         switch (args[1]) {
-            case "cases" -> System.exit(compat.runCases() ? 0 : 1);
+            case "cases" -> System.exit(compat.runCases(Arrays.asList(args).subList(2, args.length)) ? 0 : 1);
             case "write" -> compat.write(args[2]);
             case "read" -> compat.read(args[2], Integer.parseInt(args[3]));
             default -> throw new IllegalArgumentException("cases, write or read, not " + args[1]);
@@ -133,7 +133,8 @@ public final class Compat {
 
     // -- the cases ----------------------------------------------------------------------------------------------------
 
-    private boolean runCases() {
+    /** All, or those that are named. */
+    private boolean runCases(List<String> only) {
         Map<String, Case> cases = new LinkedHashMap<>();
         for (String codec : CODECS) cases.put("roundtrip-" + codec, () -> roundtrip(codec));
         cases.put("idempotence", this::idempotence);
@@ -150,6 +151,7 @@ public final class Compat {
         cases.put("exactly-once", this::exactlyOnce);
         cases.put("fencing", this::fencing);
         cases.put("hanging-transaction", this::hangingTransaction);
+        if (!only.isEmpty()) cases.keySet().retainAll(only);
         boolean passed = true;
         for (Map.Entry<String, Case> c : cases.entrySet()) {
             long began = System.nanoTime();
