@@ -16,6 +16,9 @@ def test_widths_are_to_scale_and_every_segment_can_be_seen(sizes: list[int]) -> 
     assert sum(found) == pytest.approx(WIDTH)
     narrowest = min(3.0, WIDTH / len(sizes))
     assert min(found) >= narrowest * 0.999
+    if not any(sizes):
+        assert found == pytest.approx([WIDTH / len(sizes)] * len(sizes))
+        return
     wide = [(width, size) for width, size in zip(found, sizes, strict=True) if width > narrowest * 1.001]
     for width, size in wide[1:]:
         assert width / wide[0][0] == pytest.approx(size / wide[0][1], rel=1e-6), (
