@@ -25,7 +25,6 @@ from .daemon_metrics import build_families, health_families, state_families, tas
 from .group_metrics import GroupFacts, GroupLag, group_facts
 from .health import Health
 from .log_metrics import LogMetrics
-from .message_set_listener import message_set_families
 from .metric_family import AnyFamily, Family, HistogramFamily
 from .quota_metrics import quota_families
 from .request_metrics import RequestCounters, connection_families, request_families
@@ -49,6 +48,8 @@ class LoopFacts(NamedTuple):
 
 def loop_facts(broker: Broker) -> LoopFacts:
     """Loop thread."""
+    from .message_set_listener import message_set_families  # of no use where nobody scrapes
+
     families = [
         *request_families(broker.counters),
         *connection_families(broker),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import resource
 import signal
@@ -28,6 +29,7 @@ from ..storage.clock import SystemTime, Time
 from ..storage.deletion_policy import check_policies
 from ..storage.filesystem import FileSystem, RealFileSystem
 from ..storage.log_manager import LogManager
+from ..storage.log_names import CLUSTER_METADATA_TOPIC, partition_directory_name
 from ..storage.scheduler import ThreadPoolScheduler
 from .apis.registry import load_apis
 from .client_telemetry import ClientTelemetry
@@ -40,9 +42,7 @@ from .fetch_session import FetchSessions
 from .garbage import undisturbed
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
-from .kraft_import import import_metadata
 from .log_cleaner import LogCleaner
-from .message_set_listener import MessageSetListener
 from .metadata_store import QUOTA, MetadataStore
 from .partition import PartitionTable
 from .producer_ids import ProducerIds
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from ..config.broker_config import BrokerConfig
     from .dispatcher import Dispatches
+    from .message_set_listener import MessageSetListener
     from .transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger(__name__)
@@ -127,8 +128,8 @@ class Broker:
         self.purgatory = FetchPurgatory(loop, self.timer)
         self.scheduler = ThreadPoolScheduler(config.background_threads, time=self.time)
         dispatcher = around(Dispatcher(self, load_apis(), self.counters))
-        self.message_sets = MessageSetListener(self)
-        self.socket_server = SocketServer(loop, config, dispatcher, self.message_sets, self.io_pool)
+        self._message_sets: MessageSetListener | None = None
+        self.socket_server = SocketServer(loop, config, dispatcher, lambda: self.message_sets, self.io_pool)
         self._file_system = file_system or RealFileSystem()
         self.http: HttpServer | None = None
         self.features = Features()
@@ -145,6 +146,15 @@ class Broker:
         self.producer_ids: ProducerIds
         self.groups: GroupCoordinator
         self.cleaner: LogCleaner
+
+    @property
+    def message_sets(self) -> MessageSetListener:
+        """Made, and its code imported, when it is first asked for."""
+        if self._message_sets is None:
+            from .message_set_listener import MessageSetListener
+
+            self._message_sets = MessageSetListener(self)
+        return self._message_sets
 
     @property
     def transactions(self) -> TransactionCoordinator:
@@ -209,9 +219,15 @@ class Broker:
 
     def _read_metadata(self) -> None:
         """What Apache Kafka kept of topics, settings and features comes first: logs are loaded with it. Pool thread."""
-        stored = import_metadata(
-            self.metadata, self._file_system, self.logs.directories, self.logs.node_id, self.time.milliseconds()
-        )
+        directories = self.logs.directories
+        kafkas = partition_directory_name(CLUSTER_METADATA_TOPIC, 0)
+        if any(self._file_system.exists(os.path.join(directory, kafkas)) for directory in directories):
+            from .kraft_import import import_metadata
+
+            now_ms = self.time.milliseconds()
+            stored = import_metadata(self.metadata, self._file_system, directories, self.logs.node_id, now_ms)
+        else:
+            stored = self.metadata.read()
         # Clients take the answer with the higher epoch for the newer one: it rises from start to start.
         self.features = Features(stored.features, self.time.milliseconds())
         self.resources = ResourceConfigs(stored.resources, self.metadata)

@@ -92,10 +92,11 @@ class SocketServer:
         loop: asyncio.AbstractEventLoop,
         config: BrokerConfig,
         dispatcher: Dispatches,
-        message_sets: Dispatches,
+        message_sets: Callable[[], Dispatches],
         io_pool: Executor,
     ) -> None:
-        """`dispatcher` handles what comes by `listeners`, `message_sets` what comes by `message.set.listeners`."""
+        """`dispatcher` handles what comes by `listeners`, what `message_sets` gives, if it is
+        asked, what comes by `message.set.listeners`."""
         self.loop = loop
         # Not the loop's clock: uvloop's counts milliseconds, and stands still while what came in is handled.
         self.now = perf_counter_ns
@@ -137,7 +138,7 @@ class SocketServer:
             )
             self.endpoints.append(endpoint)
         for listener in self._config.message_set_listeners:
-            endpoint = await self._listen(listener, "message.set.listeners", self._message_sets)
+            endpoint = await self._listen(listener, "message.set.listeners", self._message_sets())
             self.message_set_endpoints.append(endpoint)
         self._schedule_sweep()
 
