@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from support.wire_client import WireClient
 from tidelog.broker.cli.configs import RESOURCES, alter, described
 from tidelog.broker.cli.kafka_client import KafkaClient, KafkaFailure
+from tidelog.broker.metrics import BrokerCollector, Family
 from tidelog.broker.server import Broker as Daemon
 from tidelog.config.definitions import BROKER_SETTINGS, HONOURED_BROKER, HONOURED_TOPIC, TOPIC_OF_BROKER, TOPIC_SETTINGS
 from tidelog.config.setting import Setting, SettingType, Status
@@ -60,7 +61,8 @@ CLEANER: Mapping[str, tuple[str, str, Any]] = {
     "log.cleaner.backoff.ms": ("7000", "backoff_ms", 7000),
 }
 THREADS = {"background.threads", "num.recovery.threads.per.data.dir"}
-OTHERS = {"producer.id.expiration.ms", "cordoned.log.dirs", "transaction.partition.verification.enable"}
+METRICS = {"metrics.per.topic", "metrics.per.group"}
+OTHERS = {"producer.id.expiration.ms", "cordoned.log.dirs", "transaction.partition.verification.enable", *METRICS}
 OF_TOPICS = sorted(row.name for row in HONOURED_BROKER if row.dynamic and row.name in TOPIC_OF_BROKER)
 TOPIC, BROKER = RESOURCES["topic"], RESOURCES["broker"]
 
@@ -354,3 +356,22 @@ def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
             assert cordoned() == []
             broker.create_topic("nowhere", 2)
             assert homes("nowhere") == {one}  # it has fewer logs
+
+
+def test_series_per_topic_come_and_go(broker: Broker, admin: KafkaClient) -> None:
+    def topics() -> set[str]:
+        families = BrokerCollector(inside(broker)).families()
+        of_topics = [family for family in families if isinstance(family, Family) and "topic" in family.labels]
+        return {labels[family.labels.index("topic")] for family in of_topics for labels, _ in family.rows}
+
+    assert "follows" in topics()
+    set_broker(admin, "metrics.per.topic", "false")
+    assert topics() == set()
+    set_broker(admin, "metrics.per.topic", None)
+    assert "follows" in topics()
+    set_broker(admin, "metrics.per.group", "false")
+    assert (
+        inside(broker).config.metrics_per_group is False
+    )  # which each scrape reads: tests/unit/broker/test_group_metrics.py
+    set_broker(admin, "metrics.per.group", None)
+    assert inside(broker).config.metrics_per_group is True

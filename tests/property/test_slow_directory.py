@@ -9,6 +9,7 @@ producers do.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,7 +96,7 @@ class Client:
         for partition in partitions:
             sent[partition].append(self.value(partition, self.unanswered[partition][0]))
         answer = disks.ask(batches, acks)
-        if asyncio.iscoroutine(answer):
+        if inspect.isawaitable(answer):
             self.pending = asyncio.ensure_future(answer)
         else:
             self.answered(answer)

@@ -35,7 +35,7 @@ def write_log(directory: Path, segments: Sequence[Sequence[bytes]], *, index_int
     for batches in segments:
         first = read_header(batches[0])
         write_segment(directory, end if first.magic < 2 else first.base_offset, batches, index_interval=index_interval)
-        end = read_header(batches[-1]).last_offset + 1
+        end = max(header.last_offset for header in iterate_batches(batches[-1])) + 1  # plain messages are several
 
 
 def write_checkpoint(path: Path, offsets: dict[tuple[str, int], int]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -136,7 +137,7 @@ class OldRig:
         )
         frame = bytearray(struct.pack(">hhih", 0, version, 7, -1) + encode(request, version))
         answer = produce(self.broker, frame, 0, len(frame), version, 7, SimpleNamespace())  # type: ignore[arg-type]
-        if asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
+        if inspect.isawaitable(answer):
             frame[:] = bytes(len(frame))  # the buffer is the next request's by now
             answer = await answer
         if answer is None:
