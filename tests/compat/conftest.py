@@ -43,6 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python leaves sockets to the garbage collector when a connection ends while it closes.
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
 @pytest.fixture(autouse=True)
 def time_limit(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a test that hangs; `@pytest.mark.usefixtures` cannot say more, so a module may set TEST_TIMEOUT_S."""
