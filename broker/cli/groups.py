@@ -22,17 +22,9 @@ _GROUPS_FROM = 8
 
 
 def add_parser(commands: Subparsers) -> None:
-    from .kafka_client import add_bootstrap_argument, add_json_argument
+    from .kafka_client import add_actions
 
-    parser = commands.add_parser("groups", help="list, describe, delete and reset consumer groups", description=__doc__)
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-
-    def action(name: str, run: Any, summary: str) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=summary, description=summary)
-        made.set_defaults(run=run)
-        add_bootstrap_argument(made)
-        add_json_argument(made)
-        return made
+    action = add_actions(commands, "groups", "list, describe, delete and reset consumer groups", __doc__)
 
     one = action("list", run_list, "names of groups, one a line")
     one.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Stable, Empty, …")

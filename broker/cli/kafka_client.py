@@ -11,10 +11,13 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
     from ...protocol.schema import ApiMessage
 
     ResponseT = TypeVar("ResponseT", bound=ApiMessage)
@@ -57,6 +60,23 @@ def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_actions(
+    commands: Subparsers, name: str, summary: str, description: str | None
+) -> Callable[[str, Any, str], argparse.ArgumentParser]:
+    """A command with actions that ask a broker; what is returned adds one: (name, what runs it, summary)."""
+    parser = commands.add_parser(name, help=summary, description=description)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    def action(name: str, run: Any, summary: str) -> argparse.ArgumentParser:
+        made = actions.add_parser(name, help=summary, description=summary)
+        made.set_defaults(run=run)
+        add_bootstrap_argument(made)
+        add_json_argument(made)
+        return made
+
+    return action
 
 
 def bootstrap_of(given: str | None) -> str:

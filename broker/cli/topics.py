@@ -17,17 +17,9 @@ _SET, _DELETE = 0, 1
 
 
 def add_parser(commands: Subparsers) -> None:
-    from .kafka_client import add_bootstrap_argument, add_json_argument
+    from .kafka_client import add_actions
 
-    parser = commands.add_parser("topics", help="list, describe, create, alter and delete topics", description=__doc__)
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-
-    def action(name: str, run: Any, summary: str) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=summary, description=summary)
-        made.set_defaults(run=run)
-        add_bootstrap_argument(made)
-        add_json_argument(made)
-        return made
+    action = add_actions(commands, "topics", "list, describe, create, alter and delete topics", __doc__)
 
     one = action("list", run_list, "names of topics, one a line")
     one.add_argument("--internal", action="store_true", help="those of the broker itself too")

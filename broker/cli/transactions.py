@@ -19,17 +19,9 @@ _ABORT = False
 
 
 def add_parser(commands: Subparsers) -> None:
-    from .kafka_client import add_bootstrap_argument, add_json_argument
+    from .kafka_client import add_actions
 
-    parser = commands.add_parser("transactions", help="list, describe and abort transactions", description=__doc__)
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-
-    def action(name: str, run: Any, summary: str) -> argparse.ArgumentParser:
-        made = actions.add_parser(name, help=summary, description=summary)
-        made.set_defaults(run=run)
-        add_bootstrap_argument(made)
-        add_json_argument(made)
-        return made
+    action = add_actions(commands, "transactions", "list, describe and abort transactions", __doc__)
 
     one = action("list", run_list, "transactional ids, their producers and states")
     one.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Ongoing, Empty, …")
