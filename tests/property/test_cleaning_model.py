@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -321,19 +321,8 @@ class Run:
         }
         only, possible = Counter[str](), Counter[str]()
         for offset in gone | markers_gone:
-            item = self.oracle.written.get(offset)
             causes = ["below start"] if offset < self.oracle.start else []
-            if item is None:
-                causes.append("marker")
-            elif self.oracle.is_aborted(item):
-                causes.append("aborted")
-            elif item.record.key is None:
-                causes.append("keyless")
-            else:
-                if latest[item.record.key or b""] > offset:
-                    causes.append("superseded")
-                if item.record.value is None:
-                    causes.append("tombstone")
+            causes += self._causes_of_passes(offset, latest)
             possible.update(causes)
             if len(causes) == 1:
                 only.update(causes)
@@ -377,29 +366,30 @@ class Run:
             assert only[cause] <= more <= possible[cause], cause
         self.present, self.checked_end = present, end
 
+    def _causes_of_passes(self, offset: int, latest: Mapping[bytes, int]) -> list[str]:
+        """Why a pass may have removed it."""
+        item = self.oracle.written.get(offset)
+        if item is None:
+            return ["marker"]
+        if self.oracle.is_aborted(item):
+            return ["aborted"]
+        if item.record.key is None:
+            return ["keyless"]
+        is_superseded, is_tombstone = latest[item.record.key] > offset, item.record.value is None
+        return ["superseded"] * is_superseded + ["tombstone"] * is_tombstone
+
     def _causes(self, gone: set[int]) -> tuple[Counter[str], Counter[str]]:
         """By cause, how many of these went for it alone, and how many may have gone for it."""
         latest = self.oracle.latest(self.log.last_stable_offset)
         only, possible = Counter[str](), Counter[str]()
         for offset in gone:
-            item = self.oracle.written.get(offset)
             if self.last_step in ("retention", "delete records"):
                 causes = [self.last_step.replace(" ", "-")]
                 if offset < self.start_before:  # a crash has brought it back, or there was no run since
                     causes = ["retention", "delete-records"]
             else:
                 causes = ["delete-records"] if offset < self.oracle.start else []
-                if item is None:
-                    causes.append("marker")
-                elif self.oracle.is_aborted(item):
-                    causes.append("aborted")
-                elif item.record.key is None:
-                    causes.append("keyless")
-                else:
-                    if latest[item.record.key or b""] > offset:
-                        causes.append("superseded")
-                    if item.record.value is None:
-                        causes.append("tombstone")
+                causes += self._causes_of_passes(offset, latest)
             possible.update(causes)
             if len(causes) == 1:
                 only.update(causes)
