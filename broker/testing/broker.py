@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tidelog.broker.server import Broker as Daemon
@@ -27,6 +26,7 @@ from tidelog.storage.exceptions import StorageError
 
 from .clock import Clock, MovableTime, MovableTimer
 from .faults import Faults
+from .life import BrokerLife
 
 log = logging.getLogger("tidelog.testing")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class BrokerError(Exception):
     """The broker could not start, or could not do what was asked; says why."""
 
 
-class Broker:
+class Broker(BrokerLife):
     """A broker to test with. Use as a context manager (plain or async), or `await Broker.start()` and `await stop()`.
 
         with Broker({"num.partitions": 3}) as broker:
@@ -95,19 +95,6 @@ class Broker:
 
     # --- life ---
 
-    @classmethod
-    async def start(
-        cls, settings: Mapping[str, object] | None = None, *, directory: Path | str | None = None, seed: int = 0
-    ) -> Self:
-        """A broker that is ready, for async code. BrokerError."""
-        broker = cls(settings, directory=directory, seed=seed)
-        await asyncio.to_thread(broker.open)
-        return broker
-
-    async def stop(self) -> None:
-        """`close` for async code."""
-        await asyncio.to_thread(self.close)
-
     def open(self) -> Self:
         """Starts it; returns when clients can connect. BrokerError, and then nothing is left running."""
         if self._thread is not None:
@@ -149,23 +136,6 @@ class Broker:
         thread.join()
         self._thread = None
 
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.open)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
     # --- where it is ---
 
     @property
@@ -176,19 +146,6 @@ class Broker:
             if name != "http":
                 return place
         raise BrokerError("the broker has not been started")
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Every listener as `tidelog serve` tells it: Kafka's first, then the message-set's and HTTP's where they are set."""
-        return tuple(self._addresses)
-
-    @property
-    def host(self) -> str:
-        return self.bootstrap_servers.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        return int(self.bootstrap_servers.rpartition(":")[2])
 
     @property
     def http_url(self) -> str:

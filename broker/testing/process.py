@@ -13,7 +13,6 @@ cleanly. Tests in other languages can start it too:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import selectors
@@ -27,19 +26,19 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from .broker import SETTLE_TIMEOUT_S, Broker, BrokerError, setting_text
 from .clock import STEPS, Clock
 from .faults import Fault, Faults
+from .life import BrokerLife
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 _FAULT_FIELDS = ("times", "probability", "handled", "delay_s", "after_bytes")
 
 
-class BrokerProcess:
+class BrokerProcess(BrokerLife):
     """As `Broker`, in a process of its own. Any thread; one call at a time.
 
     Attributes:
@@ -62,19 +61,6 @@ class BrokerProcess:
         self._addresses: list[str] = []
         self._lock = threading.Lock()
         self._ahead_ms = 0.0
-
-    @classmethod
-    async def start(
-        cls, settings: Mapping[str, object] | None = None, *, directory: Path | str | None = None, seed: int = 0
-    ) -> Self:
-        """One that is ready, for async code. BrokerError."""
-        broker = cls(settings, directory=directory, seed=seed)
-        await asyncio.to_thread(broker.open)
-        return broker
-
-    async def stop(self) -> None:
-        """`close` for async code."""
-        await asyncio.to_thread(self.close)
 
     def open(self) -> Self:
         """Starts it, after `kill` on what the last one left; returns when clients can connect. BrokerError."""
@@ -152,42 +138,12 @@ class BrokerProcess:
                     with contextlib.suppress(BrokenPipeError):
                         pipe.close()
 
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.open)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
     @property
     def bootstrap_servers(self) -> str:
         """`127.0.0.1:PORT`, for every client's setting of that name."""
         if not self._bootstrap:
             raise BrokerError("the broker has not been started")
         return self._bootstrap
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """As `Broker.addresses`."""
-        return tuple(self._addresses)
-
-    @property
-    def host(self) -> str:
-        return self.bootstrap_servers.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        return int(self.bootstrap_servers.rpartition(":")[2])
 
     @property
     def pid(self) -> int:

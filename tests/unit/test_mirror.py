@@ -46,6 +46,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/cli/topics.py": "tests/client/test_admin_commands.py",
     "broker/cli/transactions.py": "tests/client/test_admin_commands.py",
     "broker/testing/broker.py": "tests/client/test_testing.py",
+    "broker/testing/life.py": "tests/client/test_testing.py",
     "broker/testing/plugin.py": "tests/client/test_testing.py",
     "broker/testing/process.py": "tests/client/test_testing.py",
     "clients/message_set_client.py": "sockets: tests/client/test_message_set_clients.py",

@@ -1,0 +1,77 @@
+"""What a broker for tests is, in this process or in one of its own: how it begins and ends, and where it is."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class BrokerLife(ABC):
+    """For `with`, `async with` and by hand. Made without being started."""
+
+    _addresses: list[str]
+
+    @abstractmethod
+    def __init__(
+        self, settings: Mapping[str, object] | None = None, *, directory: Path | str | None = None, seed: int = 0
+    ) -> None: ...
+
+    @abstractmethod
+    def open(self) -> Self:
+        """Starts it; returns when clients can connect. BrokerError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stops it cleanly and removes its temporary directory. Harmless when it is closed."""
+
+    @property
+    @abstractmethod
+    def bootstrap_servers(self) -> str:
+        """`127.0.0.1:PORT`, for every client's setting of that name. BrokerError before it was started."""
+
+    @classmethod
+    async def start(
+        cls, settings: Mapping[str, object] | None = None, *, directory: Path | str | None = None, seed: int = 0
+    ) -> Self:
+        """A broker that is ready, for async code. BrokerError."""
+        broker = cls(settings, directory=directory, seed=seed)
+        await asyncio.to_thread(broker.open)
+        return broker
+
+    async def stop(self) -> None:
+        """`close` for async code."""
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.open)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every listener as `tidelog serve` tells it: Kafka's first, then the message-set's and HTTP's where they are set."""
+        return tuple(self._addresses)
+
+    @property
+    def host(self) -> str:
+        return self.bootstrap_servers.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap_servers.rpartition(":")[2])
