@@ -21,3 +21,20 @@ class DataLossError(PipelineError):
 
 class CorruptLogError(PipelineError):
     """A batch in a file is damaged."""
+
+
+class BrokerUnreachableError(PipelineError):
+    """A broker cannot be reached, or the connection broke before its answer came. Trying again may help."""
+
+
+class UnsupportedBrokerError(PipelineError):
+    """A broker does not speak what is needed."""
+
+
+class BrokerError(PipelineError):
+    """A broker's answer is an error. `code` is Kafka's number; `retriable` says whether trying again may help."""
+
+    def __init__(self, code: int, message: str, *, retriable: bool) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retriable = retriable

@@ -105,6 +105,7 @@ ELSEWHERE: dict[str, str] = {
     "pipeline/exceptions.py": "types",
     "pipeline/sparse_index.py": "tests/unit/pipeline/test_segment_reader.py, tests/property/test_segment_reader.py",
     "pipeline/splits.py": "tests/unit/pipeline/test_segment_reader.py, tests/property/test_segment_reader.py",
+    "pipeline/wire/transport.py": "sockets: tests/client/test_pipeline_sources.py",
     "storage/data_directory.py": "tests/unit/storage/test_log_loader.py",
     "storage/local_log.py": "tests/unit/storage/test_unified_log.py",
     "storage/log_reader.py": "tests/unit/storage/test_unified_log.py, tests/property/test_log_model.py",

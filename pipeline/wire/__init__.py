@@ -1,0 +1,10 @@
+"""A Kafka client for the pipeline: one thread, blocking sockets, this project's own messages. Works with any broker from 0.10 on.
+
+    with KafkaClient(ClientSettings.parse("localhost:9092")) as client:
+        answer = client.request(ListTransactionsRequest(), ListTransactionsResponse, up_to=1)
+        answer = client.request_coordinator("my-tx", CoordinatorKind.TRANSACTION, InitProducerIdRequest(...), ..., up_to=4)
+
+`settings.py` what a client is told, `transport.py` how bytes get to a broker (the one place for TLS), `connection.py` one
+broker's requests and answers, `client.py` the cluster: which broker to ask, and when to ask again. Imports neither pyspark
+nor pyarrow. Errors are those of `pipeline/exceptions.py`.
+"""

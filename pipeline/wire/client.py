@@ -1,0 +1,207 @@
+"""The cluster: which broker to ask, and when to ask again.
+
+A call that fails for a reason that passes (a broker is gone for a moment, a coordinator or leader has moved) is made again,
+with growing pauses, until `default.api.timeout.ms` is over. Only errors at the top of an answer are seen here; what an
+answer says of single topics or partitions is its caller's, who raises by `check` and repeats by `retry`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ...protocol.schema import ApiMessage
+from ..exceptions import BrokerError, BrokerUnreachableError
+from .connection import ERRORS, Connection, error_text
+from .settings import Address, ClientSettings
+from .transport import Transport, open_transport
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+T = TypeVar("T")
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Leader(NamedTuple):
+    """Who leads a partition: the broker's id, or −1 when nobody does at the moment."""
+
+    node_id: int
+    epoch: int
+
+
+def check(code: int, about: str) -> None:
+    """BrokerError, with `about` in front of what the code means, unless it is 0."""
+    if code:
+        retriable = code in ERRORS and ERRORS[code].retriable
+        raise BrokerError(code, f"{about}: {error_text(code)}", retriable=retriable)
+
+
+class KafkaClient:
+    """Connects when it is first asked; one thread at a time. Close it, or use it as a context manager.
+
+    Calls block, for `default.api.timeout.ms` at most, and raise BrokerUnreachableError, UnsupportedBrokerError and
+    BrokerError.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        connect: Callable[[Address, ClientSettings], Transport] = open_transport,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.settings = settings
+        self._connect = connect
+        self._clock = clock
+        self._sleep = sleep
+        self._connections: dict[Address, Connection] = {}
+        self._brokers: dict[int, Address] = {}
+        self._coordinators: dict[tuple[str, CoordinatorKind], int] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- asking
+
+    def request(self, request: ApiMessage, response: type[ResponseT], *, up_to: int, at_least: int = 0) -> ResponseT:
+        """From any broker. `up_to` and `at_least`: the versions that the caller's code knows."""
+        return self.retry(lambda: self.any_connection().request(request, response, up_to=up_to, at_least=at_least))
+
+    def request_from(
+        self, node_id: int, request: ApiMessage, response: type[ResponseT], *, up_to: int, at_least: int = 0
+    ) -> ResponseT:
+        """From that broker."""
+        return self.retry(lambda: self.connection(node_id).request(request, response, up_to=up_to, at_least=at_least))
+
+    def request_coordinator(
+        self, key: str, kind: CoordinatorKind, request: ApiMessage, response: type[ResponseT], *, up_to: int,
+        at_least: int = 0, error_of: Callable[[ResponseT], int] = lambda answer: getattr(answer, "error_code", 0),
+    ) -> ResponseT:  # fmt: skip
+        """From the coordinator of the group or transactional id, looked up anew when it has moved.
+
+        BrokerError for what `error_of` gives, unless it is 0: by default the answer's own error code.
+        """
+
+        def ask() -> ResponseT:
+            try:
+                connection = self.connection(self._coordinator(key, kind))
+                answer = connection.request(request, response, up_to=up_to, at_least=at_least)
+                check(error_of(answer), f"{request.API_KEY.name} for {key}")
+            except (BrokerError, BrokerUnreachableError):
+                self._coordinators.pop((key, kind), None)  # one look-up more costs little
+                raise
+            return answer
+
+        return self.retry(ask)
+
+    def metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
+        """What the cluster says of these topics, of all with None; creates none. Remembers where brokers are."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+
+        def ask() -> MetadataResponse:
+            connection = self.any_connection()
+            request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+            answer = connection.request(request, MetadataResponse, up_to=12, at_least=4)
+            self._brokers = {one.node_id: (one.host, one.port) for one in answer.brokers}
+            return answer
+
+        return self.retry(ask)
+
+    # -- connections
+
+    def any_connection(self) -> Connection:
+        """One that is open, or else to the first broker that answers."""
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        failed = []
+        for address in dict.fromkeys([*self.settings.bootstrap, *self._brokers.values()]):
+            try:
+                return self._open(address)
+            except BrokerUnreachableError as error:
+                failed.append(str(error))
+        raise BrokerUnreachableError("; ".join(failed))
+
+    def connection(self, node_id: int) -> Connection:
+        """To that broker, of which metadata or a coordinator's look-up has told."""
+        if node_id not in self._brokers:
+            self.metadata([])
+        address = self._brokers.get(node_id)
+        if address is None:
+            raise BrokerUnreachableError(f"broker {node_id} is not in the cluster at the moment")
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        try:
+            return self._open(address)
+        except BrokerUnreachableError:
+            self._brokers.pop(node_id, None)  # it may be somewhere else by the next attempt
+            raise
+
+    def retry(self, call: Callable[[], T]) -> T:
+        """The call's result, after as many attempts as `default.api.timeout.ms` allows."""
+        deadline = self._clock() + self.settings.api_timeout_ms / 1000
+        pause = self.settings.backoff_ms / 1000
+        while True:
+            try:
+                return call()
+            except (BrokerUnreachableError, BrokerError) as error:
+                if (isinstance(error, BrokerError) and not error.retriable) or self._clock() + pause > deadline:
+                    raise
+            self._sleep(pause)
+            pause = min(2 * pause, self.settings.max_backoff_ms / 1000)
+
+    # -- inside
+
+    def _open(self, address: Address) -> Connection:
+        connection = self._connections[address] = Connection(address, self.settings, self._connect)
+        return connection
+
+    def _coordinator(self, key: str, kind: CoordinatorKind) -> int:
+        found = self._coordinators.get((key, kind))
+        if found is not None:
+            return found
+        connection = self.any_connection()
+        batched = connection.version_of(FindCoordinatorRequest, 4) >= 4
+        request = (
+            FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            if batched
+            else FindCoordinatorRequest(key=key, key_type=kind)
+        )
+        answer = connection.request(request, FindCoordinatorResponse, up_to=4, at_least=int(kind))
+        one = answer.coordinators[0] if batched and answer.coordinators else answer
+        check(one.error_code, f"the coordinator of {key}")
+        self._brokers[one.node_id] = (one.host, one.port)
+        self._coordinators[key, kind] = one.node_id
+        return one.node_id
+
+
+def leaders(answer: MetadataResponse) -> dict[tuple[str, int], Leader]:
+    """(topic, partition) → its leader, of all topics in the answer that have no error."""
+    return {
+        (topic.name, one.partition_index): Leader(one.leader_id, one.leader_epoch)
+        for topic in answer.topics
+        if topic.name is not None and not topic.error_code
+        for one in topic.partitions
+    }

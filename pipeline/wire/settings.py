@@ -1,0 +1,113 @@
+"""What a client is told: addresses, name, times and sizes. Names in messages are Kafka's, as users write them behind `kafka.`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from ..exceptions import OptionError
+
+DEFAULT_PORT = 9092
+Address = tuple[str, int]
+
+#: Settings of Kafka's clients that mean nothing to this one; taken, so that options need not be rewritten.
+IGNORED = frozenset(
+    {
+        "allow.auto.create.topics", "auto.commit.interval.ms", "client.dns.lookup", "client.rack",
+        "connections.max.idle.ms", "enable.metrics.push", "exclude.internal.topics", "heartbeat.interval.ms",
+        "interceptor.classes", "max.poll.interval.ms", "max.poll.records", "metadata.max.age.ms", "metric.reporters",
+        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy",
+        "group.instance.id", "group.protocol", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "session.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+    }
+)  # fmt: skip
+#: Settings that contradict how the source works, and what to use for them. Spark's own source refuses the same.
+REFUSED = {
+    "auto.offset.reset": "set startingOffsets",
+    "enable.auto.commit": "a query keeps its offsets in its checkpoint",
+    "key.deserializer": "keys are bytes; cast them in Spark",
+    "value.deserializer": "values are bytes; cast them in Spark",
+}
+_NUMBERS = {
+    "request.timeout.ms": "request_timeout_ms",
+    "default.api.timeout.ms": "api_timeout_ms",
+    "retry.backoff.ms": "backoff_ms",
+    "retry.backoff.max.ms": "max_backoff_ms",
+    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
+    "receive.buffer.bytes": "receive_buffer_bytes",
+    "send.buffer.bytes": "send_buffer_bytes",
+    "fetch.max.bytes": "fetch_max_bytes",
+    "max.partition.fetch.bytes": "fetch_max_bytes",
+    "fetch.max.wait.ms": "fetch_wait_ms",
+    "fetch.min.bytes": "fetch_min_bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Pickled with each task. Times in milliseconds, sizes in bytes; a buffer size of −1 leaves it to the system.
+
+    Attributes:
+        api_timeout_ms: how long a call is tried again before its last error is raised.
+        fetch_max_bytes: what one fetch asks for; a batch that is larger comes all the same.
+    """
+
+    bootstrap: tuple[Address, ...]
+    client_id: str = "tidelog-pipeline"
+    request_timeout_ms: int = 30_000
+    api_timeout_ms: int = 60_000
+    connect_timeout_ms: int = 10_000
+    backoff_ms: int = 100
+    max_backoff_ms: int = 1_000
+    receive_buffer_bytes: int = -1
+    send_buffer_bytes: int = -1
+    fetch_max_bytes: int = 16 << 20
+    fetch_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+
+    @classmethod
+    def parse(cls, bootstrap: str, options: Mapping[str, str] | None = None) -> ClientSettings:
+        """`host:port,host:port` and settings by Kafka's names (without `kafka.`). OptionError."""
+        found: dict[str, int | str] = {}
+        for name, text in (options or {}).items():
+            if name in REFUSED:
+                raise OptionError(f"kafka.{name} can't be set: {REFUSED[name]}")
+            if name == "security.protocol" and text.upper() != "PLAINTEXT":
+                raise OptionError(f"kafka.security.protocol is {text}; this client speaks PLAINTEXT alone so far")
+            if name == "client.id":
+                found["client_id"] = text
+            elif name in _NUMBERS:
+                found[_NUMBERS[name]] = _number(name, text)
+            elif name not in IGNORED and name != "security.protocol":
+                near = get_close_matches(name, [*_NUMBERS, *IGNORED, "client.id", "group.id", "isolation.level"], 1)
+                hint = f"; did you mean kafka.{near[0]}?" if near else ""
+                raise OptionError(f"unknown option kafka.{name}{hint}")
+        return cls(parse_addresses(bootstrap), **found)  # type: ignore[arg-type]
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """`host:port, host, [::1]:port`; the port is 9092 where there is none. OptionError."""
+    found = []
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or (part.startswith("[") and part.endswith("]")):
+            host, port = part, str(DEFAULT_PORT)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise OptionError(f"bootstrap.servers: {part} is no host:port")
+        found.append((host, int(port)))
+    if not found:
+        raise OptionError("bootstrap.servers names no broker; it takes host:port,host:port")
+    return tuple(found)
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise OptionError(f"kafka.{name} is {text!r}, which is no number") from None
+    least = -1 if name.endswith("buffer.bytes") else 0 if name == "fetch.max.wait.ms" else 1
+    if not least <= value < 1 << 31:
+        raise OptionError(f"kafka.{name} is {value}; it can be {least} to {(1 << 31) - 1}")
+    return value

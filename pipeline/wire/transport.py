@@ -1,0 +1,41 @@
+"""How bytes get to a broker and back. TLS wraps the socket here, and nowhere else, once it is offered."""
+
+from __future__ import annotations
+
+import socket
+from typing import Protocol
+
+from .settings import Address, ClientSettings
+
+
+class Transport(Protocol):
+    """What a connection needs of a socket; every call may raise OSError, TimeoutError among them."""
+
+    def sendall(self, data: bytes | bytearray | memoryview, /) -> None:
+        """All of it."""
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """At least a byte, or 0 at the end."""
+
+    def settimeout(self, seconds: float | None, /) -> None:
+        """For each of the calls above."""
+
+    def close(self) -> None:
+        """Gives it back."""
+
+
+def open_transport(address: Address, settings: ClientSettings) -> Transport:
+    """A connected socket. OSError."""
+    # In time to find no one there; what comes later has the request's time.
+    opened = socket.create_connection(address, settings.connect_timeout_ms / 1000)
+    try:
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if settings.receive_buffer_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+        if settings.send_buffer_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
+        opened.settimeout(settings.request_timeout_ms / 1000)
+    except BaseException:
+        opened.close()
+        raise
+    return opened

@@ -1,0 +1,35 @@
+"""Addresses and settings as users write them."""
+
+from __future__ import annotations
+
+import pytest
+from tidelog.pipeline.exceptions import OptionError
+from tidelog.pipeline.wire.settings import ClientSettings
+
+
+def test_addresses_and_settings_are_read() -> None:
+    found = ClientSettings.parse(
+        "a:1, b , [::1]:3,[::2]",
+        {"client.id": "me", "fetch.max.bytes": "5", "session.timeout.ms": "1", "security.protocol": "plaintext"},
+    )
+    assert found.bootstrap == (("a", 1), ("b", 9092), ("::1", 3), ("::2", 9092))
+    assert (found.client_id, found.fetch_max_bytes) == ("me", 5)
+
+
+@pytest.mark.parametrize(
+    ("servers", "options", "message"),
+    [
+        ("", {}, "names no broker"),
+        ("a:b", {}, "a:b is no host:port"),
+        ("a:70000", {}, "no host:port"),
+        ("a", {"fetch.max.byte": "5"}, "unknown option kafka.fetch.max.byte; did you mean kafka.fetch.max.bytes?"),
+        ("a", {"xyzzy": "5"}, "unknown option kafka.xyzzy$"),
+        ("a", {"request.timeout.ms": "soon"}, "kafka.request.timeout.ms is 'soon', which is no number"),
+        ("a", {"request.timeout.ms": "0"}, "can be 1 to 2147483647"),
+        ("a", {"auto.offset.reset": "latest"}, "kafka.auto.offset.reset can't be set: set startingOffsets"),
+        ("a", {"security.protocol": "SSL"}, "speaks PLAINTEXT alone"),
+    ],
+)
+def test_mistakes_are_told(servers: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        ClientSettings.parse(servers, options)
