@@ -15,12 +15,12 @@ body { margin: 0 auto; max-width: 72rem; padding: 1rem; background: var(--ground
   font: 1rem/1.5 system-ui, sans-serif; }
 a { color: var(--link); } a:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
 h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; }
-nav { border-bottom: 1px solid var(--line); padding-bottom: .5rem; }
+nav { border-bottom: 1px solid var(--line); padding-bottom: .5rem; overflow-wrap: anywhere; }
 .quiet { color: var(--quiet); } .warning { border-left: 4px solid var(--next); padding-left: .75rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-th { color: var(--quiet); font-weight: 600; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th { color: var(--quiet); font-weight: 600; } td { overflow-wrap: anywhere; min-width: 5rem; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 0; }
 figure { margin: 1rem 0; font-size: .85rem; } svg { width: 100%; height: 3rem; display: block; }
 .between { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 1rem; }
 .clean { fill: var(--clean); background: var(--clean); } .dirty { fill: var(--dirty); background: var(--dirty); }

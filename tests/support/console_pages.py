@@ -1,0 +1,91 @@
+"""Finds the pages of a console by following its links, as a reader would, and says which of them are enough to look at.
+
+Pages of one kind differ in their topic, partition, group or offset alone; of each kind the first few are taken, in the order of
+`FIRST`, since those are the topics with something special to show.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+import urllib.request
+from collections import Counter
+from html.parser import HTMLParser
+from typing import NamedTuple
+
+from support.console_world import LONG_NAME
+
+FIRST = ("accounts", "hostile", LONG_NAME, "expiring", "payments", "broken")
+MOST_OF_A_KIND = 6
+#: Links that lead on for ever (from offset to offset) end here.
+MOST_PAGES = 400
+
+
+class Fetched(NamedTuple):
+    """An answer of the console's."""
+
+    kind: str
+    text: str
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a" and (target := dict(attrs).get("href")):
+            self.found.append(target)
+
+
+def get(url: str) -> Fetched:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return Fetched(answer.headers.get_content_type(), answer.read().decode())
+
+
+def links(text: str) -> list[str]:
+    parser = _Links()
+    parser.feed(text)
+    return parser.found
+
+
+def kind_of(address: str) -> str:
+    """What pages of one kind have in common: /topics/accounts/0?offset=5 is of kind /topics/*/N?offset."""
+    parts = urllib.parse.urlsplit(address)
+    steps = parts.path.split("/")
+    named = ["N" if step.isdecimal() else "*" if at >= 2 and before in ("topics", "groups", "settings") else step
+             for at, (before, step) in enumerate(zip(["", *steps], steps, strict=False))]  # fmt: skip
+    query = "&".join(sorted(urllib.parse.parse_qs(parts.query, keep_blank_values=True)))
+    return "/".join(named) + (f"?{query}" if query else "")
+
+
+def _rank(address: str) -> tuple[int, bool, int]:
+    name = next(
+        (at for at, topic in enumerate(FIRST) if f"/{urllib.parse.quote(topic, safe='')}" in address), len(FIRST)
+    )
+    return name, bool(re.search(r"/(?!0\b)\d+\b", urllib.parse.urlsplit(address).path)), len(address)
+
+
+def pages(root: str) -> list[str]:
+    """Addresses (path and query) of pages that can be reached from `root`, a few of each kind, `/` first."""
+    found: list[str] = []
+    of_kind: Counter[str] = Counter()
+    seen, waiting = {"/"}, ["/"]
+    while waiting and len(found) < MOST_PAGES:
+        waiting.sort(key=_rank)
+        address = waiting.pop(0)
+        if of_kind[kind_of(address)] >= MOST_OF_A_KIND:
+            continue
+        fetched = get(f"http://{root}{address}")
+        if fetched.kind != "text/html":
+            continue
+        of_kind[kind_of(address)] += 1
+        found.append(address)
+        for link in links(fetched.text):
+            target = urllib.parse.urlsplit(urllib.parse.urljoin(f"http://{root}{address}", link))
+            assert target.netloc == root, f"{address} links to elsewhere: {link}"
+            onward = target.path + (f"?{target.query}" if target.query else "")
+            if onward not in seen:
+                seen.add(onward)
+                waiting.append(onward)
+    return found
