@@ -372,7 +372,10 @@ class IndexFile:
     def _checked_size(self) -> int:
         """Size of the file, or CorruptIndexError: what every `sanity_check` begins with."""
         try:
-            size = len(self._view) if self._view is not None else self._file_system.stat(self._path).size
+            if self._view is not None or not self._writable:
+                size = len(self._view if self._view is not None else self._open_view())
+            else:  # opening would make it where it is missing
+                size = self._file_system.stat(self._path).size
         except FileNotFoundError:
             raise CorruptIndexError(f"{self._path} is missing") from None
         if size % self.ENTRY_SIZE:

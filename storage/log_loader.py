@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..protocol.records.exceptions import CorruptRecordError
 from . import file_records, segment_scan, segment_split
 from .exceptions import CorruptIndexError
 from .ledger import LEDGER_FILE
@@ -123,15 +124,13 @@ class LogLoader:
         segments = self._load_segments(files)
         if not self._clean:
             self._finish_deletion(segments)
-        self._producers.load_snapshots(names)
+        self._producers.found_snapshots(
+            file.base_offset for file in files if file.suffix == SNAPSHOT_SUFFIX and not file.stage
+        )
         replay = ProducerReplay(self._directory, self._producers, self._time)
         end_offset = self._recover(segments, replay) if not self._clean and segments else None
         if end_offset is None and segments:
-            if segment_split.is_too_wide(segments[-1]):
-                last = segments[-1]
-                for part in (last, *self._split(segments, last)):
-                    self._rebuild_indexes(part)
-            end_offset = segments[-1].read_next_offset()
+            end_offset = self._read_end(segments)
             segments[-1].abandon()  # an idle log holds no files open
         if end_offset is None or end_offset < self._log_start_offset:
             end_offset = self._start_anew(segments)
@@ -284,17 +283,21 @@ class LogLoader:
             offset_size = self._fs.stat(self._directory.file(base, OFFSET_INDEX_SUFFIX)).size
             time_size = self._fs.stat(self._directory.file(base, TIME_INDEX_SUFFIX)).size
             return offset_size % OffsetIndex.ENTRY_SIZE == 0 and time_size % TimeIndex.ENTRY_SIZE == 0
-        offset_index, time_index = self._directory.indexes(base, writable=False)
+        # Through the cache, so that reading where the log ends opens nothing twice: each of thousands of logs comes here.
+        files = segment.acquire()
         try:
-            offset_index.sanity_check(segment.size)
-            time_index.sanity_check()
+            files.offset_index.sanity_check(segment.size)
+            files.time_index.sanity_check()
         except CorruptIndexError as error:
             logger.debug("%s", error)
-            return False
+            is_sane = False
+        else:
+            is_sane = True
         finally:
-            offset_index.close_map()
-            time_index.close_map()
-        return True
+            files.release()
+        if not is_sane or not is_last:
+            segment.abandon()
+        return is_sane
 
     def _rebuild_indexes(self, segment: LogSegment) -> None:
         scanner = segment_scan.scan_segment(self._directory, segment, check_crc=False)
@@ -304,6 +307,22 @@ class LogLoader:
             indexes_rebuilt=self._stats.indexes_rebuilt + 1,
             bytes_scanned=self._stats.bytes_scanned + scanner.valid_bytes,
         )
+
+    def _read_end(self, segments: list[LogSegment]) -> int:
+        """The offset where the log of a clean stop ends; the last segment is split where it spans too many."""
+        last = segments[-1]
+        try:
+            end_offset = last.read_next_offset()
+            is_too_wide = end_offset - 1 - last.base_offset > MAX_RELATIVE_OFFSET
+        except CorruptRecordError:
+            is_too_wide = segment_split.is_too_wide(last)
+            if not is_too_wide:
+                raise
+        if is_too_wide:
+            for part in (last, *self._split(segments, last)):
+                self._rebuild_indexes(part)
+            end_offset = segments[-1].read_next_offset()
+        return end_offset
 
     # --- pass 4 ---
 

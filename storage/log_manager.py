@@ -28,17 +28,15 @@ from .checkpoint import (
 )
 from .data_directory import DataDirectory, PartitionDirectory
 from .disk_space import DiskSpace
-from .exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
+from .exceptions import DataDirectoryError, KafkaStorageError, StorageError
 from .file_cache import FileCache
-from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
-from .ledger_keeper import LedgerKeeper
-from .log_loader import LogLoader, Progress
+from .log_loader import Progress
 from .log_names import DirectoryState, deleted_directory_name, is_valid_topic, partition_directory_name
+from .log_opener import LastStop, LogOpener
 from .log_upkeep import LogUpkeep
 from .log_values import RecoveryStats
-from .partition_metadata import ZERO_UUID, encode_uuid, read_partition_metadata, write_partition_metadata
-from .producer_state import ProducerStateManager
-from .segment_files import LogDirectory, SegmentFiles
+from .partition_metadata import ZERO_UUID, encode_uuid, write_partition_metadata
+from .segment_files import SegmentFiles
 from .unified_log import UnifiedLog
 from .write_pace import WritePace
 
@@ -56,6 +54,8 @@ _ALL = 1 << 63
 # threads than recovery has take half the time.
 _CLOSERS = 16
 _FEW_LOGS = 100
+_COLD_BLOCKS = 8
+"""Blocks of 512 bytes that loading a log reads from the disk, on average, when its files are not in the page cache: a page."""
 _MAKERS = 64
 """Locks of each directory under which logs are made: syncs of many directories at once share the journal's commits."""
 
@@ -88,6 +88,7 @@ class LogManager:
         self._time = time
         self._random = randomness or random.SystemRandom()
         self._cache: FileCache[SegmentFiles] = FileCache()
+        self._opener = LogOpener(config, file_system, self._cache, time, self._random)
         self._directories = [DataDirectory(path, file_system) for path in config.log_dirs]
         self._upkeeps = [
             LogUpkeep(
@@ -135,7 +136,7 @@ class LogManager:
 
     def use(self, config: BrokerConfig) -> None:
         """Other settings than at first hold. Topics' settings are told to their logs by who knows them. Any thread."""
-        self._config = config
+        self._config = self._opener.config = config
         self._default_config = log_config(config, {})
         for log in self.logs():
             log.producers.producer_id_expiration_ms = config.producer_id_expiration_ms
@@ -225,24 +226,19 @@ class LogManager:
             self._fs.sync_directory(directory.path)
 
         self.partitions_remaining = len(live)
+        report = self._progress(progress)
 
         def load(entry: PartitionDirectory) -> None:
             key = (entry.name.topic, entry.name.partition)
-            log, stats = self._load_log(
-                upkeep,
-                entry.path,
-                key,
-                config_of(key[0]),
-                clean=directory.had_clean_shutdown,
-                recovery_point=(recovery_points or {}).get(key, 0),
-                log_start_offset=start_offsets.get(key, 0),
+            last_stop = LastStop(
+                directory.had_clean_shutdown,
+                (recovery_points or {}).get(key, 0),
+                start_offsets.get(key, 0),
                 # Without recovery points nothing is known of how old a gap is.
-                gaps_below=max(recovery_points.get(key, 0), cleaned.get(key, 0))
-                if recovery_points is not None
-                else _ALL,
-                cleaned=cleaned.get(key),
-                progress=self._progress(progress),
+                max(recovery_points.get(key, 0), cleaned.get(key, 0)) if recovery_points is not None else _ALL,
+                cleaned.get(key),
             )
+            log, stats = self._opener.open(upkeep, entry.path, key, config_of(key[0]), last_stop, report)
             with self._lock:
                 other = self._homes.get(key)
                 if other is not None:
@@ -255,13 +251,19 @@ class LogManager:
                 self.recovery_stats = self.recovery_stats.plus(stats)
                 self.partitions_remaining -= 1
 
-        threads = min(self._config.num_recovery_threads_per_data_dir, len(live))
-        if threads <= 1:
-            for entry in live:
+        threads = self._config.num_recovery_threads_per_data_dir
+        rest = iter(live)
+        if threads <= 1 or directory.had_clean_shutdown:
+            # After a clean stop a log is small files, mostly in the page cache: dozens of short system calls, at each of which
+            # two threads would hand the interpreter to and fro. That costs more than twice what one thread takes alone. So
+            # others join in only where there is a disk to wait for.
+            before = self._fs.blocks_read()
+            for count, entry in enumerate(rest, 1):
                 load(entry)
-            return
+                if threads > 1 and self._fs.blocks_read() - before > count * _COLD_BLOCKS:
+                    break
         with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-            jobs: list[Future[None]] = [pool.submit(load, entry) for entry in live]
+            jobs: list[Future[None]] = [pool.submit(load, entry) for entry in rest]
             try:
                 for job in jobs:
                     job.result()
@@ -275,84 +277,6 @@ class LogManager:
         self._homes[key] = upkeep
         upkeep.added(log)
 
-    def _load_log(
-        self,
-        upkeep: LogUpkeep,
-        path: str,
-        key: TopicPartition,
-        config: LogConfig,
-        *,
-        clean: bool,
-        recovery_point: int,
-        log_start_offset: int,
-        gaps_below: int,
-        cleaned: int | None,
-        progress: Progress,
-    ) -> tuple[UnifiedLog, RecoveryStats]:
-        topic, partition = key
-        try:
-            metadata = read_partition_metadata(self._fs, path)
-        except CorruptCheckpointError as error:
-            logger.warning("%s", error)
-            metadata = None
-        epochs_path = f"{path}/{LEADER_EPOCH_CHECKPOINT}"
-        try:
-            epochs = LeaderEpochCache.load(self._fs, epochs_path)
-        except CorruptCheckpointError as error:
-            logger.warning("%s; epochs are found again from the batches", error)
-            epochs = LeaderEpochCache(self._fs, epochs_path)
-        producers = ProducerStateManager(
-            path,
-            self._fs,
-            self._time,
-            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-            transaction_max_timeout_ms=self._config.transaction_max_timeout_ms,
-        )
-        directory = LogDirectory(path, self._fs, self._cache, config, upkeep.space, upkeep.pace)
-        loaded = LogLoader(
-            directory,
-            producers,
-            epochs,
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            gaps_below=gaps_below,
-            time=self._time,
-            jitter=self._jitter,
-            progress=progress,
-        ).load()
-        log = UnifiedLog(
-            topic,
-            partition,
-            None if metadata is None else metadata.topic_id,
-            directory,
-            loaded.segments,
-            producers,
-            epochs,
-            log_start_offset=loaded.log_start_offset,
-            log_end_offset=loaded.log_end_offset,
-            recovery_point=loaded.recovery_point,
-            scheduler=upkeep.scheduler,
-            time=self._time,
-            jitter=self._jitter,
-        )
-        log.save_start_offset = upkeep.checkpoint_log_start_offsets
-        log.save_recovery_point = upkeep.checkpoint_recovery_points
-        first = loaded.segments.view[0].base_offset
-        log.ledger = LedgerKeeper(
-            directory,
-            first,
-            has_file=loaded.has_ledger,
-            checkpoint=cleaned,
-            log_start_offset=loaded.log_start_offset,
-        )
-        if loaded.files_changed:
-            log.mark_changed()
-        if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
-            # What recovery found may be in the page cache alone: nobody shall read what a power cut can take back.
-            log.flush()
-        return log, loaded.stats
-
     def _progress(self, callback: ProgressCallback | None) -> Progress:
         def report(total: int, done: int) -> None:
             with self._progress_lock:
@@ -362,9 +286,6 @@ class LogManager:
                     callback(self._bytes_done, self._bytes_total)
 
         return Progress(lambda count: report(count, 0), lambda count: report(0, count))
-
-    def _jitter(self, limit: int) -> int:
-        return self._random.randrange(limit) if limit > 0 else 0
 
     def _new_uuid(self) -> UUID:
         return UUID(int=self._random.getrandbits(128), version=4)
@@ -395,18 +316,7 @@ class LogManager:
                 home.directory.forget(key)
                 self._fs.make_directory(path)
                 write_partition_metadata(self._fs, path, topic_id)
-                log, _ = self._load_log(
-                    home,
-                    path,
-                    key,
-                    config or self._default_config,
-                    clean=True,
-                    recovery_point=0,
-                    log_start_offset=0,
-                    gaps_below=0,
-                    cleaned=None,
-                    progress=self._progress(None),
-                )
+                log, _ = self._opener.open(home, path, key, config or self._default_config, LastStop())
             except BaseException as error:
                 with self._lock:
                     home.making -= reserved

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -30,6 +31,7 @@ def encode_uuid(value: UUID) -> str:
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
+@lru_cache(256)  # all partitions of a topic say the same
 def decode_uuid(text: str) -> UUID:
     """The UUID of Kafka's spelling; ValueError for anything else."""
     if not _ENCODED.fullmatch(text):

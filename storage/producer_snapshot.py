@@ -56,6 +56,8 @@ def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     """The entries of a file; CorruptSnapshotError for anything that is not exactly one."""
+    if data == _EMPTY:  # most are: a log that no idempotent producer writes to
+        return []
     if len(data) < _HEADER.size:
         raise CorruptSnapshotError(f"a producer snapshot of {len(data)} bytes has no header")
     version, crc, count = _HEADER.unpack_from(data)
@@ -73,3 +75,6 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
         open_since = txn_first if txn_first >= 0 else None
         entries.append(ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, open_since, last))
     return entries
+
+
+_EMPTY = encode_snapshot(())

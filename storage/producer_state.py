@@ -399,14 +399,18 @@ class ProducerStateManager:
     def snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
-    def load_snapshots(self, names: Iterable[str] | None = None) -> None:
-        """Finds the snapshot files, among `names` if the caller has listed the directory already."""
-        if names is None:
-            names = self._file_system.list_directory(self.directory)
-        parsed = (parse_file_name(name) for name in names)
-        found = {name.base_offset for name in parsed if name and name.suffix == SNAPSHOT_SUFFIX and not name.stage}
+    def load_snapshots(self) -> None:
+        """Finds the snapshot files. Blocks."""
+        parsed = map(parse_file_name, self._file_system.list_directory(self.directory))
+        self.found_snapshots(
+            name.base_offset for name in parsed if name and name.suffix == SNAPSHOT_SUFFIX and not name.stage
+        )
+
+    def found_snapshots(self, offsets: Iterable[int]) -> None:
+        """These are the snapshot files: `load_snapshots` for who has listed the directory already."""
+        found: dict[int, PendingSnapshot | None] = dict.fromkeys(offsets)
         with self._snapshot_lock:
-            self._snapshots = dict.fromkeys(found)
+            self._snapshots = found
 
     def prepare_snapshot(self) -> PendingSnapshot | None:
         """The state at `map_end_offset` as a file to be, None when the last snapshot is of this offset. No I/O."""
@@ -535,7 +539,7 @@ class ProducerStateManager:
             path = self.snapshot_path(offset)
             try:
                 entries = decode_snapshot(self._file_system.read_bytes(path, _SNAPSHOT_LIMIT))
-                written_ms = self._file_system.stat(path).modified_ms
+                written_ms = self._file_system.stat(path).modified_ms if entries else 0
             except FileNotFoundError:
                 self.forget_snapshot(offset)
                 continue

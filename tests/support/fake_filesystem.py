@@ -496,6 +496,9 @@ class FakeFileSystem:
     def free_bytes(self, path: StrPath) -> int:
         return self.free
 
+    def blocks_read(self) -> int:
+        return 0
+
     # --- inside ---
 
     def _enter(self, kind: str, path: str, detail: int | str = 0) -> None:

@@ -1,11 +1,18 @@
-"""What a stop leaves behind when the start did not come to its end."""
+"""What a stop leaves behind when the start did not come to its end; by whom logs are loaded."""
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+from uuid import UUID
+
 import pytest
 from support.logs import ROOT, World, append
-from tidelog.config.log_config import LogConfig
+from support.mock_time import MockScheduler, MockTime
+from tidelog.config.loader import load_config
+from tidelog.config.log_config import LogConfig, log_config
 from tidelog.storage.exceptions import DataDirectoryError
+from tidelog.storage.filesystem import RealFileSystem
 from tidelog.storage.log_manager import LogManager
 
 CLEAN_MARK = f"{ROOT}/.kafka_cleanshutdown"
@@ -60,3 +67,46 @@ def test_a_stop_after_a_load_that_failed_does_too() -> None:
     assert recovered(world) == 1
     world.stop()
     assert world.file_system.exists(CLEAN_MARK)
+
+
+class _ColdFileSystem(RealFileSystem):
+    """Says that so many blocks came from the disk at each look."""
+
+    def __init__(self, blocks: int) -> None:
+        self._blocks = blocks
+        self._read = 0
+
+    def blocks_read(self) -> int:
+        self._read += self._blocks
+        return self._read
+
+
+@pytest.mark.parametrize(
+    ("threads", "blocks", "clean", "helped"),
+    [(2, 0, True, False), (2, 8, True, False), (2, 9, True, True), (1, 9, True, False), (2, 0, False, True)],
+)
+def test_other_threads_load_too_where_there_is_a_disk_to_wait_for(
+    tmp_path: Path, threads: int, blocks: int, clean: bool, helped: bool
+) -> None:
+    config = load_config(assignments=[f"log.dirs={tmp_path}", f"num.recovery.threads.per.data.dir={threads}"])
+    time = MockTime()
+    before = LogManager(config, RealFileSystem(), time, MockScheduler(time))
+    before.load()
+    for partition in range(4):
+        before.get_or_create("t", partition, UUID(int=1))
+    before.shutdown()
+    if not clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+    loaders: list[threading.Thread] = []
+
+    def config_of(topic: str) -> LogConfig:
+        loaders.append(threading.current_thread())
+        return log_config(config, {})
+
+    manager = LogManager(config, _ColdFileSystem(blocks), time, MockScheduler(time))
+    manager.load(config_of)
+    own = loaders.count(threading.current_thread())
+    assert len(loaders) == 4
+    assert own == (4 if not helped else int(clean))
+    assert len(manager.logs()) == 4
+    manager.shutdown()
