@@ -9,9 +9,9 @@ OLD_JAVA := 0.10.2.2 1.0.2
 OLD_JAVA_ALL := 0.8.2.2 0.9.0.1 0.11.0.3 2.0.1
 PYTHON2 = $(shell command -v python2.7 >/dev/null 2>&1 && python2.7 -c 'import sys; print(sys.executable)' 2>/dev/null || ls -d $$HOME/.pyenv/versions/2.7*/bin/python 2>/dev/null | tail -1)
 
-.PHONY: compat compat-tools compat-java compat-go compat-kafka compat-old compat-old-all old-clients
+.PHONY: compat compat-tools compat-java compat-streams compat-go compat-kafka compat-old compat-old-all old-clients
 
-compat: $(VENV)/.compat compat-tools compat-java compat-go compat-kafka compat-old  ## every client: librdkafka, kafka-python, aiokafka, Java, kcat, Go
+compat: $(VENV)/.compat compat-tools compat-java compat-streams compat-go compat-kafka compat-old  ## every client: librdkafka, kafka-python, aiokafka, Java, kcat, Go
 	$(BIN)/python -m pytest -q tests/compat
 
 $(VENV)/.compat: $(VENV)/.dev
@@ -37,6 +37,17 @@ $(CACHE)/java/lib/.fetched: tests/compat/java/pom.xml | compat-tools
 
 $(CACHE)/java/classes/Compat.class: tests/compat/java/Compat.java $(CACHE)/java/lib/.fetched
 	javac -encoding UTF-8 -Xlint:all -Werror -cp '$(CACHE)/java/lib/*' -d $(@D) $<
+
+compat-streams: $(CACHE)/streams/classes/Orders.class
+
+$(CACHE)/streams/lib/.fetched: tests/compat/streams/pom.xml | compat-tools
+	@rm -rf $(@D) && mkdir -p $(@D)
+	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	@touch $@
+
+$(CACHE)/streams/classes/Orders.class: tests/compat/streams/Orders.java $(CACHE)/streams/lib/.fetched
+	@mkdir -p $(@D)
+	javac -encoding UTF-8 -Xlint:all -Werror -cp '$(CACHE)/streams/lib/*' -d $(@D) $<
 
 compat-kafka: $(VENV)/.compat | compat-tools  # Apache Kafka itself, fetched here so that no test's time has it
 	@$(BIN)/python benchmarks/kafka_peer.py jars >/dev/null

@@ -40,7 +40,7 @@ RANDOM = [*PYTEST, *UNLIMITED, "-n", "2", "tests/unit", "tests/property"]
 RINGS = [
     Ring("lint", ["make", "lint"], ["make", "lint"], 4, 4),
     Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 4, 4),
-    Ring("clients", ["make", "compat"], ["make", "compat"], 12, 20),
+    Ring("clients", ["make", "compat"], ["make", "compat"], 15, 23),
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
     Ring("spark", ["make", "spark"], ["make", "spark"], 5, 10),
     Ring(
@@ -55,6 +55,13 @@ RINGS = [
         [*PYTEST, "--timeout", "300", "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "8"],
         [*PYTEST, *UNLIMITED, "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "300", *RANDOM_SEED],
         2,
+        30,
+    ),
+    Ring(
+        "streams",  # `clients` has the first rounds
+        [],
+        [*PYTEST, *UNLIMITED, "tests/compat/test_streams.py", "--kill-rounds", "20", *RANDOM_SEED],
+        0,
         30,
     ),
     Ring(
