@@ -55,8 +55,11 @@ docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python -m tidelog.config.render
 	$(BIN)/python -m tidelog.broker.formats_page
 	$(BIN)/python -m tidelog.broker.metrics_page
+	$(BIN)/python -m tidelog.broker.cli.reference_page
+	$(BIN)/python docs/pictures/draw.py
+	$(BIN)/python docs/adr/list.py
 
-include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/spark/spark.mk benchmarks/bench.mk
+include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk benchmarks/bench.mk
 
 clean:           ## remove what was built (data stays)
 	rm -rf $(VENV) build *.egg-info

@@ -57,7 +57,7 @@ def _sample(sample: samples.Sample) -> str:
 
 
 def _home(path: str) -> str:
-    return f"Its home is [`{path}`](../{path}).\n"
+    return f"Its home is `{path}`.\n"
 
 
 def render() -> str:

@@ -32,7 +32,7 @@ transactions count, since who reads uncommitted data is handed them. A scrape co
 that is not counted yet has no such row and is counted in `tidelog_group_lag_uncounted_partitions`.
 `tidelog_group_lag_offsets` is the plain difference that other tools show.
 
-Alert rules that stand on these are in [docker/rules.yml](../docker/rules.yml), what to do when one fires in
+Alert rules that stand on these are in `docker/rules.yml`, what to do when one fires in
 [RUNBOOK.md](RUNBOOK.md), dashboards in `docker/grafana/`.
 """
 

@@ -1,0 +1,233 @@
+"""Reads the repository's pages: their headings, links and code blocks, and what can be told of a block without running it.
+
+A block is fenced (``` and a language) or indented by four. A comment alone on the line before a fence says more of it:
+
+    <!-- run -->        it runs against a daemon (tests/site), as a reader would run it
+    <!-- prints -->     what the block before it prints; a line of … stands for any lines, … in a line for any text
+
+Every language that is used has a parser in `PARSERS`, so that a new one can't slip in unread.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import contextlib
+import io
+import itertools
+import json
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.broker.cli.main import build_parser
+from tidelog.config.definitions import TOPIC_SETTINGS, find_broker_setting
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+class Block(NamedTuple):
+    """A code block. `language` is "" for an indented one; `marks` are the words of the comment before it."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    marks: frozenset[str]
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+class Link(NamedTuple):
+    """A link of a page to `target`, which is a path and an anchor, or an address."""
+
+    page: Path
+    line: int
+    target: str
+
+
+def pages() -> list[Path]:
+    """All of docs/, and the pages at the top."""
+    return [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    at = 0
+    marks: frozenset[str] = frozenset()
+    is_list = False
+    while at < len(lines):
+        line = lines[at]
+        if fence := re.match(r"(\s*)(```+)\s*(\w*)", line):
+            indent, ticks, language = fence.groups()
+            end = next(n for n in range(at + 1, len(lines)) if lines[n].strip() == ticks)
+            text = "\n".join(one.removeprefix(indent) for one in lines[at + 1 : end])
+            yield Block(page, at + 1, language or "text", text + "\n", marks)
+            at, marks = end + 1, frozenset()
+            continue
+        if line.startswith("    ") and not is_list and (at == 0 or not lines[at - 1].strip()):
+            end = at
+            while end < len(lines) and (lines[end].startswith("    ") or not lines[end].strip()):
+                end += 1
+            yield Block(page, at + 1, "", "\n".join(one[4:] for one in lines[at:end]).rstrip() + "\n", frozenset())
+            at = end
+            continue
+        if line.strip():
+            is_list = bool(re.match(r"\s*([-*]|\d+\.) ", line)) or (is_list and line.startswith(" "))
+            comment = re.fullmatch(r"\s*<!-- ((?:run|prints)(?: \w+)*) -->", line)
+            marks = frozenset(comment[1].split()) if comment else frozenset()
+        at += 1
+
+
+def prose(page: Path) -> str:
+    """The page without its code, line for line."""
+    text = page.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for block in blocks(page):
+        for number in range(block.line - 1, block.line + block.text.count("\n") + (1 if block.language else -1)):
+            if number < len(lines):
+                lines[number] = ""
+    return re.sub(r"`[^`\n]*`", "", "\n".join(lines))
+
+
+def links(page: Path) -> Iterator[Link]:
+    text = prose(page)
+    for found in re.finditer(r"\]\(([^)\s]+)\)", text):
+        yield Link(page, text.count("\n", 0, found.start()) + 1, found[1])
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as MkDocs and GitHub make them."""
+    found: set[str] = set()
+    is_code = False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("```"):
+            is_code = not is_code
+        if not is_code and (heading := re.match(r"#+ +(.*)", line)):
+            words = re.sub(r"\]\([^)]*\)|[`*\[]", "", heading[1])
+            found.add(re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", words).strip().lower()))
+    return found
+
+
+def link_problem(link: Link) -> str | None:
+    """Why a relative link leads nowhere; None where it is fine, or leads out of the repository."""
+    if re.match(r"[a-z]+:", link.target):
+        return None
+    path, _, anchor = link.target.partition("#")
+    target = (link.page.parent / path).resolve() if path else link.page
+    if not target.exists():
+        return f"there is no {link.target}"
+    if link.page.is_relative_to(DOCS) and not target.is_relative_to(DOCS):
+        return f"{link.target} is not in docs/, so not on the site: name the file, without a link"
+    if anchor and (target.suffix != ".md" or anchor not in anchors(target)):
+        return f"there is no heading for {link.target}"
+    return None
+
+
+# -- what a block says, without running it --------------------------------------------------------------------------------
+
+
+def block_problems(block: Block) -> list[str]:
+    """What is wrong with a block, as far as reading it tells."""
+    parse = PARSERS.get(block.language)
+    if parse is None:
+        return [f"there is no parser for '{block.language}' in tests/support/documentation.py"]
+    try:
+        parse(block.text)
+    except (ValueError, SyntaxError, configparser.Error) as error:
+        return [str(error)]
+    return []
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The arguments of each `tidelog …` in a shell's text, also behind pipes and prompts."""
+    for line in text.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line.strip().removeprefix("$ "), posix=True, punctuation_chars="|&;<>()")
+        lexer.whitespace_split = True
+        try:
+            words = list(lexer)
+        except ValueError:  # a quote of prose: no command
+            continue
+        part: list[str] = []
+        for word in [*words, ";"]:
+            if set(word) <= set("|&;<>()"):
+                if part[:1] == ["tidelog"]:
+                    yield part[1:]
+                part = []
+            else:
+                part.append(word)
+
+
+def _tidelog_commands(text: str) -> None:
+    for arguments in commands(text):
+        if not arguments or re.search(r"[…|]|\.\.\.", " ".join(arguments)):
+            continue  # told of, not written out
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+                build_parser().parse_args(arguments)
+        except SystemExit as end:
+            if end.code:
+                raise ValueError(f"tidelog {shlex.join(arguments)}: {said.getvalue().splitlines()[-1]}") from None
+        for option, value in itertools.pairwise(arguments):
+            if option in ("--set", "--config") and "=" in value:
+                _setting(value.partition("=")[0])
+    for variable in re.findall(r"\b(TIDELOG_[A-Z0-9_]+)=", text):
+        _setting(variable.removeprefix("TIDELOG_").lower().replace("_", "."))
+
+
+def _setting(name: str) -> None:
+    if name not in TOPIC_SETTINGS and find_broker_setting(name) is None:
+        raise ValueError(f"there is no setting {name}")
+
+
+def _python(text: str) -> None:
+    compile(text, "<block>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+
+
+def _shell(text: str) -> None:
+    done = subprocess.run(["sh", "-n"], input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr.strip())
+    _tidelog_commands(text)
+
+
+def _properties(text: str) -> None:
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, equals, _ = line.partition("=")
+            if not equals:
+                raise ValueError(f"no setting: {line}")
+            _setting(name.strip())
+
+
+def _ini(text: str) -> None:
+    parser = configparser.ConfigParser()
+    parser.read_string(text)
+    for section in parser.sections():
+        _properties(parser.get(section, "tidelog_settings", fallback="").strip())
+
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "": _tidelog_commands,
+    "text": str,
+    "python": _python,
+    "sh": _shell,
+    "toml": tomllib.loads,
+    "json": json.loads,
+    "ini": _ini,
+    "properties": _properties,
+}
+
+
+def printed_as(expected: str, printed: str) -> bool:
+    """Whether a block says what was printed, with … for what differs from run to run."""
+    parts = [".*" if part == "…" else re.escape(part) for part in re.split("(…)", expected.strip())]
+    return re.fullmatch("".join(parts), printed.strip(), re.DOTALL) is not None
