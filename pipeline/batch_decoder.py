@@ -6,8 +6,8 @@ markers are no records; batches of aborted transactions are left out when `abort
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
 from ..protocol.records._columns import ColumnBuilder
 from ..protocol.records.attributes import CONTROL_MASK, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_MASK
@@ -31,16 +31,65 @@ if TYPE_CHECKING:
 #: What Kafka's clients say of a record of format 0.
 NO_TIMESTAMP_TYPE = -1
 
-#: Producer id → offset ranges of its aborted transactions, from the first record to the marker.
-Aborted = Mapping[int, list[tuple[int, int]]]
+
+class Aborted(Protocol):
+    """Which batches belong to transactions that were aborted. Asked in the order of offsets."""
+
+    def has(self, producer_id: int, base_offset: int) -> bool:
+        """Whether the batch of a transaction does."""
+
+    def end(self, producer_id: int, offset: int) -> None:
+        """A marker there has ended the producer's transaction."""
 
 
-def aborted_by_producer(transactions: Iterable[AbortedTxn]) -> Aborted:
-    """For `BatchDecoder`."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    for transaction in transactions:
-        found.setdefault(transaction.producer_id, []).append((transaction.first_offset, transaction.last_offset))
-    return found
+class AbortedRanges:
+    """As files say it: from the first record of each to its marker."""
+
+    def __init__(self, transactions: Iterable[AbortedTxn] = ()) -> None:
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for one in transactions:
+            self._ranges.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
+
+    def has(self, producer_id: int, base_offset: int) -> bool:
+        return any(first <= base_offset <= last for first, last in self._ranges.get(producer_id, ()))
+
+    def end(self, producer_id: int, offset: int) -> None:
+        pass
+
+
+class AbortedAsFetched:
+    """As brokers say it with each answer: only where each begins. Its end is the producer's next marker.
+
+    An answer tells all that reach into what was asked for, those again of which an earlier answer told: so each starts anew.
+    """
+
+    def __init__(self) -> None:
+        self._to_come: dict[int, list[int]] = {}
+        self._active: set[int] = set()
+
+    def start(self, transactions: Iterable[tuple[int, int]]) -> None:
+        """With a new answer's (producer id, first offset)."""
+        self._active.clear()
+        self._to_come.clear()
+        for producer_id, first_offset in transactions:
+            self._to_come.setdefault(producer_id, []).append(first_offset)
+
+    def has(self, producer_id: int, base_offset: int) -> bool:
+        if self._begin(producer_id, base_offset):
+            self._active.add(producer_id)
+        return producer_id in self._active
+
+    def end(self, producer_id: int, offset: int) -> None:
+        self._begin(producer_id, offset)  # of a transaction of which this answer has the marker alone
+        self._active.discard(producer_id)
+
+    def _begin(self, producer_id: int, offset: int) -> bool:
+        """Whether one of its transactions begins at or below `offset`; such a one is not to come any more."""
+        to_come = self._to_come.get(producer_id)
+        if not to_come or min(to_come) > offset:
+            return False
+        self._to_come[producer_id] = [one for one in to_come if one > offset]
+        return True
 
 
 class BatchDecoder:
@@ -64,7 +113,7 @@ class BatchDecoder:
         self.failed_at = 0
         self.skipped = 0
         self.end_offset = end_offset
-        self._aborted = aborted or {}
+        self._aborted = aborted
         self._check_crc = check_crc
         self._skip_corrupt = skip_corrupt
         self._builder = ColumnBuilder(
@@ -105,10 +154,13 @@ class BatchDecoder:
                     if base_offset >= self.end_offset:
                         self.is_done = True
                         break
-                    if (
-                        last_offset >= self.next_offset
-                        and not attributes & CONTROL_MASK
-                        and not (attributes & TRANSACTIONAL_MASK and self._is_aborted(fields[9], base_offset))
+                    if attributes & CONTROL_MASK:
+                        if self._aborted is not None:
+                            self._aborted.end(fields[9], base_offset)
+                    elif last_offset >= self.next_offset and not (
+                        attributes & TRANSACTIONAL_MASK
+                        and self._aborted is not None
+                        and self._aborted.has(fields[9], base_offset)
                     ):
                         builder.add_batch(buffer, start, following, check_crc=self._check_crc)
                 else:
@@ -125,9 +177,6 @@ class BatchDecoder:
             if builder.rows >= ROWS_AT_ONCE or builder.data_bytes >= BYTES_AT_ONCE:
                 break
         return start
-
-    def _is_aborted(self, producer_id: int, offset: int) -> bool:
-        return any(first <= offset <= last for first, last in self._aborted.get(producer_id, ()))
 
     def _add_legacy(self, buffer: bytearray | memoryview, start: int, end: int) -> int:
         """A message or wrapper of format 0 or 1; its last offset."""

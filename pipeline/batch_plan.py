@@ -1,80 +1,137 @@
-"""What a batch read of log directories comes to: which partitions, between which offsets, in which splits. Driver."""
+"""What a batch read comes to: which partitions, between which offsets, in which splits. Driver."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from .exceptions import DataLossError, OptionError
-from .log_directory import Bounds, LogDirectories
-from .options import EARLIEST, LATEST, Offsets, Options
-from .splits import Split, plan
+from .options import EARLIEST, LATEST, Offsets, Options, View
+from .places import Bounds, OpenPlace, Place, Range, TopicPartition, chosen, open_place
+from .splits import AnySplit, cut
+
+_SMALLEST_SPLIT = 4096
 
 
-def plan_batch(options: Options) -> list[Split]:
-    """DirectoryError, OptionError, DataLossError. Blocks."""
-    directories = LogDirectories(options.paths)
+class Narrowed(NamedTuple):
+    """What filters leave of partitions and offsets; both ends included, None: no end."""
+
+    least_partition: int | None = None
+    most_partition: int | None = None
+    least_offset: int | None = None
+    most_offset: int | None = None
+
+    def clip(self, one: Range) -> Range | None:
+        """What is left of a range."""
+        number = one.where.partition
+        if self.least_partition is not None and number < self.least_partition:
+            return None
+        if self.most_partition is not None and number > self.most_partition:
+            return None
+        first = one.first if self.least_offset is None else max(one.first, self.least_offset)
+        end = one.end if self.most_offset is None else min(one.end, self.most_offset + 1)
+        return Range(one.where, first, end) if first < end else None
+
+
+def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPlace | None = None) -> list[AnySplit]:
+    """PipelineError. Blocks."""
+    with place or open_place(options) as there:
+        ranges = batch_ranges(options, there)
+        kept = [one for one in ((narrowed or Narrowed()).clip(one) for one in ranges) if one is not None]
+        if options.view is not View.RECORDS:  # a key's records must meet in one task
+            return there.splits(kept, 1 << 62)
+        return plan_splits(options, there, kept)
+
+
+def batch_ranges(options: Options, place: Place) -> list[Range]:
+    """The offsets of each partition: all at one moment."""
+    partitions = chosen(place, options)
+    bounds = place.bounds(partitions, read_committed=options.read_committed)
+    starts = starting_offsets(options, place, bounds, EARLIEST)
+    ends = _offsets(options.ending, options.ending_timestamp, "ending", place, bounds, LATEST)
     ranges = []
-    for topic, partition in _partitions(options, directories):
-        bounds = directories.bounds(topic, partition, read_committed=options.read_committed)
-        ranges.append((topic, partition, _range(options, topic, partition, bounds)))
-    segments = {(topic, partition): directories.segments(topic, partition) for topic, partition, _ in ranges}
+    for one, there in bounds.items():
+        first, end = starts[one], ends[one]
+        if options.fail_on_data_loss:
+            check_start(place, one, first, there)
+            if end > there.end:
+                raise DataLossError(_above(one, end, there))
+        ranges.append(Range(one, max(first, there.start), min(end, there.end)))
+    return ranges
+
+
+def starting_offsets(
+    options: Options, place: Place, bounds: Mapping[TopicPartition, Bounds], otherwise: int
+) -> dict[TopicPartition, int]:
+    """Where each partition begins. `otherwise`: EARLIEST or LATEST, when nothing was said."""
+    return _offsets(options.starting, options.starting_timestamp, "starting", place, bounds, otherwise, options)
+
+
+def check_start(place: Place, where: TopicPartition, offset: int, bounds: Bounds) -> None:
+    """DataLossError when `offset` lies outside of what there is. Gaps between are compaction's, and no loss."""
+    if offset < bounds.start:
+        raise DataLossError(
+            f"{where}: offset {offset} was asked for, and the log starts at {bounds.start}: "
+            f"{place.why_gone(where, bounds.start)} what lies before; set failOnDataLoss to false to read what there is"
+        )
+    if offset > bounds.end:
+        raise DataLossError(_above(where, offset, bounds))
+
+
+def plan_splits(options: Options, place: Place, ranges: Sequence[Range]) -> list[AnySplit]:
+    """Splits of the size, the number and the offsets that are wished."""
     split_bytes = options.split_bytes
     while True:
-        splits = [
-            split
-            for topic, partition, (first, end) in ranges
-            for split in plan(topic, partition, segments[topic, partition], first, end, split_bytes)
-        ]
-        if len(splits) >= options.min_partitions or split_bytes < 4096:
-            return splits
+        splits = place.splits(ranges, split_bytes)
+        if len(splits) >= options.min_partitions or split_bytes < _SMALLEST_SPLIT:
+            break
         split_bytes //= 2
+    most = options.max_records_per_partition
+    if 0 < len(splits) < options.min_partitions:  # sizes are not known: even numbers of offsets
+        offsets = sum(one.end_offset - one.first_offset for one in splits)
+        even = max(1, offsets // options.min_partitions)
+        most = even if most is None else min(most, even)
+    return splits if most is None else [part for split in splits for part in cut(split, most)]
 
 
-def _partitions(options: Options, directories: LogDirectories) -> Iterator[tuple[str, int]]:
-    if options.assigned is not None:
-        for topic, numbers in options.assigned.items():
-            there = directories.partitions(topic)
-            for number in numbers:
-                if number not in there:
-                    raise OptionError(f"assign: there is no {topic}-{number}; {topic} has {', '.join(map(str, there))}")
-                yield topic, number
-        return
-    topics = options.topics
-    if options.pattern is not None:
-        topics = tuple(topic for topic in directories.topics if re.fullmatch(options.pattern, topic))
-    for topic in topics:
-        for partition in directories.partitions(topic):
-            yield topic, partition
+def _above(where: TopicPartition, offset: int, bounds: Bounds) -> str:
+    return (
+        f"{where}: offset {offset} was asked for, and the log ends at {bounds.end}: it was truncated, or the topic was "
+        "deleted and made anew, or these are newer records than can be read yet; set failOnDataLoss to false to read what "
+        "there is"
+    )
 
 
-def _range(options: Options, topic: str, partition: int, bounds: Bounds) -> tuple[int, int]:
-    """Offsets [first, end) of what was asked for and is there."""
-    first = _wanted(options.starting, "startingOffsets", topic, partition)
-    end = _wanted(options.ending, "endingOffsets", topic, partition)
-    first = bounds.start if first == EARLIEST else first
-    end = bounds.end if end == LATEST else end
-    if options.fail_on_data_loss:
-        if first < bounds.start:
-            raise DataLossError(
-                f"{topic}-{partition}: offset {first} was asked for, and the log starts at {bounds.start}: retention or "
-                "DeleteRecords has taken what lies before; set failOnDataLoss to false to read what there is"
+def _offsets(
+    said: Offsets | int | None, timestamps: Offsets | int | None, bound: str, place: Place,
+    bounds: Mapping[TopicPartition, Bounds], otherwise: int, options: Options | None = None,
+) -> dict[TopicPartition, int]:  # fmt: skip
+    """`options`: of a start, which can be too young."""
+    if timestamps is not None:
+        name = f"{bound}Timestamp" if isinstance(timestamps, int) else f"{bound}OffsetsByTimestamp"
+        times = {one: _wanted(timestamps, name, one) for one in bounds}
+        found = place.offsets_at(times)
+        missing = [one for one, offset in found.items() if offset is None]
+        if missing and options is not None and not options.latest_if_too_young:
+            raise OptionError(
+                f"{name}: {missing[0]} has no record of {times[missing[0]]} or later; set "
+                "startingOffsetsByTimestampStrategy to latest to begin at its end"
             )
-        if max(first, end) > bounds.end:
-            raise DataLossError(
-                f"{topic}-{partition}: offset {max(first, end)} was asked for, and the log ends at {bounds.end}: it was "
-                "truncated or made anew, or its daemon has not told of the newest records yet; set failOnDataLoss to false "
-                "to read what there is"
-            )
-    return max(first, bounds.start), min(end, bounds.end)
+        return {
+            one: there.end if (offset := found[one]) is None else min(max(offset, there.start), there.end)
+            for one, there in bounds.items()
+        }
+    result = {}
+    for one, there in bounds.items():
+        offset = otherwise if said is None else _wanted(said, f"{bound}Offsets", one)
+        result[one] = there.start if offset == EARLIEST else there.end if offset == LATEST else offset
+    return result
 
 
-def _wanted(offsets: Offsets | int, name: str, topic: str, partition: int) -> int:
-    if isinstance(offsets, int):
-        return offsets
+def _wanted(numbers: Offsets | int, name: str, where: TopicPartition) -> int:
+    if isinstance(numbers, int):
+        return numbers
     try:
-        return offsets[topic][partition]
+        return numbers[where.topic][where.partition]
     except KeyError:
-        raise OptionError(
-            f"{name} says nothing of {topic}-{partition}; it must of every partition that is read"
-        ) from None
+        raise OptionError(f"{name} says nothing of {where}; it must of every partition that is read") from None

@@ -15,6 +15,10 @@ class DirectoryError(PipelineError):
     """A log directory is not there, holds no such topic, or is in a state that cannot be read."""
 
 
+class TopicError(PipelineError):
+    """There is no such topic, or not all of it."""
+
+
 class DataLossError(PipelineError):
     """Records that were asked for are gone: retention, DeleteRecords or a truncation has taken them."""
 

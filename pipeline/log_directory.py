@@ -8,8 +8,7 @@ batches behind it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..protocol.records.attributes import CONTROL_MASK
 from ..protocol.records.exceptions import RecordError
@@ -17,29 +16,38 @@ from ..storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET
 from ..storage.exceptions import StorageError
 from ..storage.file_records import last_offset, read_headers
 from ..storage.filesystem import RealFileSystem
+from ..storage.ledger import DELETE_RECORDS, LEDGER_FILE, RETENTION
+from ..storage.ledger import decode as decode_ledger
 from ..storage.log_names import SNAPSHOT_SUFFIX, DirectoryState, file_name, parse_directory_name
+from ..storage.meta_properties import read_meta_properties
 from ..storage.producer_snapshot import decode_snapshot
-from .exceptions import DirectoryError
+from .exceptions import DirectoryError, TopicError
+from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
 from .segment_files import SegmentFile, floor, list_segments
-
-
-class Bounds(NamedTuple):
-    """Offsets [start, end) of a partition that can be read."""
-
-    start: int
-    end: int
+from .splits import AnySplit, plan
+from .timestamps import first_at
 
 
 class LogDirectories:
-    """One daemon's data directories, from outside. Reads only; blocks."""
+    """One daemon's data directories, from outside: a `Place`. Reads only; blocks."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        """DirectoryError: one of them is not there."""
+        """DirectoryError: one of them is not there, or a newer daemon's."""
         self._files = RealFileSystem()
         self._homes: dict[tuple[str, int], str] = {}
-        for path in paths:
+        self._paths = tuple(paths)
+        self.name = ", ".join(paths)
+        self._look()
+
+    def _look(self) -> None:
+        homes = {}
+        for path in self._paths:
             if not os.path.isdir(path):
                 raise DirectoryError(f"{path}: there is no such directory; path is a daemon's log.dirs")
+            try:
+                read_meta_properties(self._files, path)
+            except StorageError as error:
+                raise DirectoryError(f"{error}; was it written by a newer daemon?") from error
             for name in os.listdir(path):
                 parsed = parse_directory_name(name)
                 if (
@@ -47,21 +55,60 @@ class LogDirectories:
                     and parsed.state is DirectoryState.LIVE
                     and os.path.isdir(os.path.join(path, name))
                 ):
-                    self._homes[parsed.topic, parsed.partition] = path
-        self._paths = tuple(paths)
+                    homes[parsed.topic, parsed.partition] = path
+        self._homes = homes
 
-    @property
     def topics(self) -> list[str]:
+        self._look()
         return sorted({topic for topic, _ in self._homes})
 
-    def partitions(self, topic: str) -> list[int]:
-        """DirectoryError when there are none."""
-        found = sorted(number for name, number in self._homes if name == topic)
-        if not found:
-            raise DirectoryError(
-                f"{', '.join(self._paths)}: no topic {topic} here; there are {', '.join(self.topics) or 'none'}"
-            )
+    def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
+        self._look()
+        found: dict[str, list[int]] = {topic: [] for topic in topics}
+        for topic, number in sorted(self._homes):
+            if topic in found:
+                found[topic].append(number)
+        for topic, numbers in found.items():
+            if not numbers:
+                there = ", ".join(one for one in self.topics() if one not in INTERNAL_TOPICS)
+                raise TopicError(f"{self.name}: no topic {topic} here; there are {there or 'none'}")
         return found
+
+    def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
+        return {one: self.partition_bounds(*one, read_committed=read_committed) for one in wanted}
+
+    def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        found: dict[TopicPartition, int | None] = {}
+        for one, timestamp in wanted.items():
+            start, end = self.partition_bounds(*one)
+            found[one] = first_at(self.segments(*one), timestamp, start, end)
+        return found
+
+    def splits(self, ranges: Sequence[Range], split_bytes: int) -> list[AnySplit]:
+        return [
+            split
+            for where, first, end in ranges
+            for split in plan(*where, self.segments(*where), first, end, split_bytes)
+        ]
+
+    def why_gone(self, where: TopicPartition, start: int) -> str:
+        """By the daemon's ledger. A log start inside a segment can only be DeleteRecords'."""
+        segments = self.segments(*where)
+        if segments and segments[0].base_offset < start:
+            return "DeleteRecords has taken"
+        try:
+            ledger = decode_ledger(self._files.read_bytes(os.path.join(self.directory(*where), LEDGER_FILE)))
+        except OSError:
+            ledger = None
+        causes = set() if ledger is None else {name for name, count in ledger.removed.items() if count}
+        if RETENTION in causes and DELETE_RECORDS not in causes:
+            return "retention has taken"
+        if DELETE_RECORDS in causes and RETENTION not in causes:
+            return "DeleteRecords has taken"
+        return "retention or DeleteRecords has taken"
+
+    def close(self) -> None:
+        pass
 
     def segments(self, topic: str, partition: int) -> list[SegmentFile]:
         return list_segments(self.directory(topic, partition))
@@ -69,7 +116,7 @@ class LogDirectories:
     def directory(self, topic: str, partition: int) -> str:
         return os.path.join(self._homes[topic, partition], f"{topic}-{partition}")
 
-    def bounds(self, topic: str, partition: int, *, read_committed: bool = False) -> Bounds:
+    def partition_bounds(self, topic: str, partition: int, *, read_committed: bool = False) -> Bounds:
         """Where the partition can be read."""
         home, place = self._homes[topic, partition], (topic, partition)
         segments = self.segments(topic, partition)

@@ -1,14 +1,21 @@
 """The options of the source, named and meant as those of Spark's own Kafka source where it has them.
 
+    path                                         log directories of a daemon, comma-separated, and/or
+    bootstrap.servers, kafka.*                   brokers, and settings of the client (`wire/settings.py`)
     subscribe, subscribePattern, assign          which topics or partitions
     startingOffsets, endingOffsets               earliest | latest | {"topic": {"0": 23, "1": -2, "2": -1}}, −2 and −1 as words
-    startingTimestamp, endingTimestamp           ms since 1970: rows of that time or later, or before it
+    startingTimestamp, endingTimestamp           ms since 1970: from the first record of that time or later, or up to it
+    startingOffsetsByTimestamp, ending…          the same for each partition: {"topic": {"0": 1700000000000}}
+    startingOffsetsByTimestampStrategy           error | latest: where to start when no record is so young
     failOnDataLoss                               true: an offset that is asked for and gone is an error
     includeHeaders                               adds the column `headers`
-    minPartitions                                splits are made smaller until there are about so many
+    minPartitions, maxRecordsPerPartition        splits are made smaller until there are so many, or so small
+    maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay     of streams
+    isolation, kafka.isolation.level             read_uncommitted | read_committed
+    groupIdPrefix, kafka.group.id, …             taken; there are no groups here
 
-and of our own: `path` (log directories, comma-separated), `isolation` (read_uncommitted | read_committed), `splitBytes`,
-`checkCrcs`, `corruptBatches` (fail | skip). Names are read without regard to case, as Spark does.
+and of our own: `view` (latest | changelog) with `keysStayInPartition` (check | true | false), `splitBytes`, `checkCrcs`,
+`corruptBatches` (fail | skip). Names are read without regard to case, as Spark does.
 """
 
 from __future__ import annotations
@@ -17,53 +24,103 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
 
 from .exceptions import OptionError
 from .splits import DEFAULT_SPLIT_BYTES
+from .wire.settings import ClientSettings
 
 EARLIEST, LATEST = -2, -1
 
-#: Topic → partition → offset, EARLIEST or LATEST.
+#: Topic → partition → offset, EARLIEST or LATEST; or a timestamp in ms.
 Offsets = Mapping[str, Mapping[int, int]]
 
+#: Taken, as Spark's source takes them, without a meaning here: each fetch is one, and there are no consumer groups.
+_WITHOUT_MEANING = (
+    "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
+)  # fmt: skip
 _KNOWN = (
-    "path", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
-    "endingTimestamp", "failOnDataLoss", "includeHeaders", "minPartitions", "isolation", "splitBytes", "checkCrcs",
-    "corruptBatches",
+    "path", "bootstrap.servers", "kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "startingOffsets",
+    "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "isolation", "kafka.isolation.level",
+    "kafka.group.id", "kafka.check.crcs", "view", "keysStayInPartition", "splitBytes", "checkCrcs", "corruptBatches",
+    *_WITHOUT_MEANING,
 )  # fmt: skip
 _NAMES = {name.lower(): name for name in _KNOWN}
+_OFFSET_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+_DELAY = re.compile(r"(\d+)\s*(ms|s|sec|second|m|min|minute|h|hour)?s?")
+_DELAY_MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
+_ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+class View(Enum):
+    """What rows are."""
+
+    RECORDS = "records"
+    LATEST = "latest"
+    CHANGELOG = "changelog"
+
+
+class KeysStay(Enum):
+    """Whether a key is always in the same partition."""
+
+    CHECK = "check"
+    TRUE = "true"
+    FALSE = "false"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a read has been asked for. Pickled with each task's source."""
+    """What a read has been asked for. Pickled with each task's source.
 
-    paths: tuple[str, ...]
+    Attributes:
+        starting: None when nothing was said: a batch begins with the earliest, a stream with the latest.
+    """
+
+    paths: tuple[str, ...] = ()
+    client: ClientSettings | None = None
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: Mapping[str, tuple[int, ...]] | None = None
-    starting: Offsets | int = EARLIEST
-    ending: Offsets | int = LATEST
-    starting_timestamp: int | None = None
-    ending_timestamp: int | None = None
+    starting: Offsets | int | None = None
+    ending: Offsets | int | None = None
+    starting_timestamp: int | Offsets | None = None
+    ending_timestamp: int | Offsets | None = None
+    latest_if_too_young: bool = False
     fail_on_data_loss: bool = True
     include_headers: bool = False
     min_partitions: int = 0
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
     read_committed: bool = False
+    view: View = View.RECORDS
+    keys_stay: KeysStay = KeysStay.CHECK
     split_bytes: int = DEFAULT_SPLIT_BYTES
     check_crc: bool = True
     skip_corrupt: bool = False
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """OptionError: one is unknown (with the known ones), missing or makes no sense."""
+    """OptionError: one is unknown (with the nearest that there is), missing or makes no sense."""
     found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, text in given.items():
-        if name.lower() not in _NAMES:
-            raise OptionError(f"unknown option {name}; there are {', '.join(_KNOWN)}")
-        found[_NAMES[name.lower()]] = str(text).strip()
-    if not found.get("path"):
-        raise OptionError("set the option path to a daemon's log.dirs")
+        if known := _NAMES.get(name.lower()):
+            found[known] = str(text).strip()
+        elif name.lower().startswith("kafka."):
+            settings[name.lower().removeprefix("kafka.")] = str(text).strip()
+        else:
+            raise OptionError(f"unknown option {name}{_hint(name)}")
+    paths = tuple(part.strip() for part in found.get("path", "").split(",") if part.strip())
+    servers = found.get("bootstrap.servers") or found.get("kafka.bootstrap.servers")
+    if not paths and not servers:
+        raise OptionError("set path to a daemon's log.dirs, or bootstrap.servers to brokers, or both")
+    if settings and not servers:
+        raise OptionError(f"kafka.{min(settings)} is for brokers; set bootstrap.servers too")
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in found]
     if len(ways) != 1:
         raise OptionError(f"set one of subscribe, subscribePattern and assign, not {' and '.join(ways) or 'none'}")
@@ -75,22 +132,69 @@ def parse_options(given: Mapping[str, str]) -> Options:
     if "subscribe" in found and not topics:
         raise OptionError("subscribe names no topic")
     return Options(
-        paths=tuple(part.strip() for part in found["path"].split(",") if part.strip()),
+        paths=paths,
+        client=ClientSettings.parse(servers, settings) if servers else None,
         topics=topics,
         pattern=found.get("subscribePattern"),
         assigned=_assigned(found["assign"]) if "assign" in found else None,
-        starting=_offsets("startingOffsets", found.get("startingOffsets", "earliest"), other=LATEST),
-        ending=_offsets("endingOffsets", found.get("endingOffsets", "latest"), other=EARLIEST),
-        starting_timestamp=_number(found, "startingTimestamp"),
-        ending_timestamp=_number(found, "endingTimestamp"),
+        starting=_offsets("startingOffsets", found["startingOffsets"]) if "startingOffsets" in found else None,
+        ending=_offsets("endingOffsets", found["endingOffsets"]) if "endingOffsets" in found else None,
+        starting_timestamp=_timestamps(found, "starting"),
+        ending_timestamp=_timestamps(found, "ending"),
+        latest_if_too_young=_choice(found, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
         fail_on_data_loss=_boolean(found, "failOnDataLoss", default=True),
         include_headers=_boolean(found, "includeHeaders", default=False),
         min_partitions=_number(found, "minPartitions") or 0,
-        read_committed=_choice(found, "isolation", ("read_uncommitted", "read_committed")) == 1,
+        max_records_per_partition=_number(found, "maxRecordsPerPartition", least=1),
+        max_offsets_per_trigger=_number(found, "maxOffsetsPerTrigger", least=1),
+        min_offsets_per_trigger=_number(found, "minOffsetsPerTrigger", least=1),
+        max_trigger_delay_ms=_delay(found.get("maxTriggerDelay", "15m")),
+        read_committed=_isolation(found),
+        view=View(_choice(found, "view", tuple(one.value for one in View))),
+        keys_stay=KeysStay(_choice(found, "keysStayInPartition", tuple(one.value for one in KeysStay))),
         split_bytes=_number(found, "splitBytes", least=1) or DEFAULT_SPLIT_BYTES,
-        check_crc=_boolean(found, "checkCrcs", default=True),
-        skip_corrupt=_choice(found, "corruptBatches", ("fail", "skip")) == 1,
+        check_crc=_boolean(found, "checkCrcs", default=_boolean(found, "kafka.check.crcs", default=True)),
+        skip_corrupt=_choice(found, "corruptBatches", ("fail", "skip")) == "skip",
     )
+
+
+def check_batch(options: Options) -> None:
+    """OptionError: what has been asked for is no batch."""
+    for name, value, nothing in (
+        ("startingOffsets", options.starting, LATEST),
+        ("endingOffsets", options.ending, EARLIEST),
+    ):
+        word = "latest" if nothing == LATEST else "earliest"
+        if value == nothing:
+            raise OptionError(f"{name} can't be {word}: nothing would be read")
+        for topic, partitions in value.items() if isinstance(value, Mapping) else ():
+            for number, offset in partitions.items():
+                if offset == nothing:
+                    raise OptionError(f"{name}: {offset} for {topic}-{number} makes no sense: nothing would be read")
+    for name, limit in (
+        ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
+        ("minOffsetsPerTrigger", options.min_offsets_per_trigger),
+    ):
+        if limit is not None:
+            raise OptionError(f"{name} is for streams; a batch has endingOffsets")
+
+
+def check_stream(options: Options) -> None:
+    """OptionError: what has been asked for is no stream."""
+    if options.ending is not None or options.ending_timestamp is not None:
+        raise OptionError(
+            "a stream has no endingOffsets and no endingTimestamp; use trigger(availableNow=True), or spark.read"
+        )
+    if options.view is not View.RECORDS:
+        raise OptionError(f"view={options.view.value} is for spark.read: a stream would have to remember every key")
+    most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
+    if most is not None and least is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger is {least}, which is more than maxOffsetsPerTrigger, {most}")
+
+
+def _hint(name: str) -> str:
+    near = get_close_matches(name.lower(), _NAMES, 1, 0.6)
+    return f"; did you mean {_NAMES[near[0]]}?" if near else f"; there are {', '.join(_KNOWN)}"
 
 
 def _number(found: Mapping[str, str], name: str, least: int = 0) -> int | None:
@@ -112,11 +216,26 @@ def _boolean(found: Mapping[str, str], name: str, *, default: bool) -> bool:
     return text == "true"
 
 
-def _choice(found: Mapping[str, str], name: str, choices: tuple[str, ...]) -> int:
+def _choice(found: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     text = found.get(name, choices[0]).lower()
     if text not in choices:
         raise OptionError(f"{name} is {text!r}; it can be {' or '.join(choices)}")
-    return choices.index(text)
+    return text
+
+
+def _isolation(found: Mapping[str, str]) -> bool:
+    said = {name: _choice(found, name, _ISOLATIONS) for name in ("isolation", "kafka.isolation.level") if name in found}
+    if len(set(said.values())) > 1:
+        raise OptionError("isolation and kafka.isolation.level say different things")
+    return "read_committed" in said.values()
+
+
+def _delay(text: str) -> int:
+    """`15m`, `90 s`, `100ms`: in ms."""
+    found = _DELAY.fullmatch(text.lower())
+    if found is None:
+        raise OptionError(f"maxTriggerDelay is {text!r}; it can be 15m, 90s or 500ms")
+    return int(found[1]) * _DELAY_MS.get(found[2] or "ms", 3_600_000)
 
 
 def _json(name: str, text: str) -> dict[str, object]:
@@ -129,23 +248,29 @@ def _json(name: str, text: str) -> dict[str, object]:
     return content
 
 
-def _offsets(name: str, text: str, *, other: int) -> Offsets | int:
-    """`other`: the end at which this bound makes no sense for a batch."""
-    words = {"earliest": EARLIEST, "latest": LATEST}
-    if text.lower() in words:
-        if words[text.lower()] == other:
-            raise OptionError(f"{name} can't be {text}: nothing would be read")
-        return words[text.lower()]
+def _offsets(name: str, text: str) -> Offsets | int:
+    if text.lower() in _OFFSET_WORDS:
+        return _OFFSET_WORDS[text.lower()]
+    return _numbers(name, text, "an offset", EARLIEST)
+
+
+def _timestamps(found: Mapping[str, str], bound: str) -> int | Offsets | None:
+    """One for all comes first, as with Spark's source."""
+    one, each = f"{bound}Timestamp", f"{bound}OffsetsByTimestamp"
+    if one in found:
+        return _number(found, one)
+    return _numbers(each, found[each], "a timestamp in ms", 0) if each in found else None
+
+
+def _numbers(name: str, text: str, what: str, least: int) -> Offsets:
     found: dict[str, dict[int, int]] = {}
     for topic, partitions in _json(name, text).items():
         if not isinstance(partitions, dict):
-            raise OptionError(f"{name}: {topic} has no object of partitions and offsets")
-        for number, offset in partitions.items():
-            if not number.isdecimal() or not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
-                raise OptionError(f"{name}: {topic} has {number!r}: {offset!r}; it takes a partition and an offset")
-            if offset == other:
-                raise OptionError(f"{name}: {offset} for {topic}-{number} makes no sense: nothing would be read")
-            found.setdefault(topic, {})[int(number)] = offset
+            raise OptionError(f"{name}: {topic} has no object of partitions, each with {what}")
+        for number, value in partitions.items():
+            if not number.isdecimal() or not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise OptionError(f"{name}: {topic} has {number!r}: {value!r}; it takes a partition and {what}")
+            found.setdefault(topic, {})[int(number)] = value
     return found
 
 

@@ -7,6 +7,7 @@ there has been taken by retention or DeleteRecords: compaction leaves gaps betwe
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from collections.abc import Iterator
@@ -17,15 +18,18 @@ from ..storage.batch_walk import Stretch, walk
 from ..storage.filesystem import RealFileSystem
 from ..storage.log_names import TRANSACTION_INDEX_SUFFIX, file_name
 from ..storage.transaction_index import AbortedTxn, TransactionIndex
-from .batch_decoder import Aborted, BatchDecoder, aborted_by_producer
+from .batch_decoder import AbortedRanges, BatchDecoder
 from .columns import EVERYTHING, Columns, Wish
 from .exceptions import CorruptLogError, DataLossError
 from .segment_files import SegmentFile, floor, list_segments
 from .sparse_index import start_position
-from .splits import Split
+from .splits import LOOK_UP, Split
 
 if TYPE_CHECKING:
     from ..storage.filesystem import File
+    from .splits import AnySplit
+
+logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 4 << 20
 _BASE_OFFSET = struct.Struct(">q")
@@ -44,9 +48,12 @@ def read_split(
         split.first_offset, split.end_offset, wish, aborted=aborted, check_crc=check_crc, skip_corrupt=skip_corrupt
     )
     buffer = bytearray(CHUNK_BYTES)
+    read: set[int] = set()
     segment: SegmentFile | None = split.segment
     position: int | None = split.position
-    read: set[int] = set()
+    if position == LOOK_UP and not decoder.is_done:
+        position = None
+        segment = _next_segment(split, split.first_offset, read, fail_on_data_loss=fail_on_data_loss)
     while segment is not None and not decoder.is_done:
         file = _open(segment)
         if file is not None:
@@ -61,6 +68,11 @@ def read_split(
             segment = _next_segment(split, decoder.next_offset, read, fail_on_data_loss=fail_on_data_loss)
     if (last := decoder.take()) is not None:
         yield last
+    if decoder.skipped:
+        logger.warning(
+            "%s-%d: left out %d damaged batches between offsets %d and %d",
+            split.topic, split.partition, decoder.skipped, split.first_offset, split.end_offset,
+        )  # fmt: skip
 
 
 def _open(segment: SegmentFile) -> File | None:
@@ -80,17 +92,21 @@ def _next_segment(split: Split, offset: int, read: set[int], *, fail_on_data_los
     segments = list_segments(split.segment.directory)
     index = floor(segments, offset)
     if index < 0 and segments and fail_on_data_loss and segments[0].base_offset > offset:
-        raise DataLossError(
-            f"{split.topic}-{split.partition}: offsets {offset} to {min(segments[0].base_offset, split.end_offset) - 1} are "
-            "gone: retention or DeleteRecords has taken them while they were to be read; set failOnDataLoss to false to go "
-            "on without them"
-        )
+        raise DataLossError(gone_in_mid_read(split, offset, segments[0].base_offset))
     for segment in segments[max(index, 0) :]:
         if segment.base_offset >= split.end_offset:
             return None
         if segment.inode not in read:
             return segment
     return None
+
+
+def gone_in_mid_read(split: AnySplit, offset: int, start: int) -> str:
+    """What to say when the log has come to start behind what was to be read."""
+    return (
+        f"{split.topic}-{split.partition}: offsets {offset} to {min(start, split.end_offset) - 1} are gone: retention or "
+        "DeleteRecords has taken them while they were to be read; set failOnDataLoss to false to go on without them"
+    )
 
 
 def _read_segment(
@@ -146,7 +162,7 @@ def _past_damage(
     return position + stretch.size
 
 
-def read_aborted(split: Split) -> Aborted:
+def read_aborted(split: Split) -> AbortedRanges:
     """The aborted transactions that concern the split, from the `.txnindex` files of its segments and those behind it."""
     found: list[AbortedTxn] = []
     segments = list_segments(split.segment.directory)
@@ -159,4 +175,4 @@ def read_aborted(split: Split) -> Aborted:
         found += result.aborted
         if result.is_complete:
             break
-    return aborted_by_producer(found)
+    return AbortedRanges(found)

@@ -29,11 +29,11 @@ from pyspark.sql.types import (
 )
 
 from .arrow import record_batch, wish_for
-from .batch_plan import plan_batch
+from .batch_plan import Narrowed, plan_batch
 from .exceptions import OptionError
-from .options import Options, parse_options
-from .segment_reader import read_split
-from .splits import Split
+from .options import Options, check_batch, parse_options
+from .reading import read
+from .splits import AnySplit
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 #: That of Spark's Kafka source; with `includeHeaders` the last field too.
@@ -57,23 +57,25 @@ class TidelogDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._parsed = parse_options(dict(options))
+        self._given = dict(options)
 
     @classmethod
     def name(cls) -> str:
         return "tidelog"
 
     def schema(self) -> StructType:
-        return SCHEMA if self._parsed.include_headers else StructType(SCHEMA.fields[:-1])
+        return SCHEMA if parse_options(self._given).include_headers else StructType(SCHEMA.fields[:-1])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(self._parsed, schema)
+        options = parse_options(self._given)
+        check_batch(options)
+        return BatchReader(options, schema)
 
 
 class SplitPartition(InputPartition):
     """One task's."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: AnySplit) -> None:
         super().__init__(split)
         self.split = split
 
@@ -111,29 +113,16 @@ class BatchReader(DataSourceReader):
         return filters
 
     def partitions(self) -> Sequence[SplitPartition]:
-        least, most = self._limits.get("offset", (None, None))
-        low, high = self._limits.get("partition", (None, None))
-        return [
-            SplitPartition(split)
-            for split in plan_batch(self._options)
-            if (least is None or split.end_offset > least)
-            and (most is None or split.first_offset <= most)
-            and (low is None or split.partition >= low)
-            and (high is None or split.partition <= high)
-        ]
+        narrowed = Narrowed(*self._limits.get("partition", (None, None)), *self._limits.get("offset", (None, None)))
+        return [SplitPartition(split) for split in plan_batch(self._options, narrowed)]
 
-    def read(self, partition: SplitPartition) -> Iterator[Any]:
-        options, split = self._options, partition.split
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if not isinstance(partition, SplitPartition):
+            return  # Spark's way to say that there is nothing to read
         least, most = self._limits.get("timestamp", (None, None))
-        first = max(one for one in (options.starting_timestamp, least, -(1 << 63)) if one is not None)
-        last = min(
-            one for one in (options.ending_timestamp, None if most is None else most + 1, 1 << 63) if one is not None
-        )
-        wish = wish_for(self._names, first, last)
-        for columns in read_split(
-            split, wish, read_committed=options.read_committed, check_crc=options.check_crc,
-            fail_on_data_loss=options.fail_on_data_loss, skip_corrupt=options.skip_corrupt,
-        ):  # fmt: skip
+        wish = wish_for(self._names, least, None if most is None else most + 1)
+        split = partition.split
+        for columns in read(split, self._options, wish):
             yield record_batch(columns, self._names, split.topic, split.partition)
 
 

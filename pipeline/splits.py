@@ -10,6 +10,7 @@ files between planning and reading. They begin where a batch of format 2 begins,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2, OVERHEAD, RECORD_BATCH_OVERHEAD
 from ..storage.filesystem import RealFileSystem
@@ -17,11 +18,14 @@ from .segment_files import SegmentFile, floor
 from .sparse_index import begins_batch, read_entries
 
 DEFAULT_SPLIT_BYTES = 64 << 20
+LOOK_UP = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Offsets [first_offset, end_offset) of a partition, which begin in `segment` at or behind byte `position`."""
+    """Offsets [first_offset, end_offset) of a partition, which begin in `segment` at or behind byte `position`; with
+    LOOK_UP, in that segment or a later one, and its index says where.
+    """
 
     topic: str
     partition: int
@@ -29,6 +33,35 @@ class Split:
     end_offset: int
     segment: SegmentFile
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSplit:
+    """Offsets [first_offset, end_offset) of a partition, fetched from whoever leads it then."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+
+
+AnySplit = Split | FetchSplit
+
+
+def cut(split: AnySplit, most_offsets: int) -> list[AnySplit]:
+    """The split in even parts of at most so many offsets. Those of files find their place by the index."""
+    first, end = split.first_offset, split.end_offset
+    parts = -(-(end - first) // most_offsets)
+    if parts <= 1:
+        return [split]
+    edges = [first + (end - first) * part // parts for part in range(parts + 1)]
+    rest: list[AnySplit] = []
+    for low, high in pairwise(edges[1:]):
+        if isinstance(split, Split):
+            rest.append(replace(split, first_offset=low, end_offset=high, position=LOOK_UP))
+        else:
+            rest.append(replace(split, first_offset=low, end_offset=high))
+    return [replace(split, end_offset=edges[1]), *rest]
 
 
 def plan(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.segment_dirs import write_checkpoint, write_log
 from tidelog.pipeline.batch_plan import plan_batch
-from tidelog.pipeline.exceptions import DataLossError, DirectoryError, OptionError
+from tidelog.pipeline.exceptions import DataLossError, OptionError, TopicError
 from tidelog.pipeline.options import parse_options
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
@@ -63,7 +63,7 @@ def test_what_is_gone_or_never_was_is_an_error_unless_one_says_otherwise(home: P
 def test_what_is_not_there_is_told(home: Path) -> None:
     with pytest.raises(OptionError, match="there is no t-7; t has 0, 1"):
         ranges(home, assign='{"t":[7]}')
-    with pytest.raises(DirectoryError, match="no topic orders here"):
+    with pytest.raises(TopicError, match="no topic orders here"):
         ranges(home, subscribe="orders")
     with pytest.raises(OptionError, match="startingOffsets says nothing of t-1"):
         ranges(home, subscribe="t", startingOffsets='{"t":{"0":12}}')

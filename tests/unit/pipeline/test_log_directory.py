@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from support.segment_dirs import write_checkpoint, write_log
-from tidelog.pipeline.exceptions import DirectoryError
-from tidelog.pipeline.log_directory import Bounds, LogDirectories
+from tidelog.pipeline.exceptions import DirectoryError, TopicError
+from tidelog.pipeline.log_directory import LogDirectories
+from tidelog.pipeline.places import Bounds
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.producer_entry import ProducerStateEntry
@@ -35,34 +36,36 @@ def test_topics_and_partitions_are_those_that_are_alive(home: Path, tmp_path: Pa
     second = tmp_path / "second"
     write_log(second / "t-1", [[batch(0)]])
     found = LogDirectories([str(home), str(second)])
-    assert found.topics == ["a-b", "t"]
-    assert found.partitions("t") == [0, 1, 11]
+    assert found.topics() == ["a-b", "t"]
+    assert found.partitions(["t", "a-b"]) == {"t": [0, 1, 11], "a-b": [0]}
     assert found.directory("t", 1) == str(second / "t-1")
 
 
 def test_what_is_not_there_is_told_with_what_is(home: Path) -> None:
-    with pytest.raises(DirectoryError, match=r"no topic orders here; there are a-b, t"):
-        LogDirectories([str(home)]).partitions("orders")
+    with pytest.raises(TopicError, match=r"no topic orders here; there are a-b, t"):
+        LogDirectories([str(home)]).partitions(["orders"])
     with pytest.raises(DirectoryError, match=r"no such directory; path is a daemon.s log\.dirs"):
         LogDirectories([str(home / "nowhere")])
 
 
 def test_bounds_are_those_of_the_checkpoints(home: Path) -> None:
     write_checkpoint(home / "replication-offset-checkpoint", {("t", 0): 8})
-    assert LogDirectories([str(home)]).bounds("t", 0) == Bounds(5, 8)
+    assert LogDirectories([str(home)]).partition_bounds("t", 0) == Bounds(5, 8)
     write_checkpoint(home / "log-start-offset-checkpoint", {("t", 0): 6})
-    assert LogDirectories([str(home)]).bounds("t", 0) == Bounds(6, 8)
-    assert LogDirectories([str(home)]).bounds("t", 11) == Bounds(0, 0), "its daemon has said nothing of it yet"
+    assert LogDirectories([str(home)]).partition_bounds("t", 0) == Bounds(6, 8)
+    assert LogDirectories([str(home)]).partition_bounds("t", 11) == Bounds(0, 0), (
+        "its daemon has said nothing of it yet"
+    )
 
 
 def test_a_copy_of_partitions_is_read_to_its_end(home: Path) -> None:
-    assert LogDirectories([str(home)]).bounds("t", 0) == Bounds(5, 9)
+    assert LogDirectories([str(home)]).partition_bounds("t", 0) == Bounds(5, 9)
 
 
 def test_a_damaged_checkpoint_is_told(home: Path) -> None:
     (home / "replication-offset-checkpoint").write_text("0\n1\nt 0\n")
     with pytest.raises(DirectoryError, match="start the daemon once"):
-        LogDirectories([str(home)]).bounds("t", 0)
+        LogDirectories([str(home)]).partition_bounds("t", 0)
 
 
 def test_committed_data_ends_before_the_oldest_open_transaction(tmp_path: Path) -> None:
@@ -79,7 +82,7 @@ def test_committed_data_ends_before_the_oldest_open_transaction(tmp_path: Path) 
     ends = {}
     for high_watermark in range(8):
         write_checkpoint(tmp_path / "replication-offset-checkpoint", {("t", 0): high_watermark})
-        ends[high_watermark] = LogDirectories([str(tmp_path)]).bounds("t", 0, read_committed=True).end
+        ends[high_watermark] = LogDirectories([str(tmp_path)]).partition_bounds("t", 0, read_committed=True).end
     assert ends == {0: 0, 1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 6, 7: 6}
     (tmp_path / "t-0" / f"{2:020d}.snapshot").unlink()
-    assert LogDirectories([str(tmp_path)]).bounds("t", 0, read_committed=True).end == 6
+    assert LogDirectories([str(tmp_path)]).partition_bounds("t", 0, read_committed=True).end == 6

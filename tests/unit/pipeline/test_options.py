@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 from tidelog.pipeline.exceptions import OptionError
-from tidelog.pipeline.options import EARLIEST, LATEST, Options, parse_options
+from tidelog.pipeline.options import EARLIEST, LATEST, Options, check_batch, parse_options
 
 HERE = {"path": "/a, /b,", "subscribe": "t"}
 
 
 def test_what_is_not_said_is_as_with_sparks_kafka_source() -> None:
-    assert parse_options(HERE) == Options(paths=("/a", "/b"), topics=("t",), starting=EARLIEST, ending=LATEST)
+    assert parse_options(HERE) == Options(paths=("/a", "/b"), topics=("t",))
 
 
 def test_names_are_read_without_regard_to_case() -> None:
@@ -52,8 +52,11 @@ def test_partitions_and_topics_are_taken_once() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"path": "/a", "subscribe": "t", "startOffset": "1"}, "unknown option startOffset; there are path, "),
-        ({"subscribe": "t"}, "set the option path"),
+        (
+            {"path": "/a", "subscribe": "t", "startOffset": "1"},
+            "unknown option startOffset; did you mean startingOffsets",
+        ),
+        ({"subscribe": "t"}, "set path to a daemon.s log.dirs, or bootstrap.servers"),
         ({"path": "/a"}, "set one of subscribe, subscribePattern and assign, not none"),
         ({**HERE, "assign": "{}"}, "not subscribe and assign"),
         ({"path": "/a", "subscribe": " , "}, "names no topic"),
@@ -77,4 +80,4 @@ def test_partitions_and_topics_are_taken_once() -> None:
 )
 def test_what_makes_no_sense_is_told(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_options(given)
+        check_batch(parse_options(given))
