@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorRecord
-from .group_metadata import CONSUMER_PROTOCOL_TYPE, DELETE_ANSWER, EMPTY, PREPARING_REBALANCE, STABLE, GroupMetadata
+from .group_metadata import PREPARING_REBALANCE, STABLE, GroupMetadata
 from .group_shards import Shard, Shards, append_error
+from .group_types import Committer, Group
 from .offsets_records import (
     NO_TIMESTAMP,
     OffsetAndMetadata,
-    group_key,
     offset_key,
     offset_value,
     read_offset_value,
@@ -28,6 +28,9 @@ from .offsets_records import (
 if TYPE_CHECKING:
     from ..storage.clock import Time
     from .group_membership import GroupMembership
+
+    #: Forgets a group in memory; whoever waits for something of it is answered with the error.
+    Remove = Callable[[Shard, Group, ErrorCode], None]
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,14 @@ class CommitRequest:
     retention_ms: int = -1
     """Sent by clients of before 2018 (versions 2 to 4); the offset expires that long from now, whatever else is set."""
     unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
+    version: int = 9
+    """Of OffsetCommit: members of modern groups need 9."""
+
+    def committer(self, *, transactional: bool = False) -> Committer:
+        return Committer(self.member_id, self.group_instance_id, self.generation, transactional, self.version)
+
+    def partitions(self) -> Iterator[tuple[bytes | None, int]]:
+        return ((item.topic_id, item.partition) for item in self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +118,20 @@ class FetchedGroup(NamedTuple):
 class GroupCommits:
     """Loop thread."""
 
-    __slots__ = ("_max_metadata", "_membership", "_retention_ms", "_shards", "_time", "commits", "expired")
+    __slots__ = ("_max_metadata", "_membership", "_remove", "_retention_ms", "_shards", "_time", "commits", "expired")
 
     def __init__(
-        self, shards: Shards, membership: GroupMembership, time: Time, max_metadata: int, retention_ms: int
+        self,
+        shards: Shards,
+        membership: GroupMembership,
+        remove: Remove,
+        time: Time,
+        max_metadata: int,
+        retention_ms: int,
     ) -> None:
         self._shards = shards
         self._membership = membership
+        self._remove = remove
         self._time = time
         self._max_metadata = max_metadata
         self._retention_ms = retention_ms
@@ -131,10 +149,10 @@ class GroupCommits:
             if request.generation >= 0:
                 raise ProtocolError(request.unknown_group_error)
         else:
-            error = group.check_commit(request.member_id, request.group_instance_id, request.generation)
+            error = group.may_commit(request.committer(), request.partitions())
             if error is not ErrorCode.NONE:
                 raise ProtocolError(error)
-            if group.state in (STABLE, PREPARING_REBALANCE):
+            if isinstance(group, GroupMetadata) and group.state in (STABLE, PREPARING_REBALANCE):
                 self._membership.member_seen(shard, group, request.member_id)
         now_ms = self._time.milliseconds()
         codes, values, records = self._records_of(request, now_ms)
@@ -183,7 +201,7 @@ class GroupCommits:
             if commit.generation >= 0:
                 raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
         else:
-            error = group.check_transactional_commit(commit.member_id, commit.group_instance_id, commit.generation)
+            error = group.may_commit(commit.committer(transactional=True), commit.partitions())
             if error is not ErrorCode.NONE:
                 raise ProtocolError(error)
         now_ms = self._time.milliseconds()
@@ -220,9 +238,16 @@ class GroupCommits:
     # -- fetch
 
     def fetch(
-        self, group_id: str, topics: Sequence[TopicToFetch] | None, *, require_stable: bool = False
+        self,
+        group_id: str,
+        topics: Sequence[TopicToFetch] | None,
+        *,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> FetchedGroup | Coroutine[Any, Any, FetchedGroup]:
-        """The group's offsets for `topics`, or all. A group that does not exist has none.
+        """The group's offsets for `topics`, or all. A group that does not exist has none. A member of a modern group says
+        who it is (KIP-848), so that one whose partitions may be another's by now learns that.
 
         `require_stable` (KIP-447): a partition for which an open transaction holds an offset is answered with
         UNSTABLE_OFFSET_COMMIT."""
@@ -230,6 +255,9 @@ class GroupCommits:
             shard = self._shards.find(group_id, allow_empty_id=True)
         except ProtocolError as error:
             return FetchedGroup([], error.code)
+        group = shard.groups.get(group_id)
+        if group is not None and (code := group.may_fetch(member_id, member_epoch)) is not ErrorCode.NONE:
+            return FetchedGroup([], code)
         if shard.unsynced is not None:
             return self._fetch_when_durable(shard.unsynced, group_id, topics, require_stable)
         return FetchedGroup(self._fetch(shard, group_id, topics, require_stable))
@@ -289,8 +317,8 @@ class GroupCommits:
         group = shard.groups.get(group_id)
         if group is None:
             raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.protocol_type != CONSUMER_PROTOCOL_TYPE and DELETE_ANSWER[group.state] is not ErrorCode.NONE:
-            raise ProtocolError(DELETE_ANSWER[group.state])
+        if (error := group.may_delete_offsets()) is not ErrorCode.NONE:
+            raise ProtocolError(error)
         held = shard.offsets.of_group(group_id)
         codes = [
             ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic) else ErrorCode.NONE
@@ -311,7 +339,7 @@ class GroupCommits:
             group = shard.groups.get(group_id)
             if group is None:
                 return ErrorCode.GROUP_ID_NOT_FOUND
-            code = DELETE_ANSWER[group.state]
+            code = group.may_delete()
             if code is not ErrorCode.NONE:
                 return code
             held = shard.offsets.of_group(group_id)
@@ -323,9 +351,9 @@ class GroupCommits:
             return error.code
         return ErrorCode.NONE if unsynced is None else _code_when_durable(unsynced)
 
-    def _forget(self, shard: Shard, group: GroupMetadata) -> asyncio.Future[None] | None:
-        unsynced = self._shards.append(shard, [CoordinatorRecord(group_key(group.group_id), None)])
-        self._membership.remove(shard, group, ErrorCode.UNKNOWN_MEMBER_ID)
+    def _forget(self, shard: Shard, group: Group) -> asyncio.Future[None] | None:
+        unsynced = self._shards.append(shard, group.tombstones())
+        self._remove(shard, group, ErrorCode.UNKNOWN_MEMBER_ID)
         return unsynced
 
     def topics_deleted(self, topics: Collection[str]) -> None:
@@ -368,13 +396,12 @@ class GroupCommits:
                     looked_at = 0
                     yield
 
-    def _expire_group(self, shard: Shard, group: GroupMetadata) -> None:
+    def _expire_group(self, shard: Shard, group: Group) -> None:
         gone, none_left = shard.offsets.expired(group, self._time.milliseconds(), self._retention_ms)
         try:
             self._shards.remove_offsets(shard, group.group_id, gone)
             self.expired += len(gone)
-            # Ids given out in an empty group (KIP-394) are about to be joined with, so such a group stays.
-            if none_left and group.state is EMPTY and not group.pending_join_members:
+            if none_left and group.may_expire:
                 self._forget(shard, group)
         except ProtocolError as error:
             log.warning("group %s: expired offsets could not be removed: %s", group.group_id, error)

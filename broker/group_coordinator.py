@@ -1,6 +1,7 @@
-"""The group coordinator: classic groups and their committed offsets, as one object.
+"""The group coordinator: groups of all types and their committed offsets, as one object.
 
     apis/join_group, … ────► GroupCoordinator ─┬─► GroupMembership ─► group_rebalance (decides) ─► group_metadata
+    apis/consumer_group_heartbeat, … ──────────├─► ModernGroups ─► modern_groups.registry: a machine for each type
     apis/offset_commit, …                      ├─► GroupCommits ─► group_offsets
                                                └─► Shards ─► CoordinatorLog: `__consumer_offsets`
 
@@ -13,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorLog, PartitionCoordinatorLog
@@ -31,24 +32,27 @@ from .group_events import (
 )
 from .group_loading import LoadedPartition, load_partition
 from .group_membership import GroupMembership
-from .group_metadata import DEAD
+from .group_metadata import DEAD, GroupMetadata
 from .group_offsets import TopicPartition
 from .group_shards import Shard, Shards
+from .group_types import Group, GroupType, wanted_types
+from .metadata_store import GROUP
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..storage.clock import Time
+    from .modern_groups.machine import Environment
+    from .modern_groups.modern_groups import ModernGroups
     from .server import Broker
     from .timer import Timer, TimerHandle
 
 log = logging.getLogger(__name__)
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
-#: The one type of group here, as ListGroups shows it (KIP-848). Filters compare without regard to case.
-GROUP_TYPE = "classic"
-
 #: How long a start waits for groups and offsets before it takes connections: some 20,000 commits are read by then.
 START_PATIENCE_S = 0.1
+
+T = TypeVar("T")
 
 #: Runs a function in the pool.
 RunBlocking = Callable[[Callable[[], LoadedPartition]], Awaitable[LoadedPartition]]
@@ -68,8 +72,8 @@ class GroupCoordinator:
     """Made at start; `start` when topics are known, `close` before the logs are closed."""
 
     __slots__ = (
-        "_check_interval_ms", "_commits", "_expiry", "_loading", "_log", "_loop", "_membership", "_run_blocking",
-        "_shards", "_time", "_timer",
+        "_check_interval_ms", "_commits", "_environment", "_expiry", "_loading", "_log", "_loop", "_membership", "_modern",
+        "_run_blocking", "_shards", "_time", "_timer",
     )  # fmt: skip
 
     def __init__(
@@ -80,19 +84,24 @@ class GroupCoordinator:
         timer: Timer,
         loop: asyncio.AbstractEventLoop,
         run_blocking: RunBlocking,
+        environment: Callable[[], Environment],
         new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
+        """`environment` makes what modern groups look at; it is called when there is one."""
         self._log = log
         self._loop = loop
         self._loading: asyncio.Task[None] | None = None
         self._time = time
         self._timer = timer
         self._run_blocking = run_blocking
+        self._environment = environment
+        self._modern: ModernGroups | None = None
         self._shards = Shards(log, time)
         self._membership = GroupMembership(self._shards, group_limits(config), time, timer, loop, new_uuid)
         self._commits = GroupCommits(
             self._shards,
             self._membership,
+            self._remove,
             time,
             config.offset_metadata_max_bytes,
             config.offsets_retention_minutes * 60_000,
@@ -107,6 +116,14 @@ class GroupCoordinator:
         def run_blocking(load: Callable[[], LoadedPartition]) -> Awaitable[LoadedPartition]:
             return broker.loop.run_in_executor(broker.io_pool, load)
 
+        def environment() -> Environment:
+            from .modern_groups.group_settings import GroupSettings
+            from .modern_groups.machine import Environment, random_id
+            from .modern_groups.topic_image import RegistryImage
+
+            settings = GroupSettings(lambda: broker.config, lambda group_id: broker.resources.own(GROUP, group_id))
+            return Environment(RegistryImage(broker.topics, broker.time), settings, random_id)
+
         coordinator = cls(
             PartitionCoordinatorLog(GROUP_METADATA_TOPIC, broker.partitions, broker.topics),
             broker.config,
@@ -114,6 +131,7 @@ class GroupCoordinator:
             broker.timer,
             broker.loop,
             run_blocking,
+            environment,
         )
         broker.topics.on_deleted.append(lambda topic: coordinator.topics_deleted([topic]))
         return coordinator
@@ -154,6 +172,8 @@ class GroupCoordinator:
                 return
             shard.groups, shard.offsets, shard.loaded = loaded.groups, loaded.offsets, True
             self._membership.loaded(shard)
+            if any(not isinstance(group, GroupMetadata) for group in shard.groups.values()):
+                self.modern.loaded(shard)
             self._commits.loaded(shard)
             groups += len(loaded.groups)
             offsets += loaded.offsets.count
@@ -182,8 +202,26 @@ class GroupCoordinator:
             self._loading.cancel()
         for shard in self._shards:
             for group in list(shard.groups.values()):
-                self._membership.remove(shard, group, ErrorCode.NOT_COORDINATOR)
+                self._remove(shard, group, ErrorCode.NOT_COORDINATOR)
         self._shards.closed = True
+
+    def _remove(self, shard: Shard, group: Group, error: ErrorCode) -> None:
+        """Forgets a group of any type in memory; whoever waits for something of it is answered with `error`."""
+        if isinstance(group, GroupMetadata):
+            self._membership.remove(shard, group, error)
+        else:
+            self.modern.forget(shard, group)
+
+    @property
+    def modern(self) -> ModernGroups:
+        """Groups of the newer protocols; made, and their code imported, when first asked for."""
+        if self._modern is None:
+            from .modern_groups.modern_groups import ModernGroups
+
+            self._modern = ModernGroups(
+                self._shards, self._environment(), self._time, self._timer, self._remove, self._membership.adopt
+            )
+        return self._modern
 
     @property
     def is_open(self) -> bool:
@@ -216,6 +254,11 @@ class GroupCoordinator:
     def rebalances(self) -> int:
         return self._membership.rebalances
 
+    @property
+    def modern_rebalances(self) -> Mapping[GroupType, int]:
+        """Group epochs begun since the start, by type of group."""
+        return {} if self._modern is None else self._modern.rebalances
+
     # -- membership
 
     def join(self, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
@@ -237,10 +280,18 @@ class GroupCoordinator:
         return self._commits.commit(request)
 
     def fetch_offsets(
-        self, group_id: str, topics: Sequence[TopicToFetch] | None, *, require_stable: bool = False
+        self,
+        group_id: str,
+        topics: Sequence[TopicToFetch] | None,
+        *,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> FetchedGroup | Awaitable[FetchedGroup]:
         """As `GroupCommits.fetch`."""
-        return self._commits.fetch(group_id, topics, require_stable=require_stable)
+        return self._commits.fetch(
+            group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
+        )
 
     def commit_in_transaction(self, request: TxnCommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
         """As `GroupCommits.commit_in_transaction`."""
@@ -285,26 +336,25 @@ class GroupCoordinator:
 
     # -- administration
 
-    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[DescribedGroup]:
-        """Groups without their members, those in `states` and of `types` if any are named.
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[Group]:
+        """Groups of all types, those in `states` and of `types` if any are named.
 
         Raises ProtocolError: COORDINATOR_LOAD_IN_PROGRESS while any partition is loading: the list would be false."""
         if self._shards.closed:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self.is_loaded:
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if types and GROUP_TYPE not in {name.strip().lower() for name in types}:
-            return []
-        wanted = {name.strip().lower() for name in states}
+        of_types, in_states = wanted_types(types), wanted_types(states)
         return [
-            DescribedGroup(group.group_id, str(group.state), group.protocol_type or "")
+            group
             for shard in self._shards
             for group in shard.groups.values()
-            if not wanted or group.state.lower() in wanted
+            if not of_types or group.group_type in of_types
+            if not in_states or group.state_name.lower() in in_states
         ]
 
     def describe_group(self, group_id: str) -> DescribedGroup:
-        """The group with its members; an error inside where there is none or it cannot be told yet."""
+        """The classic group with its members; an error inside where there is none or it cannot be told yet."""
         try:
             shard = self._shards.find(group_id)
         except ProtocolError as error:
@@ -312,8 +362,11 @@ class GroupCoordinator:
         group = shard.groups.get(group_id)
         if group is None:
             message = f"Group {group_id} not found."
-            return DescribedGroup(group_id, str(DEAD), "", error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
-        return group.describe()
+        elif not isinstance(group, GroupMetadata):
+            message = f"Group {group_id} is not a classic group."
+        else:
+            return group.describe()
+        return DescribedGroup(group_id, str(DEAD), "", error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
 
     def delete_group(self, group_id: str) -> ErrorCode | Awaitable[ErrorCode]:
         """NONE, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why nothing can be done now."""

@@ -1,8 +1,9 @@
 """Reads one partition of `__consumer_offsets` back into groups and offsets.
 
 Runs in a pool thread while the daemon serves; nobody else sees what is being built. About two microseconds a record,
-so that a million offsets are there within the time that clients take to ask again. Records of the newer group
-protocols are left where they are, and records that cannot be read are counted, named once, and passed over.
+so that a million offsets are there within the time that clients take to ask again. Records of modern groups are replayed by
+their types (`modern_groups.registry`), those of types that are not known here are left where they are, and records that
+cannot be read are counted, named once, and passed over.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from .coordinator_log import ReplayBatch
 from .group_metadata import GroupMetadata
 from .group_offsets import OffsetStore
+from .group_types import Group
 from .offsets_records import GroupKey, OffsetKey, OffsetsRecordError, read_group_value, read_key, read_offset_value
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ _INT32 = 4
 class LoadedPartition:
     """What the log said. `skipped` counts records that are not for us, `broken` those that cannot be read."""
 
-    groups: dict[str, GroupMetadata] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
     offsets: OffsetStore = field(default_factory=OffsetStore)
     records: int = 0
     skipped: int = 0
@@ -106,10 +108,11 @@ class _Replay:
             elif isinstance(what, GroupKey):
                 # Kafka writes these outside of transactions, always.
                 if value is None:
-                    loaded.groups.pop(what.group, None)
+                    if isinstance(loaded.groups.get(what.group), GroupMetadata):
+                        del loaded.groups[what.group]
                 else:
                     loaded.groups[what.group] = read_group_value(what.group, value)
-            else:
+            elif key is None or not self._modern(key, value):
                 loaded.skipped += 1
         except OffsetsRecordError as error:
             if not loaded.broken:
@@ -117,6 +120,11 @@ class _Replay:
                     "%s: the record at offset %d cannot be read and is passed over: %s", self._name, offset, error
                 )
             loaded.broken += 1
+
+    def _modern(self, key: bytes, value: bytes | None) -> bool:
+        from .modern_groups.registry import replay_bytes  # who has no modern groups does not pay for them
+
+        return replay_bytes(self._loaded.groups, key, value)
 
     def _offset(self, batch: ReplayBatch, offset: int, key: bytes, what: OffsetKey, value: bytes | None) -> None:
         store = self._loaded.offsets

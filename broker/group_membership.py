@@ -38,6 +38,7 @@ from .group_metadata import DEAD, STABLE, GroupMetadata
 from .group_rebalance import GroupRebalance
 from .group_sessions import GroupTimers
 from .group_shards import Shard, Shards, append_error
+from .group_types import Claim, Group, GroupType, claim
 from .offsets_records import group_key, group_value
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ class GroupMembership:
             if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
                 raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
             group = shard.groups.get(request.group_id)
-            if group is None:
-                group = self._create(shard, request)
+            if not isinstance(group, GroupMetadata):
+                group = self._create(shard, request, group)
         except ProtocolError as error:
             return JoinResult(error.code, request.member_id)
         waiting: _Waiting[JoinResult] = _Waiting()
@@ -114,14 +115,19 @@ class GroupMembership:
         self._apply(shard, group, self._rebalance.join(group, request, new_id, waiting, self._now()))
         return waiting.outcome(self._loop)
 
-    def _create(self, shard: Shard, request: JoinRequest) -> GroupMetadata:
-        """A new group, written as an empty one. Raises ProtocolError when this request may not make one."""
+    def _create(self, shard: Shard, request: JoinRequest, found: Group | None) -> GroupMetadata:
+        """A new group, written as an empty one, in the place of an empty group of another type if there is one.
+
+        Raises ProtocolError when this request may not make one."""
+        if claim(GroupType.CLASSIC, found) not in (Claim.NEW, Claim.REPLACE):
+            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.member_id != UNKNOWN_MEMBER_ID:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         group = GroupMetadata(request.group_id, self._now())
         if not group.supports_protocols(request.protocol_type, {protocol.name for protocol in request.protocols}):
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        self._shards.append(shard, [CoordinatorRecord(group_key(group.group_id), group_value(group, {}))])
+        gone = [] if found is None else found.tombstones()
+        self._shards.append(shard, [*gone, CoordinatorRecord(group_key(group.group_id), group_value(group, {}))])
         shard.groups[group.group_id] = group
         return group
 
@@ -132,7 +138,7 @@ class GroupMembership:
         except ProtocolError as error:
             return SyncResult(error.code)
         group = shard.groups.get(request.group_id)
-        if group is None:
+        if not isinstance(group, GroupMetadata):
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
         waiting: _Waiting[SyncResult] = _Waiting()
         self._apply(shard, group, self._rebalance.sync(group, request, waiting))
@@ -146,7 +152,7 @@ class GroupMembership:
             loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NONE if loading else error.code
         group = shard.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, GroupMetadata):
             return ErrorCode.UNKNOWN_MEMBER_ID
         code, effects = self._rebalance.heartbeat(group, member_id, group_instance_id, generation)
         self._apply(shard, group, effects)
@@ -159,7 +165,7 @@ class GroupMembership:
         except ProtocolError as error:
             return error.code, []
         group = shard.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, GroupMetadata):
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             return ErrorCode.NONE, [LeftMember(m.member_id, m.group_instance_id, unknown) for m in members]
         left, effects = self._rebalance.leave(group, members, self._now())
@@ -175,7 +181,14 @@ class GroupMembership:
     def loaded(self, shard: Shard) -> None:
         """The shard's groups were read from the log: their members have a session time-out from now to be heard of."""
         for group in list(shard.groups.values()):
-            self._apply(shard, group, self._rebalance.loaded(group, self._now()))
+            if isinstance(group, GroupMetadata):
+                self._apply(shard, group, self._rebalance.loaded(group, self._now()))
+
+    def adopt(self, shard: Shard, group: Group) -> None:
+        """Puts a classic group in, in the place of another type's that has become one: its members' sessions begin."""
+        assert isinstance(group, GroupMetadata)
+        shard.groups[group.group_id] = group
+        self._apply(shard, group, self._rebalance.loaded(group, self._now()))
 
     def remove(self, shard: Shard, group: GroupMetadata, error: ErrorCode) -> None:
         """Forgets the group; whoever still waits for something of it is answered with `error`. Writes nothing."""

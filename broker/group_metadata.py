@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
 from ..protocol.errors import ErrorCode
+from .coordinator_log import CoordinatorRecord
 from .group_events import (
     DescribedGroup,
     DescribedMember,
@@ -32,6 +33,7 @@ from .group_events import (
     SyncResult,
     Ticket,
 )
+from .group_types import Committer, GroupType
 
 #: Protocol type of Java's consumers and all who do as they do: their subscriptions can be read (see below).
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -171,6 +173,67 @@ class GroupMetadata:
         self.initial_rebalance = False
         self.new_member_added = False
 
+    # -- what all types of groups are asked (`group_types.Group`)
+
+    @property
+    def group_type(self) -> GroupType:
+        return GroupType.CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        return str(self.state)
+
+    @property
+    def listed_protocol_type(self) -> str:
+        return self.protocol_type or ""
+
+    @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is EMPTY
+
+    @property
+    def may_expire(self) -> bool:
+        # Ids given out in an empty group (KIP-394) are about to be joined with, so such a group stays.
+        return self.state is EMPTY and not self.pending_join_members
+
+    def may_commit(self, committer: Committer, partitions: Iterable[tuple[bytes | None, int]]) -> ErrorCode:
+        check = self.check_transactional_commit if committer.transactional else self.check_commit
+        return check(committer.member_id, committer.group_instance_id, committer.generation)
+
+    def may_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def may_delete(self) -> ErrorCode:
+        return DELETE_ANSWER[self.state]
+
+    def may_delete_offsets(self) -> ErrorCode:
+        """KIP-496: of members whose subscriptions cannot be known, nobody can tell what they read."""
+        return ErrorCode.NONE if self.protocol_type == CONSUMER_PROTOCOL_TYPE else DELETE_ANSWER[self.state]
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Unknown subscriptions of consumers count as subscribed: their offsets are kept."""
+        if self.subscribed_topics is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in self.subscribed_topics
+
+    def retention_starts(self, commit_ms: int) -> int | None:
+        """KIP-211: at the commit; in an empty group that once had members, when it became empty."""
+        if self.protocol_type is None:
+            return commit_ms
+        if self.state is EMPTY:
+            return commit_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
+        known = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
+        return commit_ms if self.state is STABLE and known else None
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        from .offsets_records import group_key  # which needs this module
+
+        return [CoordinatorRecord(group_key(self.group_id), None)]
+
     # -- questions
 
     @property
@@ -261,12 +324,6 @@ class GroupMetadata:
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol_name))
             for member in self.members.values()
         )
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Unknown subscriptions of consumers count as subscribed: their offsets are kept."""
-        if self.subscribed_topics is None:
-            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
-        return topic in self.subscribed_topics
 
     def describe(self) -> DescribedGroup:
         stable = self.state is STABLE

@@ -45,20 +45,22 @@ class Committed(NamedTuple):
 class GroupFacts(NamedTuple):
     """Taken on the loop thread; used on any."""
 
-    states: dict[str, int]
+    states: dict[tuple[str, str], int]
+    """Type and state → how many."""
     members: list[tuple[str, int]]
     loading: int
     offsets: int
     commits: int
     expired: int
     rebalances: int
+    epochs: Sequence[tuple[str, int]]
     committed: Sequence[Committed]
     omitted: int
 
 
 def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
     """Copies what the loop thread owns. Loop thread."""
-    states: Counter[str] = Counter()
+    states: Counter[tuple[str, str]] = Counter()
     members: list[tuple[str, int]] = []
     committed: list[Committed] = []
     loading = omitted = 0
@@ -67,9 +69,9 @@ def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
             loading += 1
             continue
         for group in shard.groups.values():
-            states[str(group.state)] += 1
+            states[str(group.group_type), group.state_name] += 1
             if per_group and len(members) < MAX_ROWS:
-                members.append((group.group_id, len(group.members)))
+                members.append((group.group_id, group.member_count))
         if not per_group:
             continue
         for group_id in shard.offsets.group_ids():
@@ -87,6 +89,7 @@ def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
         groups.commits,
         groups.expired_offsets,
         groups.rebalances,
+        [(str(kind), count) for kind, count in groups.modern_rebalances.items()],
         committed,
         omitted,
     )
@@ -102,14 +105,16 @@ class GroupLag:
 
     def families(self, facts: GroupFacts) -> Iterator[Family]:
         """All metrics of groups."""
-        yield Family("tidelog_groups", "gauge", "Groups by state.", ("state",),
-                     [((state,), count) for state, count in sorted(facts.states.items())])  # fmt: skip
+        yield Family("tidelog_groups", "gauge", "Groups by type and state.", ("type", "state"),
+                     sorted(facts.states.items()))  # fmt: skip
         yield one("tidelog_group_loading_partitions", "gauge", "Partitions of __consumer_offsets that are still being read.",
                   facts.loading)  # fmt: skip
         yield one("tidelog_group_offsets", "gauge", "Committed offsets.", facts.offsets)
         yield one("tidelog_group_commits", "counter", "Offsets that were committed.", facts.commits)
         yield one("tidelog_group_expired_offsets", "counter", "Committed offsets that expired.", facts.expired)
-        yield one("tidelog_group_rebalances", "counter", "Generations that groups began.", facts.rebalances)
+        yield one("tidelog_group_rebalances", "counter", "Generations that classic groups began.", facts.rebalances)
+        yield Family("tidelog_group_epochs", "counter", "Group epochs that groups of the newer protocols began.", ("type",),
+                     [((kind,), count) for kind, count in facts.epochs])  # fmt: skip
         yield Family("tidelog_group_members", "gauge", "Members of the group.", ("group",),
                      [((group,), count) for group, count in facts.members])  # fmt: skip
         committed, offsets, records = [], [], []

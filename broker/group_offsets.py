@@ -9,10 +9,10 @@ thread only, except while being loaded, when one pool thread owns it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from .group_metadata import CONSUMER_PROTOCOL_TYPE, EMPTY, STABLE, GroupMetadata
+from .group_types import Group
 from .offsets_records import OffsetAndMetadata, read_offset_value
 
 #: topic → partition → value of the OffsetCommit record
@@ -155,15 +155,12 @@ class OffsetStore:
 
     # -- expiry
 
-    def expired(self, group: GroupMetadata, now_ms: int, retention_ms: int) -> tuple[list[TopicPartition], bool]:
+    def expired(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[TopicPartition], bool]:
         """Offsets of the group whose time is over, and whether that leaves none (so that an empty group may go too).
 
         The time runs from the commit; in an empty group that once had members, from the moment it became empty. Topics
         that a present member reads are spared, and groups of unknown kind as long as they have members."""
         topics = self.of_group(group.group_id)
-        base = expiry_base(group)
-        if base is None:
-            return [], not topics
         gone: list[TopicPartition] = []
         kept = False
         for topic, partitions in topics.items():
@@ -172,28 +169,15 @@ class OffsetStore:
                 continue
             for partition, value in partitions.items():
                 committed = read_offset_value(value)
-                if committed.expire_timestamp_ms >= 0:
+                start_ms = group.retention_starts(committed.commit_timestamp_ms)
+                if start_ms is None:
+                    over = False
+                elif committed.expire_timestamp_ms >= 0:
                     over = now_ms >= committed.expire_timestamp_ms
                 else:
-                    over = now_ms - base(committed) >= retention_ms
+                    over = now_ms - start_ms >= retention_ms
                 if over and not (self._pending and self.has_pending(group.group_id, topic, partition)):
                     gone.append(TopicPartition(topic, partition))
                 else:
                     kept = True
         return gone, not kept and not self.has_pending(group.group_id)
-
-
-def expiry_base(group: GroupMetadata) -> Callable[[OffsetAndMetadata], int] | None:
-    """From when an offset's retention counts; None when the group's offsets do not expire now (KIP-211)."""
-    if group.protocol_type is None:
-        return _commit_time
-    if group.state is EMPTY:
-        emptied_ms = group.state_timestamp_ms
-        return _commit_time if emptied_ms is None else lambda _: emptied_ms
-    if group.state is STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None:
-        return _commit_time
-    return None
-
-
-def _commit_time(committed: OffsetAndMetadata) -> int:
-    return committed.commit_timestamp_ms

@@ -19,7 +19,7 @@ from .offsets_records import offset_key
 
 if TYPE_CHECKING:
     from ..storage.clock import Time
-    from .group_metadata import GroupMetadata
+    from .group_types import Group
 
 #: Tombstones are written in batches of at most this many records, so that none is too large for the topic.
 TOMBSTONES_PER_BATCH = 1000
@@ -64,7 +64,8 @@ class Shard:
     def __init__(self, index: int, *, loaded: bool) -> None:
         self.index = index
         self.loaded = loaded
-        self.groups: dict[str, GroupMetadata] = {}
+        #: Of all types, by id.
+        self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         #: Topics that were deleted while this was being loaded: their offsets go when it is.
         self.deleted_topics: set[str] = set()

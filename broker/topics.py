@@ -114,6 +114,8 @@ class TopicRegistry:
         """After `start`: no producer id below this one may be given out, some log knows it."""
         self.on_deleted: list[Callable[[str], object]] = []
         """Called with the name of each topic that was deleted, on the loop thread."""
+        self.on_changed: list[Callable[[str, bool], object]] = []
+        """Called with the name of each topic that was made, changed or deleted, and whether it is new. Loop thread."""
 
     # -- life
 
@@ -385,13 +387,18 @@ class TopicRegistry:
         return topic
 
     def _publish(self, topic: Topic) -> None:
+        is_new = topic.name not in self._by_name
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._by_folded[_folded(topic.name)] = topic.name
+        for callback in self.on_changed:
+            callback(topic.name, is_new)
 
     def _withdraw(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         if self._by_folded.get(_folded(topic.name)) == topic.name:
             del self._by_folded[_folded(topic.name)]
+        for callback in self.on_changed:
+            callback(topic.name, False)
 
     async def _make_logs(self, topic: Topic, partitions: Iterable[int]) -> None:
         logs = self._logs

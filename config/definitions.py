@@ -11,6 +11,7 @@ import re
 
 from .definitions_administration import ADMINISTRATION_ROWS
 from .definitions_broker import BROKER_ROWS
+from .definitions_groups import GROUP_ROWS
 from .definitions_ignored import FAMILIES, IGNORED_ROWS
 from .definitions_limits import LIMIT_ROWS
 from .definitions_operation import OPERATION_ROWS
@@ -45,7 +46,9 @@ TOPIC_SETTINGS: dict[str, Setting] = {row.name: row for row in TOPIC_ROWS}
 
 _DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
 
-_ROWS = (BROKER_ROWS, LIMIT_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, _DERIVED, IGNORED_ROWS)
+_ROWS = (
+    BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, _DERIVED, IGNORED_ROWS
+)  # fmt: skip
 
 BROKER_SETTINGS: dict[str, Setting] = {row.name: row for rows in _ROWS for row in rows}
 """Every broker setting by name, ignored and refused ones included."""

@@ -100,12 +100,6 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
     (
         "that protocol is not answered by this version",
         """
-        group.coordinator.rebalance.protocols group.consumer.assignment.interval.ms group.consumer.assignors
-        group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
-        group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.max.size
-        group.consumer.migration.policy group.consumer.min.assignment.interval.ms
-        group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
-        group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms
         group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
         group.share.enable group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
         group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.groups

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ..group_coordinator import GROUP_TYPE
 from .registry import api
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
         groups=[
             ListedGroup(
                 group_id=group.group_id,
-                protocol_type=group.protocol_type,
-                group_state=group.state,
-                group_type=GROUP_TYPE,
+                protocol_type=group.listed_protocol_type,
+                group_state=group.state_name,
+                group_type=group.group_type,
             )
             for group in groups
         ]

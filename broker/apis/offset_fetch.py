@@ -2,7 +2,7 @@
 
 - 0 asked ZooKeeper; here the one store answers, in ZooKeeper's way: nothing committed is UNKNOWN_TOPIC_OR_PARTITION.
 - 1: an error of the group is told in each partition, from 2 on once; 2: null topics mean all; 5: leader epochs;
-  7: `require_stable` (KIP-447); 8: several groups at once (KIP-709); 10: topics by id.
+  7: `require_stable` (KIP-447); 8: several groups at once (KIP-709); 9: a member says who it is (KIP-848); 10: topics by id.
 - From 1 on, where nothing is committed the offset is -1 and there is no error.
 """
 
@@ -50,7 +50,15 @@ def offset_fetch(
     if context.api_version >= FIRST_WITH_GROUPS:
         for group in request.groups:
             wanted = _by_id(group.topics, context) if context.api_version >= FIRST_WITH_IDS else _by_name(group.topics)
-            outcomes.append(groups.fetch_offsets(group.group_id, wanted, require_stable=request.require_stable))
+            outcomes.append(
+                groups.fetch_offsets(
+                    group.group_id,
+                    wanted,
+                    require_stable=request.require_stable,
+                    member_id=group.member_id,
+                    member_epoch=group.member_epoch,
+                )
+            )
     else:
         wanted = _by_name(request.topics)
         outcomes.append(groups.fetch_offsets(request.group_id, wanted, require_stable=request.require_stable))

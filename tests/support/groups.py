@@ -195,12 +195,15 @@ class Groups:
         exists: bool = True,
         load: bool = True,
         first_id: int = 1,
+        environment: Any = None,
     ) -> None:
+        """`environment`: what modern groups see, from `support.modern_groups`; classic ones need none."""
         self.loop = loop or asyncio.new_event_loop()
         self.owns_loop = loop is None
         self.time = time or MockTime()
         self.log = log or MemoryCoordinatorLog(self.loop, exists=exists)
         self.ids = itertools.count(first_id)
+        self.environment = environment
         self.groups = GroupCoordinator(
             self.log,
             SimpleNamespace(**{**CONFIG, **(config or {})}),  # type: ignore[arg-type]
@@ -208,6 +211,7 @@ class Groups:
             MockTimer(self.time),
             self.loop,
             self._run,
+            lambda: self.environment,
             lambda: f"id{next(self.ids)}",
         )
         self.groups.open()
@@ -225,7 +229,7 @@ class Groups:
 
     def restarted(self) -> Groups:
         """What a coordinator that starts now on the same log knows. The old one goes on undisturbed."""
-        return Groups(log=self.log, time=self.time, loop=self.loop, first_id=1000)
+        return Groups(log=self.log, time=self.time, loop=self.loop, first_id=1000, environment=self.environment)
 
     def join(self, **fields: Any) -> JoinResult | asyncio.Future[JoinResult]:
         request: dict[str, Any] = {

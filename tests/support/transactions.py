@@ -111,6 +111,7 @@ class Node:
         for topic, count in TOPICS.items():
             for index in range(count):
                 self._partition(topic, index)
+        self.environment: Any = None  # there are no modern groups here
         self.features = Features({"transaction.version": self.version})
         self.timer = MockTimer(self.time)
         self.groups = GroupCoordinator(
@@ -120,6 +121,7 @@ class Node:
             self.timer,
             self.loop,
             self._run,
+            lambda: self.environment,
         )
         self.groups.open()
         self.transactions = TransactionCoordinator(

@@ -215,7 +215,7 @@ def test_list_groups(harness):
     harness.stable("alice", group_id="stable")
     harness.member("bob", group_id="joining").join()
     commit(harness, "simple")
-    everything = {(g.group_id, g.state, g.protocol_type) for g in harness.groups.list_groups()}
+    everything = {(g.group_id, g.state_name, g.listed_protocol_type) for g in harness.groups.list_groups()}
     assert everything == {
         ("stable", "Stable", "consumer"),
         ("joining", "PreparingRebalance", "consumer"),

@@ -123,7 +123,7 @@ def test_markers_of_nothing_and_emptied_ones():
 
 def test_records_that_are_not_ours(caplog):
     caplog.set_level("INFO")
-    loaded = Log().add((b"\x00\x03\x00\x01g", b"x"), (None, b"y")).commit(1).load()
+    loaded = Log().add((b"\x00\x63\x00\x01g", b"x"), (None, b"y")).commit(1).load()
     assert (loaded.skipped, loaded.broken, offset(loaded)) == (2, 0, 1)
     assert "left 2 records" in caplog.text
 

@@ -9,6 +9,7 @@ from tidelog.broker import group_metrics
 from tidelog.broker.group_metadata import EMPTY, GroupMetadata
 from tidelog.broker.group_metrics import GroupLag, group_facts
 from tidelog.broker.group_offsets import OffsetStore
+from tidelog.broker.group_types import GroupType
 from tidelog.broker.offsets_records import OffsetAndMetadata, offset_value
 from tidelog.storage.record_counts import RecordCounts
 
@@ -26,6 +27,7 @@ class Groups:
             SimpleNamespace(loaded=True, groups=groups, offsets=self.offsets),
             SimpleNamespace(loaded=False, groups={}, offsets=OffsetStore()),
         ]
+        self.modern_rebalances = {GroupType.CONSUMER: 4}
         self.offset_count, self.commits, self.expired_offsets, self.rebalances = self.offsets.count, 5, 1, 2
 
     def shards(self) -> Any:
@@ -54,9 +56,10 @@ def test_lag_is_in_records_that_are_there() -> None:
     assert told["tidelog_group_lag_offsets"] == {("g", "t", "0"): 14, ("h", "t", "0"): 4}
     assert told["tidelog_group_committed_offset"] == {("g", "t", "0"): 0, ("h", "t", "0"): 10, ("h", "gone", "0"): 3}
     assert told["tidelog_group_lag_uncounted_partitions"] == {(): 0}
-    assert told["tidelog_groups"] == {(str(EMPTY),): 2}
+    assert told["tidelog_groups"] == {("classic", str(EMPTY)): 2}
     assert told["tidelog_group_loading_partitions"] == {(): 1}
     assert told["tidelog_group_members"] == {("g",): 0, ("h",): 0}
+    assert told["tidelog_group_epochs"] == {("consumer",): 4}
     assert told["tidelog_group_commits"] == {(): 5}
     world.stop()
 

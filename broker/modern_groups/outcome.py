@@ -1,0 +1,82 @@
+"""What a machine answers: frozen values that `modern_groups.ModernGroups` carries out.
+
+In this order: the records are written as one batch (if that fails, the request fails and nothing has happened), then replayed
+into the groups, then delays are set, then the answer goes out when the write is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from ...protocol.schema import Message
+from ..coordinator_log import CoordinatorRecord
+from ..group_types import Group
+
+T = TypeVar("T")
+
+
+class GroupRecord(NamedTuple):
+    """One record of a modern group. A null value is a tombstone."""
+
+    key: Message
+    value: Message | None
+
+
+class DelayKind(StrEnum):
+    """Each member has at most one of each kind; group-wide ones have the empty member id."""
+
+    SESSION = "session"
+    REBALANCE = "rebalance"
+    JOIN = "join"
+    SYNC = "sync"
+    ASSIGNMENT = "assignment"
+
+
+class Delay(NamedTuple):
+    """Whose delay of which kind; `epoch` is that of the member when it was set, for kinds that look at it."""
+
+    kind: DelayKind
+    member_id: str = ""
+    epoch: int = 0
+
+
+class DelaySet(NamedTuple):
+    """Call the machine's `delay_passed` after `delay_ms`. An earlier delay of the kind is forgotten, or stays if `absent`
+    says that only the first counts."""
+
+    delay: Delay
+    delay_ms: int
+    absent: bool = False
+
+
+class DelayCleared(NamedTuple):
+    """Nobody waits for it any more; its epoch does not matter."""
+
+    delay: Delay
+
+
+class MemberGone(NamedTuple):
+    """All delays of the member are forgotten."""
+
+    member_id: str
+
+
+Effect = DelaySet | DelayCleared | MemberGone
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """`answer` if all goes well; `records` in the order in which they are replayed."""
+
+    answer: T
+    records: Sequence[GroupRecord | CoordinatorRecord] = ()
+    effects: Sequence[Effect] = ()
+    replaced: Group | None = None
+    """A group of another type that has the id until now: its tombstones are written first."""
+    successor: Group | None = None
+    """A group that takes the id after the records: written by them, but of another type, so not replayed."""
+    rebalanced: bool = False
+    """The group epoch rose: counted by metrics."""
