@@ -20,4 +20,11 @@ def register(spark: Any) -> None:
     spark.dataSource.register(TidelogDataSource)
 
 
-__all__ = ["register"]
+def session(name: str = "tidelog", **options: Any) -> Any:
+    """A Spark session with `format("tidelog")`, set up for this machine: see `session.py`. Driver."""
+    from .session import session as make
+
+    return make(name, **options)
+
+
+__all__ = ["register", "session"]

@@ -9,6 +9,8 @@ from typing import Any
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     EqualTo,
     Filter,
     GreaterThan,
@@ -70,6 +72,19 @@ class TidelogDataSource(DataSource):
         options = parse_options(self._given)
         check_batch(options)
         return BatchReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .sink.options import parse_sink_options
+        from .sink.writers import BatchWriter
+
+        return BatchWriter(parse_sink_options(self._given, streaming=False), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from .sink.options import parse_sink_options
+        from .sink.writers import StreamWriter
+
+        # `overwrite` is output mode complete, whose every batch is appended, as Spark's Kafka sink does.
+        return StreamWriter(parse_sink_options(self._given, streaming=True), schema)
 
 
 class SplitPartition(InputPartition):

@@ -50,6 +50,9 @@ class Connection:
 
     Raises BrokerUnreachableError (which is retriable) for whatever happens to the network or to the bytes on it, and
     UnsupportedBrokerError when the broker does not speak what is asked.
+
+    Attributes:
+        features: the cluster's finalized features and their levels (KIP-584); none before Kafka 2.7.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class Connection:
             self._transport = connect(address, settings)
         except OSError as error:
             self._fail(f"no connection ({_reason(error)})", error)
-        self._versions = self._ask_versions()
+        self._versions, self.features = self._ask_versions()
 
     @property
     def is_open(self) -> bool:
@@ -170,7 +173,7 @@ class Connection:
         except OSError as error:
             self._fail(f"no answer ({_reason(error)})", error)
 
-    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+    def _ask_versions(self) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:
         ask = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="1")
         self._send(ask, ApiVersionsResponse, 3)
         frame = self._receive_frame(None)
@@ -184,7 +187,8 @@ class Connection:
                 self._fail(f"its answer is not Kafka's ({error})", error)
         if answer.error_code:
             self._fail(f"it does not say what it speaks: {error_text(answer.error_code)}", None)
-        return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        return versions, {one.name: one.max_version_level for one in answer.finalized_features}
 
     def _fail(self, what: str, cause: BaseException | None) -> NoReturn:
         self.close()

@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sink-kills", type=int, default=5, help="kills of a writing query in test_sink_kills.py")
+    parser.addoption("--sink-seed", default="1", metavar="N|random", help="seed of the moments of those kills")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession

@@ -44,6 +44,13 @@ RINGS = [
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
     Ring("spark", ["make", "spark"], ["make", "spark"], 5, 10),
     Ring(
+        "sink kills",  # `spark` has the first
+        [],
+        [*PYTEST, *UNLIMITED, "tests/spark/test_sink_kills.py", "--sink-kills", "100", "--sink-seed", "random"],
+        0,
+        60,
+    ),
+    Ring(
         "kill -9",
         [*PYTEST, "--timeout", "600", "tests/compat/test_kill.py", "--kill-rounds", "20"],
         [*PYTEST, *UNLIMITED, "tests/compat/test_kill.py", "--kill-rounds", "400", *RANDOM_SEED],

@@ -1,0 +1,123 @@
+"""A Spark session that works where it is started: the right Python, an address that workers reach, folders of its own.
+
+What goes wrong most often is told in one line: Java is missing, PySpark is missing or too old. A session of a cluster is made
+the same way, with `master` and the settings that the cluster needs: see docs/PIPELINE.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from .exceptions import PipelineError
+
+#: What exists together, see docs/PIPELINE.md: streams with admission control are Spark's since 4.2.
+OLDEST_SPARK = (4, 1)
+OLDEST_JAVA = 17
+
+
+class SetupError(PipelineError):
+    """Something that Spark needs is not there."""
+
+
+def session(
+    name: str = "tidelog",
+    *,
+    master: str = "local[*]",
+    directory: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Any:
+    """A `SparkSession` with `format("tidelog")`; the running one if there is one. Driver. SetupError.
+
+    `directory`: for Spark's temporary files and its warehouse; a new one in the system's by default. `settings` beat ours.
+    """
+    check_spark()
+    check_java()
+    from pyspark.sql import SparkSession
+
+    from . import register
+
+    home = directory or tempfile.mkdtemp(prefix="tidelog-spark-")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in {**default_settings(master, home), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    register(made)
+    return made
+
+
+def default_settings(master: str, home: str) -> dict[str, str]:
+    """What a session has unless it is told otherwise. A cluster finds the driver by itself; on one machine it is here."""
+    found = {
+        "spark.local.dir": os.path.join(home, "spark"),
+        "spark.sql.warehouse.dir": os.path.join(home, "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        # Comparisons of partition, offset and timestamp reach the source.
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        found |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        }
+    return found
+
+
+def check_spark() -> None:
+    """SetupError, with what to install."""
+    try:
+        import pyspark
+    except ImportError:
+        raise SetupError("PySpark is missing: pip install 'tidelog[pipeline]'") from None
+    version = parse_version(pyspark.__version__)
+    if version < OLDEST_SPARK:
+        wanted = ".".join(map(str, OLDEST_SPARK))
+        raise SetupError(
+            f"PySpark {pyspark.__version__} is too old: {wanted} or newer, pip install 'tidelog[pipeline]'"
+        )
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """The first two numbers of a version."""
+    numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:2]]
+    return numbers[0], numbers[1] if len(numbers) > 1 else 0
+
+
+def check_java(environment: Mapping[str, str] = os.environ) -> int:
+    """The major version of the Java that Spark will start. SetupError."""
+    home = environment.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java", path=environment.get("PATH"))
+    if not java or not os.access(java, os.X_OK):
+        where = (
+            f"JAVA_HOME is {home}, where there is none" if home else "there is none on PATH, and JAVA_HOME is not set"
+        )
+        raise SetupError(
+            f"Spark needs Java {OLDEST_JAVA} or newer: {where}. Debian, Ubuntu: apt-get install openjdk-17-jre-headless"
+        )
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    version = java_version(said)
+    if version < OLDEST_JAVA:
+        raise SetupError(f"{java} is Java {version}; Spark needs {OLDEST_JAVA} or newer. Set JAVA_HOME to one")
+    return version
+
+
+def java_version(text: str) -> int:
+    """From what `java -version` prints: `openjdk version "17.0.15"`, `java version "1.8.0_402"`; 0 for something else."""
+    parts = text.split('"')
+    if len(parts) < 2:
+        return 0
+    numbers = parts[1].replace("-", ".").replace("_", ".").split(".")
+    major = numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0]
+    return int(major) if major.isdigit() else 0

@@ -1,0 +1,251 @@
+"""The driver's side of the sink: `KafkaCluster` does to a real cluster what the commit protocol decides.
+
+The query's driver has a transactional id of its own, `PREFIX-QUERY`: who takes it (InitProducerId) fences whoever had it, so
+that of two drivers only the later one can write tokens. Tasks' ids are `PREFIX-QUERY-RUN-TASK-ATTEMPT-PHASE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ...protocol.records._batches import murmur2
+from ...protocol.records.builder import build_batch
+from ...protocol.records.record_batch import Record
+from ..exceptions import BrokerError, UnsupportedBrokerError
+from ..wire.client import KafkaClient, check, leaders
+from .commit_log import CommitLog, encode_token, mark_key, token_key
+from .commit_protocol import Committer, Outcome, Part, Token, View
+from .producer import Producer, ProducerId, end_transaction, init_producer
+
+#: Of the driver's own transaction, which lives for a moment.
+_DRIVER_TIMEOUT_MS = 60_000
+_TOPIC_SETTINGS = {
+    "cleanup.policy": "compact",
+    # Readers begin at its start: what is not yet cleaned should be little.
+    "segment.bytes": str(16 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "86400000",
+}
+_EARLIEST, _LATEST = -2, -1
+
+
+def driver_id(prefix: str, query: str) -> str:
+    return f"{prefix}-{query}"
+
+
+def task_id(prefix: str, query: str, run: str, task: int, attempt: int, batch: int) -> str:
+    """No two attempts that can be alive at once have the same; and there are not more than four for each over the batches."""
+    return f"{prefix}-{query}-{run}-{task}-{attempt}-{batch % 4}"
+
+
+def commit_partition(query: str, partitions: int) -> int:
+    return (murmur2(query.encode()) & 0x7FFFFFFF) % partitions
+
+
+def ensure_commit_topic(client: KafkaClient, topic: str) -> int:
+    """Makes it if it is missing; how many partitions it has. BrokerError."""
+    found = _partitions(client, topic)
+    if found:
+        return found
+    wanted = CreatableTopic(
+        name=topic, num_partitions=1, replication_factor=-1,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in _TOPIC_SETTINGS.items()],
+    )  # fmt: skip
+
+    def create() -> None:
+        controller = client.metadata([]).controller_id
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=client.settings.request_timeout_ms)
+        answer = client.request_from(controller, request, CreateTopicsResponse, up_to=5, at_least=4)
+        code = answer.topics[0].error_code
+        if code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            check(
+                code, f"the commit topic {topic} can't be created: {answer.topics[0].error_message or ''}".rstrip(" :")
+            )
+
+    def look() -> int:
+        number = _partitions(client, topic)
+        if not number:
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic} is being created", retriable=True)
+        return number
+
+    client.retry(create)
+    return client.retry(look)
+
+
+def _partitions(client: KafkaClient, topic: str) -> int:
+    found = leaders(client.metadata([topic]))
+    return len(found) if found and all(one.node_id >= 0 for one in found.values()) else 0
+
+
+class KafkaCluster:
+    """A `Cluster` for one query's run; driver, one thread. Errors of the wire, DeliveryError, CommitTopicError."""
+
+    def __init__(self, client: KafkaClient, topic: str, prefix: str, query: str, run: str, *, thorough: bool) -> None:
+        """`thorough`: look for what this query has left open elsewhere, at every commit."""
+        self._client, self._topic, self._prefix, self._query, self._run = client, topic, prefix, query, run
+        self._partition = commit_partition(query, ensure_commit_topic(client, topic))
+        self._thorough = thorough
+        self._producer: ProducerId | None = None
+
+    def fence(self) -> None:
+        self._producer = init_producer(self._client, driver_id(self._prefix, self._query), _DRIVER_TIMEOUT_MS)
+
+    def read(self) -> View:
+        view = read_commit_log(self._client, self._topic, self._partition).view(self._query)
+        # The first commit of a run finds another's token, or none.
+        self._thorough |= view.token is None or view.token.run != self._run
+        return view
+
+    def end(self, part: Part, *, commit: bool) -> bool:
+        return end_transaction(
+            self._client, part.transactional_id, ProducerId(part.producer_id, part.epoch), commit=commit
+        )
+
+    def write(self, token: Token) -> None:
+        self._write([(token_key(self._query), encode_token(token))])
+
+    def forget(self, tasks: Sequence[int]) -> None:
+        """Takes the query's token and marks away: nothing will ask for them again."""
+        self.fence()
+        self._write([(token_key(self._query), None), *((mark_key(self._query, task), None) for task in tasks)])
+
+    def sweep(self, keep: Sequence[Part]) -> None:
+        if not self._thorough:
+            return
+        kept = {part.transactional_id for part in keep}
+        own = driver_id(self._prefix, self._query)
+        for name in self._open_transactions(f"{own}-"):
+            if name not in kept:
+                with contextlib.suppress(BrokerError):  # somebody else ends it at this moment
+                    init_producer(self._client, name)
+
+    # -- inside
+
+    def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        assert self._producer is not None
+        name, producer = driver_id(self._prefix, self._query), self._producer
+        sender = Producer(self._client, producer, transactional_id=name)
+        sender.partitions(self._topic)
+        batch = build_batch(
+            [Record(0, now_ms(), key, value) for key, value in records],
+            producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0, is_transactional=True,
+        )  # fmt: skip
+        sender.send(self._topic, [(self._partition, len(records), bytearray(batch))])
+        sender.flush()
+        if not end_transaction(self._client, name, producer, commit=True):
+            raise BrokerError(
+                ErrorCode.PRODUCER_FENCED,
+                f"another driver of the query {self._query} has taken over; this one must stop",
+                retriable=False,
+            )
+
+    def _open_transactions(self, prefix: str) -> list[str]:
+        """Transactional ids of that beginning with a transaction that is open. None from a broker that can't list them."""
+        found: list[str] = []
+        for broker in self._client.metadata([]).brokers:
+            try:
+                answer = self._client.request_from(
+                    broker.node_id,
+                    ListTransactionsRequest(state_filters=["Ongoing"]),
+                    ListTransactionsResponse,
+                    up_to=1,
+                )
+            except UnsupportedBrokerError:
+                return []
+            check(answer.error_code, "listing transactions")
+            found += [one.transactional_id for one in answer.transaction_states]
+        return [name for name in found if name.startswith(prefix)]
+
+
+def read_commit_log(client: KafkaClient, topic: str, partition: int) -> CommitLog:
+    """All that is there at this moment, whatever is open. Errors of the wire; none of it is ever left out in silence."""
+    position, end = (_offset(client, topic, partition, which) for which in (_EARLIEST, _LATEST))
+    log = CommitLog()
+    stable = None
+    while position < end:
+        answer = client.retry(partial(_fetch, client, topic, partition, position))
+        if stable is None:
+            # What had ended by now has its marker below this high watermark, if it has one: read at least up to there.
+            stable, end = answer.last_stable_offset, max(end, answer.high_watermark)
+        position = log.feed(answer.records or b"") or position
+    log.finish(stable or 0)
+    return log
+
+
+def _fetch(client: KafkaClient, topic: str, partition: int, position: int) -> PartitionData:
+    node = _leader(client, topic, partition)
+    most = client.settings.fetch_max_bytes
+    wanted = FetchPartition(partition=partition, fetch_offset=position, partition_max_bytes=most)
+    request = FetchRequest(
+        max_wait_ms=100, min_bytes=1, max_bytes=most, topics=[FetchTopic(topic=topic, partitions=[wanted])]
+    )
+    answer = client.connection(node).request(request, FetchResponse, up_to=11, at_least=4)
+    check(answer.error_code, f"reading {topic}")
+    one = answer.responses[0].partitions[0]
+    check(one.error_code, f"reading {topic}-{partition}")
+    if not one.records:
+        # Cleaning keeps a log's last batch: there is something below the end, and it will come.
+        raise BrokerError(
+            ErrorCode.REQUEST_TIMED_OUT, f"nothing came of {topic}-{partition} at {position}", retriable=True
+        )
+    return one
+
+
+def _leader(client: KafkaClient, topic: str, partition: int) -> int:
+    found = leaders(client.metadata([topic])).get((topic, partition))
+    if found is None or found.node_id < 0:
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader", retriable=True)
+    return found.node_id
+
+
+def _offset(client: KafkaClient, topic: str, partition: int, which: int) -> int:
+    def ask() -> int:
+        node = _leader(client, topic, partition)
+        wanted = ListOffsetsPartition(partition_index=partition, timestamp=which)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+        answer = client.connection(node).request(request, ListOffsetsResponse, up_to=6, at_least=1)
+        one = answer.topics[0].partitions[0]
+        check(one.error_code, f"the offsets of {topic}-{partition}")
+        return int(one.offset)
+
+    return client.retry(ask)
+
+
+def settle_all(client: KafkaClient, topic: str, pause: Callable[[int], None] = time.sleep) -> dict[str, int]:
+    """Carries out every token of the commit topic that still waits for it: harmless at any time, for anybody.
+
+    Query → how many of its parts were open. LostPartError and errors of the wire.
+    """
+    found: dict[str, int] = {}
+    for partition in range(_partitions(client, topic)):
+        log = read_commit_log(client, topic, partition)
+        for query in log.queries():
+            still_open = len(log.view(query).parts(Outcome.OPEN))
+            if still_open:
+                cluster = KafkaCluster(client, topic, "", query, "", thorough=False)
+                Committer(cluster, "", pause=pause).settle(cluster.read())
+                found[query] = still_open
+    return found
+
+
+def now_ms() -> int:
+    """The writer's clock: ms since 1970."""
+    return time.time_ns() // 1_000_000

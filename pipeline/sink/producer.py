@@ -1,0 +1,343 @@
+"""Batches onto the wire: one producer id, up to five requests in flight to each broker, and transactions.
+
+A batch that fails for a reason that passes (its leader has moved, the connection broke) is sent again with everything behind
+it on its partition, in order, one request at a time; sequence numbers let the broker drop what it has already (KIP-98). With
+version 2 of transactions (KIP-890: Produce 12, EndTxn 5) a broker adds partitions by itself, before that they are added here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ..exceptions import BrokerError, BrokerUnreachableError, PipelineError
+from ..wire.client import CoordinatorKind, KafkaClient, check, leaders
+from ..wire.connection import Connection, Ticket, error_text
+
+#: As Kafka's producers: a broker remembers the last five batches of a producer on a partition, to know them again.
+MOST_IN_FLIGHT = 5
+#: Bytes of batches in one request; one that is larger goes alone.
+REQUEST_BYTES = 1 << 20
+#: The versions of Produce and EndTxn before KIP-890's transactions, and with them.
+PRODUCE_V1, PRODUCE_V2 = 11, 12
+END_V1, END_V2 = 4, 5
+_TRANSACTION_VERSION = "transaction.version"
+
+Place = tuple[str, int]
+
+
+class ProducerId(NamedTuple):
+    """What a broker gave out."""
+
+    id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Pending:
+    """A batch that is not acknowledged."""
+
+    place: Place
+    records: int
+    data: bytearray
+
+
+class _Flight(NamedTuple):
+    ticket: Ticket[ProduceResponse]
+    batches: list[Pending]
+
+
+class DeliveryError(PipelineError):
+    """A batch was refused, or not taken within delivery.timeout.ms."""
+
+
+def init_producer(client: KafkaClient, transactional_id: str | None, timeout_ms: int = 60_000) -> ProducerId:
+    """A producer id. With a transactional id: everybody who had it is fenced, and what was open is aborted. BrokerError."""
+    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+    if transactional_id is None:
+        answer = client.request(request, InitProducerIdResponse, up_to=4)
+        check(answer.error_code, "a producer id")
+    else:
+        answer = client.request_coordinator(
+            transactional_id, CoordinatorKind.TRANSACTION, request, InitProducerIdResponse, up_to=4
+        )
+    return ProducerId(answer.producer_id, answer.producer_epoch)
+
+
+def has_transactions_v2(client: KafkaClient) -> bool:
+    """Whether brokers add partitions by themselves, and change the epoch with every transaction."""
+    return client.retry(lambda: client.any_connection().features.get(_TRANSACTION_VERSION, 0) >= 2)
+
+
+def end_transaction(client: KafkaClient, transactional_id: str, producer: ProducerId, *, commit: bool) -> bool:
+    """False: there is no such transaction that can be ended so (any more); nothing is known of how it ended then."""
+    request = EndTxnRequest(
+        transactional_id=transactional_id, producer_id=producer.id, producer_epoch=producer.epoch, committed=commit
+    )
+    version = END_V2 if has_transactions_v2(client) else END_V1
+    try:
+        client.request_coordinator(
+            transactional_id, CoordinatorKind.TRANSACTION, request, EndTxnResponse, up_to=version
+        )
+    except BrokerError as error:
+        if error.code in _ENDED:
+            return False
+        raise
+    return True
+
+
+#: What a coordinator says to whoever comes too late.
+_ENDED = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)  # fmt: skip
+_AGAIN = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_KNOWN = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+_OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class Producer:
+    """Sends sealed batches under one producer id; a task's thread. `send` blocks when enough is in flight, `flush` until all
+    is there. DeliveryError, BrokerError, BrokerUnreachableError; then nothing more may be sent with it.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        producer: ProducerId,
+        *,
+        transactional_id: str | None = None,
+        acks: int = -1,
+        delivery_timeout_ms: int = 120_000,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._client = client
+        self.producer = producer
+        self._transactional_id = transactional_id
+        self._acks = acks
+        self._timeout_s = delivery_timeout_ms / 1000
+        self._clock = clock
+        self._sleep = sleep
+        self._v2 = transactional_id is not None and has_transactions_v2(client)
+        self._version = PRODUCE_V1 if transactional_id is None or not self._v2 else PRODUCE_V2
+        self._added: set[Place] = set()
+        self._begun: set[Place] = set()
+        self._started: set[Place] = set()
+        self._leaders: dict[Place, int] = {}
+        self._topics: set[str] = set()
+        self._gathered: dict[int, list[Pending]] = {}
+        self._flights: dict[int, deque[_Flight]] = {}
+        self.bytes_sent = 0
+
+    def partitions(self, topic: str) -> int:
+        """How many it has. DeliveryError when there is no such topic."""
+        self._topics.add(topic)
+        self._look_up()
+        count = 1 + max((number for name, number in self._leaders if name == topic), default=-1)
+        if not count:
+            raise DeliveryError(f"there is no topic {topic}; create it first: tidelog topics create {topic}")
+        return count
+
+    def send(self, topic: str, batches: Iterable[tuple[int, int, bytearray]]) -> None:
+        """(partition, records, batch), as a `BatchBuilder` gives them."""
+        for partition, records, data in batches:
+            pending = Pending((topic, partition), records, data)
+            node = self._leaders.get(pending.place, -1)
+            gathered = self._gathered.setdefault(node, [])
+            full = sum(len(one.data) for one in gathered) + len(data) > REQUEST_BYTES
+            if gathered and (full or any(one.place == pending.place for one in gathered)):
+                self._dispatch(node)
+                gathered = self._gathered.setdefault(node, [])
+            gathered.append(pending)
+            self.bytes_sent += len(data)
+
+    def flush(self) -> None:
+        """Returns when all that was sent is in the log."""
+        for node in list(self._gathered):
+            self._dispatch(node)
+        for node in list(self._flights):
+            while self._flights.get(node):
+                self._receive(node)
+
+    # -- inside
+
+    def _look_up(self) -> None:
+        found = leaders(self._client.metadata(sorted(self._topics)))
+        self._leaders = {place: leader.node_id for place, leader in found.items()}
+
+    def _dispatch(self, node: int) -> None:
+        batches = self._gathered.pop(node, [])
+        if not batches:
+            return
+        while len(self._flights.get(node, ())) >= MOST_IN_FLIGHT:
+            self._receive(node)
+        # A broker that knows nothing of a producer takes any sequence number: a partition's first batch goes alone.
+        while self._flights.get(node) and any(one.place in self._started - self._begun for one in batches):
+            self._receive(node)
+        self._started.update(one.place for one in batches)
+        self._add_partitions([one.place for one in batches])
+        try:
+            ticket = self._submit(self._client.connection(node), batches)
+        except BrokerUnreachableError:
+            self._again(node, [], batches)
+            return
+        self._flights.setdefault(node, deque()).append(_Flight(ticket, batches))
+
+    def _submit(self, connection: Connection, batches: list[Pending]) -> Ticket[ProduceResponse]:
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for one in batches:
+            topics.setdefault(one.place[0], []).append(PartitionProduceData(index=one.place[1], records=one.data))
+        request = ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=self._acks,
+            timeout_ms=self._client.settings.request_timeout_ms,
+            topic_data=[TopicProduceData(name=name, partition_data=parts) for name, parts in topics.items()],
+        )
+        return connection.send(request, ProduceResponse, up_to=self._version, at_least=3)
+
+    def _receive(self, node: int) -> None:
+        """The oldest answer."""
+        flight = self._flights[node][0]
+        try:
+            answer = self._client.connection(node).receive(flight.ticket)
+        except BrokerUnreachableError:
+            self._again(node, [])
+            return
+        self._flights[node].popleft()
+        failed = self._failed(flight.batches, answer)
+        if failed:
+            self._again(node, failed)
+
+    def _failed(self, batches: list[Pending], answer: ProduceResponse, *, in_order: bool = False) -> list[Pending]:
+        """Those that are to be sent again. DeliveryError for one that is refused for good."""
+        results: dict[Place, PartitionProduceResponse] = {
+            (topic.name, one.index): one for topic in answer.responses for one in topic.partition_responses
+        }
+        failed = []
+        for batch in batches:
+            result = results.get(batch.place)
+            if result is None:
+                raise DeliveryError(f"{_name(batch.place)}: the broker's answer has no word of this partition")
+            code = result.error_code
+            if not code or code == _KNOWN:
+                self._begun.add(batch.place)
+                continue
+            if code in _AGAIN or _is_retriable(code) or (code == _OUT_OF_ORDER and not in_order):
+                failed.append(batch)
+                continue
+            why = "; ".join(
+                f"record {one.batch_index}: {one.batch_index_error_message}" for one in result.record_errors[:3]
+            )
+            said = " ".join(part for part in (result.error_message, why) if part)
+            raise DeliveryError(
+                f"{_name(batch.place)}: {batch.records} records were refused: {error_text(code)} {said}".rstrip()
+            )
+        return failed
+
+    def _again(self, node: int, failed: list[Pending], unsent: Iterable[Pending] = ()) -> None:
+        """Sends what is not acknowledged on this broker again, in order, to whoever leads now."""
+        left = list(failed)
+        flights = self._flights.pop(node, deque())
+        broken = False
+        for flight in flights:
+            if not broken:
+                try:
+                    answer = self._client.connection(node).receive(flight.ticket)
+                    left += self._failed(flight.batches, answer)
+                    continue
+                except BrokerUnreachableError:
+                    broken = True
+            left += flight.batches
+        left += unsent
+        deadline = self._clock() + self._timeout_s
+        pause = self._client.settings.backoff_ms / 1000
+        # A batch that comes again while one before it on its partition is missing is out of order: one at a time.
+        while left:
+            batch = left[0]
+            why: object = "the partition has no leader"
+            try:
+                self._look_up()
+                leader = self._leaders.get(batch.place, -1)
+                if leader >= 0:
+                    # What other requests wait for on that connection must be taken before this one's answer.
+                    while self._flights.get(leader):
+                        self._receive(leader)
+                    connection = self._client.connection(leader)
+                    answer = connection.receive(self._submit(connection, [batch]))
+                    if not self._failed([batch], answer, in_order=True):
+                        left.pop(0)
+                        pause = self._client.settings.backoff_ms / 1000
+                        continue
+                    why = "its leader is not ready"
+            except BrokerUnreachableError as error:
+                why = error
+            if self._clock() + pause > deadline:
+                raise DeliveryError(
+                    f"{_name(batch.place)}: {batch.records} records were not taken within delivery.timeout.ms "
+                    f"({self._timeout_s:g} s): {why}"
+                )
+            self._sleep(pause)
+            pause = min(2 * pause, self._client.settings.max_backoff_ms / 1000)
+
+    def _add_partitions(self, places: Iterable[Place]) -> None:
+        new = sorted(set(places) - self._added)
+        if self._transactional_id is None or not new:
+            return
+        self._added.update(new)
+        if self._v2:
+            return
+        topics: dict[str, list[int]] = {}
+        for name, number in new:
+            topics.setdefault(name, []).append(number)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._transactional_id,
+            v3_and_below_producer_id=self.producer.id,
+            v3_and_below_producer_epoch=self.producer.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=parts) for name, parts in topics.items()
+            ],
+        )
+        self._client.request_coordinator(
+            self._transactional_id, CoordinatorKind.TRANSACTION, request, AddPartitionsToTxnResponse, up_to=3,
+            error_of=_first_error,
+        )  # fmt: skip
+
+
+def _first_error(answer: Any) -> int:
+    codes = [
+        int(one.partition_error_code)
+        for topic in answer.results_by_topic_v3_and_below
+        for one in topic.results_by_partition
+        if one.partition_error_code
+    ]
+    # The others were not tried because of the one that has a reason.
+    return next((code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED), 0)
+
+
+def _is_retriable(code: int) -> bool:
+    return any(one == code and one.retriable for one in ErrorCode)
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

@@ -1,0 +1,202 @@
+"""What one task of a write does, and what the driver does with what its tasks say. No pyspark in here.
+
+task     write_rows     rows onto the wire; exactly once: in a transaction that is left open, with its mark
+driver   commit_batch   the commit protocol over all tasks' parts
+         abort_batch    ends them, when Spark gives the batch up
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ...protocol.records._batches import BatchBuilder
+from ...protocol.records.builder import build_batch
+from ...protocol.records.record_batch import Record
+from ..exceptions import PipelineError
+from ..wire.client import KafkaClient
+from .commit_log import encode_mark, mark_key
+from .commit_protocol import Committer, LostPartError, Outcome, Part
+from .committer import (
+    KafkaCluster,
+    commit_partition,
+    ensure_commit_topic,
+    now_ms,
+    read_commit_log,
+    task_id,
+)
+from .options import SinkOptions
+from .producer import Producer, ProducerId, end_transaction, init_producer
+
+#: Of a transaction's time, what may be over when the token is written: the rest is for ending it, with a restart in between.
+MOST_OF_ITS_TIME = 0.75
+_PAUSE_S = 0.05
+
+
+class TransactionTimeError(PipelineError):
+    """A batch took so long that its transactions might not live until they are committed."""
+
+
+class Place(NamedTuple):
+    """Whose rows they are: of which query, in which of its runs, batch, task and attempt."""
+
+    query: str
+    run: str
+    batch: int
+    task: int
+    attempt: int
+
+
+class Written(NamedTuple):
+    """What a task tells the driver. `part` is None without transactions; `started_ms`: when its transaction began."""
+
+    rows: int
+    size: int
+    part: Part | None = None
+    place: Place | None = None
+    started_ms: int = 0
+
+
+def write_rows(
+    options: SinkOptions,
+    batches: Iterable[Any],
+    place: Place | None,
+    *,
+    make_client: Callable[[Any], KafkaClient] = KafkaClient,
+    clock_ms: Callable[[], int] = now_ms,
+) -> Written:
+    """All rows of Arrow record batches. With a `place`: into a transaction that is still open afterwards. Raises what the
+    client, the builder and the rows raise, with the transaction aborted then.
+    """
+    with make_client(options.client) as client:
+        if place is None:
+            sender = Producer(client, init_producer(client, None), delivery_timeout_ms=options.delivery_timeout_ms)
+            rows, _ = _write(options, batches, sender, None, clock_ms)
+            return Written(rows, sender.bytes_sent)
+        partition = commit_partition(place.query, ensure_commit_topic(client, options.commit_topic))
+        if place.task == 0:
+            # After a restart: what was decided before is carried out now, before its time runs out.
+            with contextlib.suppress(LostPartError):
+                settle_pending(client, options, place.query)
+        name = task_id(options.prefix, *place[:2], place.task, place.attempt, place.batch)
+        started = clock_ms()
+        producer = init_producer(client, name, options.transaction_timeout_ms)
+        try:
+            sender = Producer(client, producer, transactional_id=name, delivery_timeout_ms=options.delivery_timeout_ms)
+            rows, fingerprint = _write(options, batches, sender, producer, clock_ms)
+            sender.partitions(options.commit_topic)
+            mark = Record(0, clock_ms(), mark_key(place.query, place.task), encode_mark(place.batch, place.run))
+            data = build_batch(
+                [mark], producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0, is_transactional=True
+            )
+            # Behind all rows: where the mark is, they are.
+            sender.send(options.commit_topic, [(partition, 1, bytearray(data))])
+            sender.flush()
+        except BaseException:
+            with contextlib.suppress(PipelineError):
+                end_transaction(client, name, producer, commit=False)
+            raise
+        part = Part(place.task, name, producer.id, producer.epoch, rows, fingerprint)
+        return Written(rows, sender.bytes_sent, part, place, started)
+
+
+def _write(
+    options: SinkOptions, batches: Iterable[Any], sender: Producer, producer: ProducerId | None,
+    clock_ms: Callable[[], int],
+) -> tuple[int, int]:  # fmt: skip
+    """(rows, fingerprint); all is in the log."""
+    from .arrow_rows import add_rows, by_topic
+
+    builders: dict[str, BatchBuilder] = {}
+    stamp = sender.producer
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        for topic, rows in by_topic(batch, options.topic):
+            builder = builders.get(topic)
+            if builder is None:
+                builder = builders[topic] = _builder(options, sender.partitions(topic), stamp, producer is not None)
+            add_rows(builder, rows, clock_ms())
+            sender.send(topic, builder.take())
+    total = fingerprint = 0
+    for topic, builder in sorted(builders.items()):
+        sender.send(topic, builder.take(everything=True))
+        total += builder.rows
+        fingerprint += builder.fingerprint * (2 * zlib.crc32(topic.encode()) + 1)
+    sender.flush()
+    return total, fingerprint % (1 << 64)
+
+
+def _builder(options: SinkOptions, partitions: int, producer: ProducerId, transactional: bool) -> BatchBuilder:
+    return BatchBuilder(
+        partitions,
+        lambda: random.randrange(partitions),  # noqa: S311  # spreads load, keeps no secret
+        batch_bytes=options.batch_bytes,
+        max_record=options.max_record,
+        codec=int(options.codec),
+        level=options.level,
+        producer_id=producer.id,
+        epoch=producer.epoch,
+        transactional=transactional,
+    )
+
+
+def settle_pending(client: KafkaClient, options: SinkOptions, query: str) -> None:
+    """Carries out what the query's token says. LostPartError when a part stays open."""
+    partition = commit_partition(query, ensure_commit_topic(client, options.commit_topic))
+    if read_commit_log(client, options.commit_topic, partition).view(query).parts(Outcome.OPEN):
+        cluster = KafkaCluster(client, options.commit_topic, options.prefix, query, "", thorough=False)
+        Committer(cluster, "", pause=_pause).settle(cluster.read())
+
+
+def commit_batch(
+    options: SinkOptions,
+    written: Sequence[Written],
+    *,
+    forget: bool = False,
+    make_client: Callable[[Any], KafkaClient] = KafkaClient,
+    clock_ms: Callable[[], int] = now_ms,
+) -> bool:
+    """Commits what the tasks have written; False when the batch was there already. `forget`: nobody will write it again.
+
+    TransactionTimeError, LostPartError, TornBatchError, and what the client raises.
+    """
+    done = [(one.place, one.part, one.started_ms) for one in written if one.place is not None and one.part is not None]
+    if not done:
+        return True
+    place = done[0][0]
+    elapsed = max(clock_ms() - started for _, _, started in done)
+    if elapsed > MOST_OF_ITS_TIME * options.transaction_timeout_ms:
+        abort_batch(options, written, make_client=make_client)
+        raise TransactionTimeError(
+            f"the batch took {elapsed / 1000:.0f} s, and its transactions live for {options.transaction_timeout_ms / 1000:g} s "
+            "(kafka.transaction.timeout.ms): make that larger (with the broker's transaction.max.timeout.ms), or the batch "
+            "smaller (maxOffsetsPerTrigger)"
+        )
+    thorough = any(one.attempt for one, _, _ in done)
+    with make_client(options.client) as client:
+        cluster = KafkaCluster(client, options.commit_topic, options.prefix, place.query, place.run, thorough=thorough)
+        new = Committer(cluster, place.run, pause=_pause).commit(place.batch, [part for _, part, _ in done])
+        if forget:
+            cluster.forget([part.task for _, part, _ in done])
+    return new
+
+
+def abort_batch(
+    options: SinkOptions, written: Sequence[Written | None], *, make_client: Callable[[Any], KafkaClient] = KafkaClient
+) -> None:
+    """Aborts what the tasks have open; what can't be reached runs out by itself."""
+    parts = [one.part for one in written if one is not None and one.part is not None]
+    if not parts:
+        return
+    with make_client(options.client) as client, contextlib.suppress(PipelineError):
+        for part in parts:
+            end_transaction(client, part.transactional_id, ProducerId(part.producer_id, part.epoch), commit=False)
+
+
+def _pause(number: int) -> None:
+    time.sleep(min(_PAUSE_S * 2**number, 1.0))

@@ -1,0 +1,217 @@
+"""The sink's producer and committer against a broker in this process: order, faults, both versions of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.batches import Row, columns_of
+from support.committed import committed
+from tidelog.pipeline.exceptions import BrokerError
+from tidelog.pipeline.sink.commit_log import encode_mark, mark_key
+from tidelog.pipeline.sink.commit_protocol import Committer, Outcome, Part, Token
+from tidelog.pipeline.sink.committer import (
+    KafkaCluster,
+    commit_partition,
+    driver_id,
+    ensure_commit_topic,
+    now_ms,
+    read_commit_log,
+    settle_all,
+    task_id,
+)
+from tidelog.pipeline.sink.producer import DeliveryError, Producer, ProducerId, end_transaction, init_producer
+from tidelog.pipeline.wire import client as client_module
+from tidelog.pipeline.wire.client import KafkaClient
+from tidelog.pipeline.wire.settings import ClientSettings
+from tidelog.protocol.records._batches import BatchBuilder
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.testing import Broker
+
+TOPIC, COMMITS, PREFIX = "rows", "commits", "sink"
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker({"request.timeout.ms": 30000}) as one:
+        one.create_topic(TOPIC, 3)
+        yield one
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[KafkaClient]:
+    settings = ClientSettings.parse(broker.bootstrap_servers, {"retry.backoff.ms": "5", "retry.backoff.max.ms": "50"})
+    with KafkaClient(settings) as one:
+        yield one
+
+
+def write(client: KafkaClient, name: str | None, values: list[bytes], **stamp: Any) -> tuple[ProducerId, Producer, int]:
+    producer = init_producer(client, name)
+    sender = Producer(client, producer, transactional_id=name)
+    count = sender.partitions(TOPIC)
+    builder = BatchBuilder(
+        count,
+        lambda: 0,
+        batch_bytes=2000,
+        producer_id=producer.id,
+        epoch=producer.epoch,
+        transactional=name is not None,
+    )
+    for start in range(0, len(values), 50):
+        rows = [Row(None, value, partition=int(value) % 3) for value in values[start : start + 50]]
+        builder.add(len(rows), **columns_of(rows), now=now_ms())
+        sender.send(TOPIC, builder.take())
+    sender.send(TOPIC, builder.take(everything=True))
+    sender.flush()
+    return producer, sender, builder.fingerprint
+
+
+def write_part(client: KafkaClient, query: str, run: str, batch: int, task: int, values: list[bytes]) -> Part:
+    partition = commit_partition(query, ensure_commit_topic(client, COMMITS))
+    name = task_id(PREFIX, query, run, task, 0, batch)
+    producer, sender, fingerprint = write(client, name, values)
+    sender.partitions(COMMITS)
+    data = build_batch(
+        [Record(0, now_ms(), mark_key(query, task), encode_mark(batch, run))], producer_id=producer.id,
+        producer_epoch=producer.epoch, base_sequence=0, is_transactional=True,
+    )  # fmt: skip
+    sender.send(COMMITS, [(partition, 1, bytearray(data))])
+    sender.flush()
+    return Part(task, name, producer.id, producer.epoch, len(values), fingerprint)
+
+
+def numbers(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def cluster(client: KafkaClient, run: str, *, thorough: bool = False) -> KafkaCluster:
+    return KafkaCluster(client, COMMITS, PREFIX, "q", run, thorough=thorough)
+
+
+def found(broker: Broker) -> list[bytes]:
+    return sorted((record.value for record in committed(broker.bootstrap_servers, TOPIC)), key=int)
+
+
+def check_order(broker: Broker, count: int) -> None:
+    by_partition: dict[int, list[int]] = {}
+    for record in committed(broker.bootstrap_servers, TOPIC):
+        by_partition.setdefault(record.partition, []).append(int(record.value))
+    assert by_partition == {number: list(range(number, count, 3)) for number in range(3)}
+
+
+def test_what_is_sent_is_there_in_order(broker: Broker, client: KafkaClient) -> None:
+    write(client, None, numbers(0, 3000))
+    check_order(broker, 3000)
+
+
+@pytest.mark.parametrize("code", ["NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", None])
+def test_trouble_on_the_way_leaves_nothing_twice_or_out_of_order(
+    broker: Broker, client: KafkaClient, code: str | None
+) -> None:
+    """None: the connection breaks off."""
+    if code is None:
+        fault = broker.faults.disconnect("Produce", times=3)
+    else:
+        fault = broker.faults.error("Produce", code, times=3)
+    write(client, None, numbers(0, 3000))
+    assert fault.hits == 3
+    check_order(broker, 3000)
+
+
+def test_what_is_refused_is_told(broker: Broker, client: KafkaClient) -> None:
+    broker.faults.error("Produce", "TOPIC_AUTHORIZATION_FAILED", times=1)
+    with pytest.raises(DeliveryError, match=r"rows-\d: \d+ records were refused: TOPIC_AUTHORIZATION_FAILED"):
+        write(client, None, numbers(0, 10))
+    with pytest.raises(DeliveryError, match="there is no topic nowhere; create it first"):
+        Producer(client, ProducerId(1, 0)).partitions("nowhere")
+
+
+@pytest.fixture(params=["v1", "v2"])
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With version 1 the client knows nothing of the broker's feature."""
+    if request.param == "v1":
+        monkeypatch.setattr("tidelog.pipeline.sink.producer._TRANSACTION_VERSION", "of an old broker")
+    return str(request.param)
+
+
+def test_a_batch_is_there_when_all_its_parts_are_committed(broker: Broker, client: KafkaClient, version: str) -> None:
+    for batch in range(6):
+        parts = [write_part(client, "q", "r", batch, task, numbers(100 * batch + 50 * task, 50)) for task in range(2)]
+        assert Committer(cluster(client, "r"), "r").commit(batch, parts)
+    assert found(broker) == numbers(0, 600)
+
+
+def test_a_batch_that_comes_again_is_aborted(broker: Broker, client: KafkaClient, version: str) -> None:
+    for run, new in (("r", True), ("s", False)):
+        parts = [write_part(client, "q", run, 7, task, numbers(50 * task, 50)) for task in range(2)]
+        assert Committer(cluster(client, run), run).commit(7, parts) is new
+    assert found(broker) == numbers(0, 100)
+
+
+def test_a_token_is_carried_out_by_whoever_finds_it(broker: Broker, client: KafkaClient, version: str) -> None:
+    """The first driver dies behind its token, and behind the end of one part."""
+    parts = [write_part(client, "q", "r", 0, task, numbers(50 * task, 50)) for task in range(3)]
+    first = cluster(client, "r")
+    first.fence()
+    first.write(Token(0, "r", tuple(parts)))
+    assert first.end(parts[1], commit=True)
+    view = first.read()
+    assert [view.outcomes[part] for part in (parts[0], parts[2])] == [Outcome.OPEN] * 2
+    assert settle_all(client, COMMITS) == {"q": 2 if view.outcomes[parts[1]] is Outcome.COMMITTED else 3}
+    assert found(broker) == numbers(0, 150)
+    assert settle_all(client, COMMITS) == {}
+    again = [write_part(client, "q", "s", 0, task, numbers(50 * task, 50)) for task in range(3)]
+    assert not Committer(cluster(client, "s"), "s").commit(0, again)
+    assert found(broker) == numbers(0, 150)
+
+
+def test_a_driver_that_was_replaced_writes_no_token(broker: Broker, client: KafkaClient) -> None:
+    part = write_part(client, "q", "r", 0, 0, numbers(0, 50))
+    old, new = cluster(client, "r"), cluster(client, "s")
+    old.fence()
+    new.fence()
+    with pytest.raises((BrokerError, DeliveryError)):
+        old.write(Token(0, "r", (part,)))
+    assert new.read().token is None
+
+
+def test_a_part_that_ran_out_is_written_again_and_no_other(broker: Broker, client: KafkaClient, version: str) -> None:
+    parts = [write_part(client, "q", "r", 0, task, numbers(50 * task, 50)) for task in range(2)]
+    first = cluster(client, "r")
+    first.fence()
+    first.write(Token(0, "r", tuple(parts)))
+    assert first.end(parts[0], commit=True)
+    init_producer(client, parts[1].transactional_id)  # what a time-out does, too
+    assert not first.end(parts[1], commit=True)
+    again = [write_part(client, "q", "s", 0, task, numbers(50 * task, 50)) for task in range(2)]
+    assert Committer(cluster(client, "s"), "s").commit(0, again)
+    assert found(broker) == numbers(0, 100)
+
+
+def test_what_an_earlier_run_left_open_is_aborted(broker: Broker, client: KafkaClient) -> None:
+    write_part(client, "q", "r", 0, 0, numbers(500, 50))
+    left = write_part(client, "other", "r", 0, 0, [])
+    parts = [write_part(client, "q", "s", 0, 0, numbers(0, 50))]
+    assert Committer(cluster(client, "s"), "s").commit(0, parts)
+    assert found(broker) == numbers(0, 50)
+    assert end_transaction(client, left.transactional_id, ProducerId(left.producer_id, left.epoch), commit=True)
+
+
+def test_what_is_forgotten_leaves_no_token(broker: Broker, client: KafkaClient) -> None:
+    parts = [write_part(client, "q", "r", 0, 0, numbers(0, 5))]
+    one = cluster(client, "r")
+    Committer(one, "r").commit(0, parts)
+    one.forget([0])
+    assert one.read().token is None
+    assert read_commit_log(client, COMMITS, 0).queries() == []
+
+
+def test_ids_are_few_and_no_two_alive_are_equal() -> None:
+    assert driver_id("p", "q") == "p-q"
+    ids = {
+        task_id("p", "q", "r", task, attempt, batch) for task in range(3) for attempt in range(2) for batch in range(9)
+    }
+    assert len(ids) == 3 * 2 * 4
+    assert client_module.CoordinatorKind.TRANSACTION == 1

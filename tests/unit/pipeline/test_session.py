@@ -1,0 +1,72 @@
+"""What is said when Java or PySpark are missing or too old, and how a session is set up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from tidelog.pipeline.session import SetupError, check_java, check_spark, default_settings, java_version, parse_version
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15\n', 17),
+        ('openjdk version "21-ea"', 21),
+        ('java version "1.8.0_402"', 8),
+        ("bash: java: not found", 0),
+        ('x ""', 0),
+    ],
+)
+def test_javas_version_is_read(text: str, version: int) -> None:
+    assert java_version(text) == version
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    java = folder / "bin" / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    return folder
+
+
+def test_java_is_that_of_java_home_and_else_of_the_path(tmp_path: Path) -> None:
+    new, old = fake_java(tmp_path / "new", "21.0.1"), fake_java(tmp_path / "old", "11.0.2")
+    assert check_java({"JAVA_HOME": str(new), "PATH": str(old / "bin")}) == 21
+    assert check_java({"PATH": str(new / "bin")}) == 21
+    with pytest.raises(SetupError, match=r"old/bin/java is Java 11; Spark needs 17 or newer"):
+        check_java({"JAVA_HOME": str(old)})
+
+
+def test_no_java_is_told_with_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"none on PATH.*apt-get install openjdk-17-jre-headless"):
+        check_java({"PATH": str(tmp_path)})
+    with pytest.raises(SetupError, match=r"JAVA_HOME is .*nowhere, where there is none"):
+        check_java({"JAVA_HOME": str(tmp_path / "nowhere")})
+
+
+def test_spark_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SetupError, match=r"pip install 'tidelog\[pipeline\]'"):
+        check_spark()
+
+
+def test_spark_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old:
+        __version__ = "3.5.9"
+
+    monkeypatch.setitem(sys.modules, "pyspark", Old)  # type: ignore[arg-type]
+    with pytest.raises(SetupError, match=r"PySpark 3\.5\.9 is too old: 4\.1 or newer"):
+        check_spark()
+
+
+def test_versions_may_have_letters() -> None:
+    assert parse_version("4.2.0.dev1") == (4, 2)
+    assert parse_version("4") == (4, 0)
+
+
+def test_the_driver_is_here_on_one_machine_and_found_by_a_cluster() -> None:
+    assert default_settings("local[2]", "/h")["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in default_settings("spark://master:7077", "/h")
+    assert default_settings("yarn", "/h")["spark.local.dir"] == "/h/spark"
