@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
     EqualTo,
@@ -33,7 +34,7 @@ from pyspark.sql.types import (
 from .arrow import record_batch, wish_for
 from .batch_plan import Narrowed, plan_batch
 from .exceptions import OptionError
-from .options import Options, check_batch, parse_options
+from .options import Options, check_batch, check_stream, parse_options
 from .reading import read
 from .splits import AnySplit
 
@@ -73,6 +74,13 @@ class TidelogDataSource(DataSource):
         check_batch(options)
         return BatchReader(options, schema)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # pyspark's name
+        from .stream_source import stream_reader
+
+        options = parse_options(self._given)
+        check_stream(options)
+        return stream_reader(options, schema)
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from .sink.options import parse_sink_options
         from .sink.writers import BatchWriter
@@ -99,13 +107,8 @@ class BatchReader(DataSourceReader):
     """Planned in the driver, read in the workers. `schema`: the columns to read, all or some of the source's."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        known = {field.name: field.dataType.simpleString() for field in SCHEMA.fields}
-        for field in schema.fields:
-            if known.get(field.name) != (kind := field.dataType.simpleString()):
-                there = ", ".join(f"{name} {text}" for name, text in known.items())
-                raise OptionError(f"the schema has {field.name} {kind}; the source has {there}")
         self._options = options
-        self._names = schema.fieldNames()
+        self._names = checked_names(schema)
         self._limits: dict[str, tuple[int | None, int | None]] = {}
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # pyspark's name
@@ -132,13 +135,30 @@ class BatchReader(DataSourceReader):
         return [SplitPartition(split) for split in plan_batch(self._options, narrowed)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, SplitPartition):
-            return  # Spark's way to say that there is nothing to read
         least, most = self._limits.get("timestamp", (None, None))
-        wish = wish_for(self._names, least, None if most is None else most + 1)
-        split = partition.split
-        for columns in read(split, self._options, wish):
-            yield record_batch(columns, self._names, split.topic, split.partition)
+        return batches(partition, self._options, self._names, least, None if most is None else most + 1)
+
+
+def checked_names(schema: StructType) -> list[str]:
+    """The columns that are wanted. OptionError: the source has no such."""
+    known = {field.name: field.dataType.simpleString() for field in SCHEMA.fields}
+    for field in schema.fields:
+        if known.get(field.name) != (kind := field.dataType.simpleString()):
+            there = ", ".join(f"{name} {text}" for name, text in known.items())
+            raise OptionError(f"the schema has {field.name} {kind}; the source has {there}")
+    names: list[str] = schema.fieldNames()
+    return names
+
+
+def batches(
+    partition: InputPartition, options: Options, names: Sequence[str], least: int | None = None, end: int | None = None
+) -> Iterator[Any]:
+    """A task's `pyarrow.RecordBatch`es; timestamps in ms, `end` left out. PipelineError."""
+    if not isinstance(partition, SplitPartition):
+        return  # Spark's way to say that there is nothing to read
+    split = partition.split
+    for columns in read(split, options, wish_for(names, least, end)):
+        yield record_batch(columns, names, split.topic, split.partition)
 
 
 def _whole(value: Any) -> int | None:

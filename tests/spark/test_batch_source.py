@@ -141,18 +141,18 @@ def test_filters_leave_what_they_say(spark: Any, logs: tuple[Path, list[Row]], w
 
 def test_bounds_by_offset_and_by_time(spark: Any, logs: tuple[Path, list[Row]]) -> None:
     home, rows = logs
-    some = load(
-        spark, home, assign='{"orders":[1]}', startingOffsets='{"orders":{"1":300}}', endingOffsets='{"orders":{"1":500}}',
-        startingTimestamp=str(START + 20_000), endingTimestamp=str(START + 80_000),
+    ours = [row for row in rows if (row.topic, row.partition) == ("orders", 1)]
+    by_offset = load(
+        spark, home, assign='{"orders":[1]}', startingOffsets='{"orders":{"1":300}}', endingOffsets='{"orders":{"1":500}}'
     )  # fmt: skip
-    low, high = (EPOCH + timedelta(milliseconds=START + ms) for ms in (20_000, 80_000))
-    wanted = [
-        row.offset
-        for row in rows
-        if (row.topic, row.partition) == ("orders", 1) and 300 <= row.offset < 500 and low <= row.timestamp < high
-    ]
-    assert sorted(row.offset for row in some.collect()) == wanted
-    assert wanted
+    assert sorted(row.offset for row in by_offset.collect()) == [row.offset for row in ours if 300 <= row.offset < 500]
+    rising = [row for at, row in enumerate(ours) if all(row.timestamp > one.timestamp for one in ours[:at])]
+    first, end = rising[1], rising[-1]
+    assert ours[0].offset < first.offset < end.offset
+    low, high = (str((row.timestamp - EPOCH) // timedelta(milliseconds=1)) for row in (first, end))
+    by_time = load(spark, home, assign='{"orders":[1]}', startingTimestamp=low, endingTimestamp=high)
+    between = [row.offset for row in ours if first.offset <= row.offset < end.offset]
+    assert sorted(row.offset for row in by_time.collect()) == between
 
 
 @pytest.mark.parametrize(

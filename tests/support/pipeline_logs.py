@@ -14,9 +14,11 @@ from support.segment_dirs import write_log
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
+from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.log_names import TRANSACTION_INDEX_SUFFIX, file_name
+from tidelog.storage.log_names import TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
+from tidelog.storage.time_index import TimeIndex
 from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
 
 MOST_US = 2**63 - 1
@@ -47,6 +49,15 @@ class RandomLog:
         """Segments, their indexes, and the transaction index of each."""
         write_log(directory, self.segments, index_interval=interval)
         bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+        for base, batches in zip(bases, self.segments, strict=True):
+            entries, largest = b"", -1
+            for one in batches:
+                young = max((r for r in iterate_records(one)), key=lambda r: r.timestamp, default=None)
+                if young is not None and young.timestamp > largest:
+                    largest = young.timestamp
+                    last = max(header.last_offset for header in iterate_batches(one))
+                    entries += TimeIndex.ENTRY.pack(largest, last - base)
+            (directory / file_name(base, TIME_INDEX_SUFFIX)).write_bytes(entries + bytes(24))
         for producer, first, marker in self.aborted:
             base = max(one for one in bases if one <= marker)
             path = directory / file_name(base, TRANSACTION_INDEX_SUFFIX)

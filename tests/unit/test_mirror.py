@@ -103,6 +103,7 @@ ELSEWHERE: dict[str, str] = {
     "protocol/records/reference.py": "an oracle: tests/unit/protocol/records/test_kernel.py holds the kernel to it",
     "pipeline/arrow.py": "tests/spark",
     "pipeline/source.py": "tests/spark",
+    "pipeline/stream_source.py": "tests/spark",
     "pipeline/batch_decoder.py": "tests/unit/pipeline/test_segment_reader.py, tests/property/test_segment_reader.py",
     "pipeline/columns.py": "values",
     "pipeline/exceptions.py": "types",

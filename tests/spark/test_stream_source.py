@@ -1,0 +1,98 @@
+"""`spark.readStream.format("tidelog")` over files and over TCP: every record once, over limits and restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
+from support.daemon import Daemon
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("daemon") / "data", {"log.segment.bytes": 100_000}) as one:
+        yield one
+
+
+class Topic:
+    """Where records are produced; `sent` has (partition, offset, value) of each."""
+
+    def __init__(self, daemon: Daemon, name: str) -> None:
+        self.daemon, self.name = daemon, name
+        self.sent: list[tuple[int, int, bytes]] = []
+        with KafkaAdminClient(bootstrap_servers=daemon.bootstrap) as admin:
+            admin.create_topics([NewTopic(name, 2, 1)])
+
+    def produce(self, count: int, partitions: int = 2) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.daemon.bootstrap)
+        values = [b"%d" % (len(self.sent) + number) for number in range(count)]
+        futures = [(v, producer.send(self.name, v, partition=i % partitions)) for i, v in enumerate(values)]
+        producer.flush()
+        self.sent += [(future.get(10).partition, future.get(10).offset, value) for value, future in futures]
+        producer.close()
+
+    def run(self, spark: Any, home: Path, **options: str) -> list[int]:
+        """One `availableNow` run, to parquet; the number of rows of each of its batches, without empty ones."""
+        stream = spark.readStream.format("tidelog").option("subscribe", self.name)
+        for name, value in options.items():
+            stream = stream.option(name.replace("_", "."), value)
+        writer = stream.load().select("partition", "offset", "value").writeStream.format("parquet")
+        query = (
+            writer.option("checkpointLocation", str(home / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(home / "rows"))
+        )
+        query.awaitTermination(120)
+        return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
+
+    def rows(self, spark: Any, home: Path) -> list[tuple[int, int, bytes]]:
+        return sorted((row[0], row[1], bytes(row[2])) for row in spark.read.parquet(str(home / "rows")).collect())
+
+
+@pytest.mark.parametrize("by", ["tcp", "files"])
+def test_every_record_comes_once_over_limits_restarts_and_new_partitions(
+    spark: Any, daemon: Daemon, tmp_path: Path, by: str
+) -> None:
+    topic = Topic(daemon, f"by-{by}")
+    topic.produce(100)
+    way = {"bootstrap_servers": daemon.bootstrap, "startingOffsets": "earliest"}
+    if by == "files":
+        way["path"] = str(daemon.directory)
+    assert topic.run(spark, tmp_path, **way, maxOffsetsPerTrigger="60") == [60, 40]
+    topic.produce(30)
+    with KafkaAdminClient(bootstrap_servers=daemon.bootstrap) as admin:
+        admin.create_partitions({topic.name: NewPartitions(3)})
+    topic.produce(30, partitions=3)
+    assert sum(topic.run(spark, tmp_path, **way)) == 60
+    assert topic.rows(spark, tmp_path) == sorted(topic.sent)
+    (last,) = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))[-1:]
+    offset = json.loads(last.read_text().splitlines()[-1])
+    ends: dict[str, int] = {}
+    for partition, number, _ in topic.sent:
+        ends[str(partition)] = max(ends.get(str(partition), 0), number + 1)
+    assert offset == {topic.name: ends}
+    assert topic.run(spark, tmp_path, **way) == []
+
+
+def test_records_that_are_gone_stop_the_query_with_the_cause(spark: Any, daemon: Daemon, tmp_path: Path) -> None:
+    from kafka import TopicPartition
+
+    topic = Topic(daemon, "taken")
+    topic.produce(40)
+    way = {"kafka_bootstrap_servers": daemon.bootstrap, "startingOffsets": "earliest"}
+    assert topic.run(spark, tmp_path, **way) == [40]
+    topic.produce(40)
+    with KafkaAdminClient(bootstrap_servers=daemon.bootstrap) as admin:
+        admin.delete_records({TopicPartition("taken", 0): 33})
+    with pytest.raises(
+        Exception, match="taken-0: offset 20 was asked for, and the log starts at 33: DeleteRecords has taken"
+    ):
+        topic.run(spark, tmp_path, **way, path=str(daemon.directory))
+    assert topic.run(spark, tmp_path, **way, failOnDataLoss="false") == [27]
