@@ -39,7 +39,7 @@ Alert rules that stand on these are in `docker/rules.yml`, what to do when one f
 _SECTIONS = (
     ("Requests", ("tidelog_request", "tidelog_produced")),
     ("Connections and bytes", ("tidelog_fetch", "tidelog_cold", "tidelog_conversions", "tidelog_message_set",
-                               "tidelog_received", "tidelog_sent", "tidelog_connections", "tidelog_waiting")),
+                               "tidelog_received", "tidelog_sent", "tidelog_connections", "tidelog_listener", "tidelog_waiting")),
     ("Groups", ("tidelog_group",)),
     ("Transactions", ("tidelog_transaction",)),
     ("Cleaner", ("tidelog_cleaner",)),

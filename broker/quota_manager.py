@@ -94,6 +94,7 @@ class QuotaManager:
         "_bucket_seconds",
         "_buckets",
         "_connection_rate",
+        "_listener_limits",
         "_rates",
         "_store",
         "_time",
@@ -115,6 +116,7 @@ class QuotaManager:
         self._store = store
         self._time = time
         self._connection_rate = config.max_connection_creation_rate
+        self._listener_limits = config.listener_limits
         self._windows = config.quota_window_num
         self._window_ms = config.quota_window_size_seconds * 1000
         self._bucket_seconds = config.controller_quota_window_num * config.controller_quota_window_size_seconds
@@ -190,15 +192,19 @@ class QuotaManager:
         rate.record(units, now)
         return self._told(key, rate.throttle_ms(limit.bound, now))
 
-    def connected(self, address: str) -> int:
-        """A connection came from `address`. Returns how long it has to wait before it is read, in ms: for the quota of
-        its address, or for max.connection.creation.rate, which is all addresses'."""
-        own, shared = self.table.address_limit(address), self._connection_rate
+    def connected(self, address: str, listener: str) -> int:
+        """A connection came from `address` to `listener`. Returns how long it has to wait before it is read, in ms: for the
+        quota of its address, for its listener's rate, or for max.connection.creation.rate, which is all addresses'."""
+        limits = self._listener_limits.get(listener)
         wait = 0
-        for bound, whose in ((own, address), (None if shared >= NO_LIMIT else float(shared), None)):
-            if bound is not None:
+        for bound, whose, where in (
+            (self.table.address_limit(address), address, None),
+            (None if limits is None else limits.creation_rate, None, listener),
+            (self._connection_rate, None, None),
+        ):
+            if bound is not None and bound < NO_LIMIT:
                 now = self.now_ms()
-                rate = self._rate((CONNECTION_CREATION_RATE, whose, None))
+                rate = self._rate((CONNECTION_CREATION_RATE, whose, where))
                 rate.record(1, now)
                 wait = max(wait, rate.throttle_ms(max(bound, SMALLEST_RATE), now))
         return self._told(CONNECTION_CREATION_RATE, wait) if wait else 0
@@ -206,6 +212,7 @@ class QuotaManager:
     def use(self, config: BrokerConfig) -> None:
         """Other settings hold."""
         self._connection_rate = config.max_connection_creation_rate
+        self._listener_limits = config.listener_limits
 
     def mutations(self, client_id: str | None, *, strict: bool) -> Mutations:
         """The account of one request that makes or deletes partitions; `strict`: its client knows the error code."""

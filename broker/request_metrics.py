@@ -112,6 +112,16 @@ def connection_families(broker: Broker) -> Iterator[AnyFamily]:
     yield one("tidelog_connections", "gauge", "Open Kafka-protocol connections.", len(server.connections))
     yield one("tidelog_connections_accepted", "counter", "Connections accepted.", server.accepted_connections)
     yield one("tidelog_connections_refused", "counter", "Connections refused by a limit.", server.refused_connections)
+    listeners = server.listeners
+    yield by("tidelog_listener_connections", "gauge", "Open connections of each listener; tcp is the message-set protocol's.",
+             "listener", {name: counts.open for name, counts in listeners.items()})  # fmt: skip
+    yield by("tidelog_listener_connections_accepted", "counter", "Connections accepted, by listener.", "listener",
+             {name: counts.accepted for name, counts in listeners.items()})  # fmt: skip
+    yield by("tidelog_listener_connections_refused", "counter", "Connections refused by a limit, by listener.", "listener",
+             {name: counts.refused for name, counts in listeners.items()})  # fmt: skip
+    yield by("tidelog_listener_connection_wait_seconds", "counter", "Time that new connections waited before they were "
+             "read, for rates of new connections, by listener.", "listener",
+             {name: counts.waited_ms / 1000 for name, counts in listeners.items()})  # fmt: skip
     yield one("tidelog_connections_aborted", "counter", "Connections closed for what the client had sent: no request of the "
               "protocol, or an error where it wants no answer.", server.aborted_connections)  # fmt: skip
     waiting = Counter(_NAMES[c.pending_key] for c in server.connections if c.pending_since)

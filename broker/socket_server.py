@@ -79,6 +79,16 @@ class Endpoint:
         return f"{self.name}://{host}:{self.port}"
 
 
+@dataclass(slots=True)
+class ListenerCounts:
+    """Of one listener: connections open now, and what became of those that came; milliseconds that new ones had to wait."""
+
+    open: int = 0
+    accepted: int = 0
+    refused: int = 0
+    waited_ms: int = 0
+
+
 class SocketServer:
     """All listeners of one daemon but HTTP's. Loop thread only.
 
@@ -106,6 +116,8 @@ class SocketServer:
         self.refused_connections = 0
         self.aborted_connections = 0
         self.accepted_connections = 0
+        self.listeners: dict[str, ListenerCounts] = {}
+        """By the name of each endpoint; those of one name (all message-set listeners) together."""
         self.max_request_bytes = config.socket_request_max_bytes
         self.max_outbound_bytes = config.connection_outbound_max_bytes
         self.scratch = bytearray(SCRATCH_BYTES)
@@ -116,8 +128,8 @@ class SocketServer:
         self._warned = False
         self.message_set_endpoints: list[Endpoint] = []
         self.connections: set[Connection] = set()
-        self.wait_of: Callable[[str], int] = lambda _address: 0
-        """How long, in ms, a new connection from an address is not read: a quota on connections (KIP-612)."""
+        self.wait_of: Callable[[str, str], int] = lambda _address, _listener: 0
+        """How long, in ms, a new connection from an address to a listener is not read: quotas on connections (KIP-612)."""
         self._per_host: Counter[str] = Counter()
         self._config = config
         self._dispatcher = dispatcher
@@ -137,6 +149,7 @@ class SocketServer:
                 listener, "listeners", self._dispatcher, advertised=advertised.get(listener.name)
             )
             self.endpoints.append(endpoint)
+            self._counts(endpoint.name)
         for listener in self._config.message_set_listeners:
             endpoint = await self._listen(listener, "message.set.listeners", self._message_sets())
             self.message_set_endpoints.append(endpoint)
@@ -169,27 +182,46 @@ class SocketServer:
 
     def connection_opened(self, connection: Connection) -> str | None:
         """Counts a connection in; a text says why it is refused."""
-        config, host = self._config, connection.peer_host
-        limit = config.max_connections
+        config, host, name = self._config, connection.peer_host, connection.listener.name
+        counts = self._counts(name)
+        limit, own = config.max_connections, config.listener_limits.get(name)
         per_host = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
+        if own is not None and own.connections is not None and counts.open >= own.connections:
+            self._refuse(counts)
+            setting = f"listener.name.{name.lower()}.max.connections"
+            return f"{own.connections} connections are open at listener {name} ({setting})"
         if len(self.connections) >= limit:
-            self.refused_connections += 1
+            self._refuse(counts)
             return f"{limit} connections are open (max.connections)"
         if self._per_host[host] >= per_host:
-            self.refused_connections += 1
+            self._refuse(counts)
             name = "max.connections.per.ip" + (".overrides" if host in config.max_connections_per_ip_overrides else "")
             return f"{per_host} connections are open from there ({name})"
         self.connections.add(connection)
         self._per_host[host] += 1
+        counts.open += 1
+        counts.accepted += 1
         self.accepted_connections += 1
-        if wait_ms := self.wait_of(host):
+        if wait_ms := self.wait_of(host, name):
+            counts.waited_ms += wait_ms
             connection.mute(wait_ms)
         return None
+
+    def _counts(self, name: str) -> ListenerCounts:
+        counts = self.listeners.get(name)
+        if counts is None:
+            counts = self.listeners[name] = ListenerCounts()
+        return counts
+
+    def _refuse(self, counts: ListenerCounts) -> None:
+        self.refused_connections += 1
+        counts.refused += 1
 
     def connection_closed(self, connection: Connection) -> None:
         """Counts a connection out; one that was refused was never in."""
         if connection in self.connections:
             self.connections.discard(connection)
+            self._counts(connection.listener.name).open -= 1
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]

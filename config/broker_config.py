@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .definitions import HONOURED_BROKER
+from .definitions import HONOURED_BROKER, listener_setting
 from .exceptions import ConfigError
-from .listener import Listener, parse_address, parse_address_limits, parse_listener, parse_protocol_map
+from .listener import Listener, ListenerLimits, parse_address, parse_address_limits, parse_listener, parse_protocol_map
 from .setting import Value, text_of
 
 
@@ -156,6 +156,8 @@ class BrokerConfig:
     log_cleaner_io_buffer_size: int
     log_cleaner_io_max_bytes_per_second: float
     log_cleaner_backoff_ms: int
+    listener_limits: Mapping[str, ListenerLimits]
+    """By a listener's name as `listeners` has it, those that have a limit of their own."""
     given: Mapping[str, str]
     """What the user set, name → text, honoured settings only. Everything else has its default."""
     notices: tuple[str, ...]
@@ -199,6 +201,7 @@ def _resolve(values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:
     _resolve_listeners(attributes, problems)
     _resolve_node(attributes, values, problems)
     _resolve_limits(attributes, problems)
+    attributes["listener_limits"] = _listener_limits(values, attributes, problems)
     low, high = attributes["group_min_session_timeout_ms"], attributes["group_max_session_timeout_ms"]
     if low > high:
         problems.append(f"group.min.session.timeout.ms={low} is above group.max.session.timeout.ms={high}")
@@ -228,6 +231,33 @@ def _resolve_limits(attributes: dict[str, Any], problems: list[str]) -> None:
     if unknown := sorted(set(cordoned) - set(directories)):
         problems.append(f"cordoned.log.dirs={','.join(unknown)!r} is not in log.dirs ({','.join(directories)})")
     attributes["cordoned_log_dirs"] = tuple(cordoned)
+
+
+def unknown_listener(setting: str, name: str, listeners: Sequence[Listener]) -> list[str]:
+    """A sentence, where no listener has that name (small letters); nothing where one has."""
+    there = [listener.name.lower() for listener in listeners]
+    return [] if name in there else [f"{setting}: there is no listener {name}; there are {', '.join(there)}"]
+
+
+def _listener_limits(
+    values: Mapping[str, Value], attributes: dict[str, Any], problems: list[str]
+) -> dict[str, ListenerLimits]:
+    found: dict[str, ListenerLimits] = {}
+    names = {listener.name.lower(): listener.name for listener in attributes["listeners"]}
+    controllers = {name.lower() for name in attributes["controller_listener_names"]}
+    for setting, value in values.items():
+        own = listener_setting(setting)
+        if own is None or own.listener in controllers:
+            continue
+        if own.listener not in names:
+            problems.extend(unknown_listener(setting, own.listener, attributes["listeners"]))
+            continue
+        assert isinstance(value, int)
+        name = names[own.listener]
+        before = found.get(name, ListenerLimits())
+        is_count = own.broker_name == "max.connections"
+        found[name] = before._replace(connections=value) if is_count else before._replace(creation_rate=value)
+    return found
 
 
 def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:

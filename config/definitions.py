@@ -8,6 +8,9 @@ differs.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
 
 from .definitions_administration import ADMINISTRATION_ROWS
 from .definitions_broker import BROKER_ROWS
@@ -64,20 +67,39 @@ TOPIC_OF_BROKER: dict[str, str] = {
 assert len(BROKER_SETTINGS) == sum(map(len, _ROWS)), "a name is in the table twice"
 
 
-_LISTENER_LIMIT = re.compile(r"listener\.name\.[^.]+\.max\.connections?(\.creation\.rate)?")
+#: Of one listener, by its name in small letters, in place of the broker's of the same name.
+_LISTENER_LIMIT = re.compile(r"listener\.name\.([^=\s]+)\.(max\.connections|max\.connection\.creation\.rate)")
+
+
+class ListenerSetting(NamedTuple):
+    """`listener.name.external.max.connections`: the listener `external`, and what the setting is for the whole broker."""
+
+    listener: str
+    broker_name: str
+
+
+def listener_setting(name: str) -> ListenerSetting | None:
+    """What the name of a listener's own setting says; None for every other name."""
+    found = _LISTENER_LIMIT.fullmatch(name)
+    return ListenerSetting(*found.groups()) if found else None
 
 
 def find_broker_setting(name: str) -> Setting | None:
-    """The row of a broker setting; families of ignored names (`zookeeper.…`) have one made for each name."""
+    """The row of a broker setting; a listener's own and families of ignored names (`zookeeper.…`) have one made for each."""
     row = BROKER_SETTINGS.get(name)
     if row is None:
-        if _LISTENER_LIMIT.fullmatch(name):
-            reason = f"limits hold for all listeners together: set {name.split('.', 3)[3]}"
-            return Setting(name, IGNORED_ROWS[0].type, None, reason, status=Status.REFUSED)
+        if (own := listener_setting(name)) is not None:
+            doc = f"{own.broker_name} of the listener {own.listener} alone."
+            return replace(BROKER_SETTINGS[own.broker_name], name=name, default=None, doc=doc)
         for prefix, reason in FAMILIES:
             if name.startswith(prefix):
                 return Setting(name, IGNORED_ROWS[0].type, None, reason, status=Status.NO_MEANING)
     return row
+
+
+def rows_of(names: Iterable[str]) -> dict[str, Setting]:
+    """The rows of these names, those that there are."""
+    return {name: row for name in names if (row := find_broker_setting(name)) is not None}
 
 
 def nearest_name(name: str, *, topic: bool) -> str | None:

@@ -171,7 +171,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
     ("rlmm.config.", "nothing is kept on remote storage"),
     ("ssl.", "no listener speaks TLS or SASL, so these have nothing to act on"),
     ("sasl.", "no listener speaks TLS or SASL, so these have nothing to act on"),
-    ("listener.name.", "listeners have no settings of their own in this version"),
+    ("listener.name.", "of a listener's own settings this version has the limits of connections"),
 )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from .setting import ANY, INT_MAX, Allowed, Importance, Setting, SettingType, at_least
 
 
-def _row(name: str, kind: SettingType, default: object, allowed: Allowed, doc: str, group: str = "Network") -> Setting:
-    return Setting(name, kind, default, doc, allowed, Importance.MEDIUM, dynamic=True, group=group)  # type: ignore[arg-type]
+def _row(
+    name: str, kind: SettingType, default: object, allowed: Allowed, doc: str, group: str = "Network", why: str = ""
+) -> Setting:
+    return Setting(name, kind, default, doc, allowed, Importance.MEDIUM, dynamic=True, group=group, why_different=why)  # type: ignore[arg-type]
 
 
 LIMIT_ROWS: tuple[Setting, ...] = (
@@ -15,7 +17,9 @@ LIMIT_ROWS: tuple[Setting, ...] = (
         SettingType.INT,
         INT_MAX,
         at_least(0),
-        "Connections open at once; further ones are closed with one log line.",
+        "Connections open at once; further ones are closed with one log line. A listener can have a bound of its own beside it: "
+        "listener.name.NAME.max.connections, with the listener's name in small letters.",
+        why="Kafka leaves further ones waiting unaccepted, where neither they nor anybody else learns why.",
     ),
     _row(
         "max.connections.per.ip",
@@ -38,7 +42,7 @@ LIMIT_ROWS: tuple[Setting, ...] = (
         INT_MAX,
         at_least(0),
         "New connections a second, over the windows of quota.window.num. Those above it are taken, and read when it is "
-        "their turn.",
+        "their turn. A listener can have a rate of its own beside it: listener.name.NAME.max.connection.creation.rate.",
     ),
     _row(
         "cordoned.log.dirs",

@@ -7,7 +7,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from .broker_config import BrokerConfig
-from .definitions import BROKER_SETTINGS, HONOURED_BROKER, TOPIC_OF_BROKER, TOPIC_SETTINGS
+from .definitions import (
+    HONOURED_BROKER,
+    TOPIC_OF_BROKER,
+    TOPIC_SETTINGS,
+    find_broker_setting,
+    listener_setting,
+    rows_of,
+)
 from .log_config import LogConfig
 from .setting import Setting, SettingType, Status, Synonym, text_of
 
@@ -91,10 +98,13 @@ def describe_broker(
 
     `broker` is what the daemon was started with, `dynamic` what was changed since.
     """
-    wanted = (row.name for row in HONOURED_BROKER if not row.internal) if names is None else names
+    if names is None:
+        set_ones = dict.fromkeys(name for given in (broker.given, *(layer for _, layer in dynamic)) for name in given)
+        listeners = (name for name in set_ones if listener_setting(name) is not None)
+        names = (*(row.name for row in HONOURED_BROKER if not row.internal), *listeners)
     entries = []
-    for name in wanted:
-        row = BROKER_SETTINGS.get(name)
+    for name in names:
+        row = find_broker_setting(name)
         if row is None or row.status is not Status.HONOURED:
             continue
         synonyms = _broker_synonyms(broker, _family(name), dynamic)
@@ -126,6 +136,8 @@ def describe_resource(
 
 def _family(name: str) -> tuple[Synonym, ...]:
     """The broker settings that say the same thing as `name`, itself included, strongest first."""
+    if (own := listener_setting(name)) is not None:
+        return Synonym(name), Synonym(own.broker_name)
     topic = TOPIC_OF_BROKER.get(name)
     return TOPIC_SETTINGS[topic].synonyms if topic is not None else (Synonym(name),)
 
@@ -143,9 +155,9 @@ def _broker_synonyms(broker: BrokerConfig, synonyms: tuple[Synonym, ...], dynami
         if s.name in broker.given
     ]
     defaults = [
-        ConfigSynonym(s.name, text_of(default), ConfigSource.DEFAULT_CONFIG)
-        for s in synonyms
-        if (default := BROKER_SETTINGS[s.name].default) is not None
+        ConfigSynonym(name, text_of(row.default), ConfigSource.DEFAULT_CONFIG)
+        for name, row in rows_of(s.name for s in synonyms).items()
+        if row.default is not None
     ]
     return (*changed, *given, *defaults)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .broker_config import BrokerConfig, broker_config
-from .definitions import BROKER_SETTINGS, HONOURED_BROKER
+from .broker_config import BrokerConfig, broker_config, unknown_listener
+from .definitions import HONOURED_BROKER, listener_setting, rows_of
 from .exceptions import ConfigError
 from .validation import validate
 
@@ -33,15 +33,18 @@ def with_dynamic_settings(
     taken: dict[str, str] = {}
     refused: list[str] = []
     for name, text in wanted.items():
-        if name in _DYNAMIC:
-            _, problems = validate({name: text}, BROKER_SETTINGS)
+        own = listener_setting(name)
+        if name in _DYNAMIC or own is not None:
+            _, problems = validate({name: text}, rows_of((name,)))
+            if own is not None:
+                problems += unknown_listener(name, own.listener, config.listeners)
             refused += problems
             if not problems:
                 taken[name] = text
     if not taken:
         return DynamicConfig(config, {}, tuple(refused))
     given = {**config.given, **taken}
-    values, _ = validate(given, BROKER_SETTINGS)
+    values, _ = validate(given, rows_of(given))
     try:
         return DynamicConfig(broker_config(values, given, config.notices), taken, tuple(refused))
     except ConfigError as error:  # each is right, together they are not

@@ -28,6 +28,18 @@ class Listener(NamedTuple):
         return f"{self.name}://{host}:{self.port}"
 
 
+class ListenerLimits(NamedTuple):
+    """What bounds one listener's connections, beside what bounds all. None: no bound of its own.
+
+    Attributes:
+        connections: open at once.
+        creation_rate: new ones a second.
+    """
+
+    connections: int | None = None
+    creation_rate: int | None = None
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """`NAME:PROTOCOL,…` as a dictionary with upper-case names. ValueError says what is wrong."""
     protocols: dict[str, str] = {}

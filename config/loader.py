@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .broker_config import BrokerConfig, broker_config
-from .definitions import BROKER_SETTINGS, find_broker_setting, nearest_name
+from .definitions import BROKER_SETTINGS, find_broker_setting, nearest_name, rows_of
 from .exceptions import ConfigError
 from .setting import Status, text_of
 from .validation import validate
@@ -57,7 +57,7 @@ def load_config(
             ignored.setdefault(row.doc, []).append(name)
         elif text.strip() not in row.allowed.choices:
             problems.append(f"{name}={text!r} is refused ({origin}): {row.doc}")
-    values, wrong = validate(honoured, BROKER_SETTINGS)
+    values, wrong = validate(honoured, rows_of(honoured))
     for sentence in wrong:
         origin = found[sentence.partition("=")[0]].origin
         problems.append(f"{sentence} ({origin})")

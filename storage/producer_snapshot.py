@@ -19,6 +19,7 @@ when no marker came yet, the first offset −1 when no transaction is open.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from struct import Struct
 
 from ..protocol.records.crc import crc32c
@@ -56,7 +57,7 @@ def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     """The entries of a file; CorruptSnapshotError for anything that is not exactly one."""
-    if data == _EMPTY:  # most are: a log that no idempotent producer writes to
+    if data == _empty():  # most are: a log that no idempotent producer writes to
         return []
     if len(data) < _HEADER.size:
         raise CorruptSnapshotError(f"a producer snapshot of {len(data)} bytes has no header")
@@ -77,4 +78,7 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     return entries
 
 
-_EMPTY = encode_snapshot(())
+@cache
+def _empty() -> bytes:
+    """Made on first use: a checksum imports its package."""
+    return encode_snapshot(())

@@ -263,16 +263,46 @@ def test_an_address_may_have_more_than_the_others(broker: Broker, admin: KafkaCl
             set_broker(admin, "max.connections.per.ip.overrides", wrong)
 
 
+def test_a_listeners_own_limit_of_connections() -> None:
+    """Two listeners, of which one is full."""
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "listener.name.outside.max.connections": "0",
+    }
+    with Broker(settings) as broker:
+        outside = next(one for one in broker.addresses if one.startswith("OUTSIDE")).rpartition("//")[2]
+        host, _, port = outside.partition(":")
+
+        def outsider() -> bool:
+            with WireClient((host, int(port))) as client:
+                try:
+                    client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+                except (EOFError, ConnectionError):
+                    return False
+                return True
+
+        assert not outsider()
+        assert not is_refused(broker)
+        with KafkaClient(broker.bootstrap_servers) as admin:
+            set_broker(admin, "listener.name.outside.max.connections", "1")
+            assert outsider()
+            set_broker(admin, "listener.name.outside.max.connections", None)
+            assert not outsider(), "what it was started with holds again"
+        counts = inside(broker).socket_server.listeners
+        assert (counts["OUTSIDE"].accepted, counts["OUTSIDE"].refused) == (1, 2)
+
+
 def test_the_rate_of_new_connections(broker: Broker, admin: KafkaClient) -> None:
     """Over the rate they are taken and wait for their turn. The clock is not the sockets': the wait is only asked for."""
     quotas = inside(broker).quotas
-    assert quotas.connected("10.0.0.1") == 0
+    assert quotas.connected("10.0.0.1", "PLAINTEXT") == 0
     set_broker(admin, "max.connection.creation.rate", "1")
-    waits = [quotas.connected(f"10.0.0.{number}") for number in range(40)]
+    waits = [quotas.connected(f"10.0.0.{number}", "PLAINTEXT") for number in range(40)]
     assert waits[0] == 0
     assert waits[-1] > 20_000
     set_broker(admin, "max.connection.creation.rate", None)
-    assert quotas.connected("10.0.0.1") == 0
+    assert quotas.connected("10.0.0.1", "PLAINTEXT") == 0
     assert not is_refused(broker)
 
 

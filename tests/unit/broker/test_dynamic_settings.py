@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 from support.topic_world import TopicWorld, topic_world
+from tidelog.broker.dynamic_settings import DynamicSettings
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.describe import ConfigSource, describe_broker, describe_topic
-from tidelog.protocol.errors import ProtocolError
+from tidelog.config.listener import ListenerLimits
+from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 
 def told(world: TopicWorld, name: str) -> tuple[str | None, int, list[int]]:
@@ -55,10 +58,44 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
             world.dynamic.check_node("2")
 
 
-@pytest.mark.parametrize("name", ["authorizer.class.name", "listener.name.plaintext.max.connections"])
-async def test_what_a_start_refuses_is_refused_while_running(tmp_path: Path, name: str) -> None:
+async def test_what_a_start_refuses_is_refused_while_running(tmp_path: Path) -> None:
     """It would be stored, and nobody would go by it."""
+    name = "authorizer.class.name"
     async with topic_world(tmp_path) as world:
         with pytest.raises(ProtocolError, match=f"{name} is refused: "):
             await world.dynamic.alter("1", lambda _: {name: "5"})
         assert world.store.read().broker_configs == {}
+
+
+async def test_a_listeners_own_limits(tmp_path: Path) -> None:
+    name = "listener.name.plaintext.max.connections"
+    async with topic_world(tmp_path) as world:
+        await world.dynamic.alter("", lambda _: {name: "7"})
+        await world.dynamic.alter("1", lambda _: {name: "5"})
+        assert world.dynamic.config.listener_limits == {"PLAINTEXT": ListenerLimits(connections=5)}
+        (entry,) = (
+            one
+            for one in describe_broker(world.dynamic.static, None, None, world.dynamic.layers)
+            if one.name.startswith("listener.name")
+        )
+        assert (entry.value, entry.source, entry.read_only) == ("5", ConfigSource.DYNAMIC_BROKER_CONFIG, False)
+        assert [(one.name, one.value) for one in entry.synonyms] == [
+            (name, "5"),
+            (name, "7"),
+            ("max.connections", "2147483647"),
+        ]
+        for wrong, value in (("listener.name.other.max.connections", "5"), (name, "none")):
+            with pytest.raises(ProtocolError, match=r"max\.connections") as refused:
+                await world.dynamic.alter("1", lambda _, change=(wrong, value): dict([change]))
+            assert refused.value.code is ErrorCode.INVALID_CONFIG
+        await world.dynamic.alter("1", lambda _: {})
+        assert world.dynamic.config.listener_limits == {"PLAINTEXT": ListenerLimits(connections=7)}
+
+
+def test_a_stored_limit_of_a_listener_that_is_no_more_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The others of its node hold."""
+    stored = {"1": {"listener.name.gone.max.connections": "5", "max.connections": "9"}}
+    dynamic = DynamicSettings(BrokerConfig(), stored, 1, None)  # type: ignore[arg-type]
+    assert dynamic.config.max_connections == 9
+    assert dynamic.config.listener_limits == {}
+    assert "there is no listener gone" in caplog.text

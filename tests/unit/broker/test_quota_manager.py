@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tidelog.broker.quotas import (
     USER,
     checked_entity,
 )
+from tidelog.config.listener import ListenerLimits
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 CLIENT = [(CLIENT_ID, "c")]
@@ -68,11 +70,23 @@ async def test_partitions_are_tokens(tmp_path: Path) -> None:
 
 async def test_connections_of_an_address(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
-        assert world.quotas.connected("10.0.0.1") == 0
+        assert world.quotas.connected("10.0.0.1", "PLAINTEXT") == 0
         await world.quotas.alter([(IP, None)], {CONNECTION_CREATION_RATE: 1.0}, False)
-        waits = [world.quotas.connected("10.0.0.1") for _ in range(12)]
+        waits = [world.quotas.connected("10.0.0.1", "PLAINTEXT") for _ in range(12)]
         assert (waits[9], waits[10], waits[11]) == (0, 1_000, 2_000)
-        assert world.quotas.connected("10.0.0.2") == 0
+        assert world.quotas.connected("10.0.0.2", "PLAINTEXT") == 0
+
+
+async def test_connections_of_a_listener(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        limits = {"OUTSIDE": ListenerLimits(creation_rate=1), "INSIDE": ListenerLimits(connections=3)}
+        world.quotas.use(dataclasses.replace(world.dynamic.config, listener_limits=limits))
+        waits = [world.quotas.connected(f"10.0.0.{number}", "OUTSIDE") for number in range(12)]
+        assert (waits[9], waits[10], waits[11]) == (0, 1_000, 2_000)
+        assert world.quotas.connected("10.0.0.1", "INSIDE") == 0
+        world.quotas.use(dataclasses.replace(world.dynamic.config, max_connection_creation_rate=1))
+        assert [world.quotas.connected(f"10.0.0.{number}", "INSIDE") for number in range(11)][-1] == 1_000
+        assert world.quotas.connected("10.0.0.1", "OUTSIDE") == 2_000, "the broker's rate counts all listeners'"
 
 
 async def test_what_is_set_is_stored_and_what_is_removed_is_gone(tmp_path: Path) -> None:

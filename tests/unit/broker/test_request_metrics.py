@@ -15,6 +15,7 @@ from tidelog.broker.request_metrics import (
     told_buckets,
 )
 from tidelog.broker.send import SendCounters
+from tidelog.broker.socket_server import ListenerCounts
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 
@@ -61,6 +62,7 @@ def test_who_waits_is_told_by_api() -> None:
         connections=[*waiting, connection(ApiKey.FETCH, 0)],
         received_bytes=0,
         accepted_connections=4,
+        listeners={"PLAINTEXT": ListenerCounts(3, 4, 1, 2500)},
         refused_connections=0,
         aborted_connections=0,
     )
@@ -74,3 +76,10 @@ def test_who_waits_is_told_by_api() -> None:
     rows = [(("Fetch",), 2), (("Produce",), 0), (("JoinGroup",), 0), (("SyncGroup",), 1)]
     assert told["tidelog_waiting_requests"] == rows
     assert told["tidelog_connections"] == [((), 4)]
+    by_listener = {name: rows for name, rows in told.items() if name.startswith("tidelog_listener")}
+    assert by_listener == {
+        "tidelog_listener_connections": [(("PLAINTEXT",), 3)],
+        "tidelog_listener_connections_accepted": [(("PLAINTEXT",), 4)],
+        "tidelog_listener_connections_refused": [(("PLAINTEXT",), 1)],
+        "tidelog_listener_connection_wait_seconds": [(("PLAINTEXT",), 2.5)],
+    }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from ipaddress import IPv4Network
 from types import SimpleNamespace
 
 import pytest
 from tidelog.broker.container import ContainerNetwork
-from tidelog.broker.socket_server import POOLED_BUFFER_BYTES, BufferPool, Endpoint, SocketServer
+from tidelog.broker.socket_server import POOLED_BUFFER_BYTES, BufferPool, Endpoint, ListenerCounts, SocketServer
+from tidelog.config.listener import ListenerLimits
 from tidelog.config.loader import load_config
 
 
@@ -72,3 +74,40 @@ def test_the_ready_line_has_a_hint_in_a_container_only() -> None:
     assert inside.hint == ""
     inside.endpoints = [Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)]
     assert inside.hint == "", "nobody comes from outside"
+
+
+class _Connection(SimpleNamespace):
+    """What the server counts of a connection."""
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def test_a_listener_has_a_limit_of_its_own_beside_the_brokers() -> None:
+    made = server(max_connections=4)  # type: ignore[arg-type]
+    limits = {"OUTSIDE": ListenerLimits(connections=2)}
+    made.use(dataclasses.replace(made._config, listener_limits=limits))
+    made.wait_of = lambda address, listener: 30 if listener == "OUTSIDE" else 0
+    muted: list[int] = []
+
+    def come(name: str) -> tuple[_Connection, str | None]:
+        connection = _Connection(listener=Endpoint(name, "PLAINTEXT", "h", 1), peer_host="h", mute=muted.append)
+        return connection, made.connection_opened(connection)  # type: ignore[arg-type]
+
+    outside = [come("OUTSIDE") for _ in range(3)]
+    assert [why for _, why in outside] == [
+        None, None, "2 connections are open at listener OUTSIDE (listener.name.outside.max.connections)"
+    ]  # fmt: skip
+    inside = [come("INSIDE") for _ in range(3)]
+    assert [why for _, why in inside] == [None, None, "4 connections are open (max.connections)"]
+    assert muted == [30, 30]
+    assert made.listeners["OUTSIDE"] == ListenerCounts(open=2, accepted=2, refused=1, waited_ms=60)
+    assert made.listeners["INSIDE"] == ListenerCounts(open=2, accepted=2, refused=1)
+    assert made.refused_connections == 2
+    for connection, _ in outside:
+        made.connection_closed(connection)  # type: ignore[arg-type]
+    assert made.listeners["OUTSIDE"].open == 0, "one that was refused was never in"
+    assert come("OUTSIDE")[1] is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.exceptions import ConfigError
-from tidelog.config.listener import Listener
+from tidelog.config.listener import Listener, ListenerLimits
 from tidelog.config.loader import load_config, parse_properties, toml_settings
 
 
@@ -189,8 +189,24 @@ def test_toml_that_is_none_is_a_problem(tmp_path: Path) -> None:
     assert problem.startswith(f"{tmp_path}/x.toml: ")
 
 
-@pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate"])
-def test_limits_of_one_listener_are_refused_rather_than_dropped(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"all listeners together: set {name}"):
-        load_config(None, {}, [f"listener.name.plaintext.{name}=5"])
+def test_limits_of_one_listener() -> None:
+    two = [
+        "listeners=PLAINTEXT://127.0.0.1:0,OUT.side-1://127.0.0.1:0",
+        "listener.security.protocol.map=OUT.SIDE-1:PLAINTEXT",
+    ]
+    own = ["listener.name.out.side-1.max.connections=5", "listener.name.out.side-1.max.connection.creation.rate=7"]
+    environment = {"TIDELOG_LISTENER_NAME_PLAINTEXT_MAX_CONNECTIONS": "9"}
+    config = load_config(None, environment, [*two, *own])
+    assert config.listener_limits == {"OUT.SIDE-1": ListenerLimits(5, 7), "PLAINTEXT": ListenerLimits(9, None)}
+    assert config.given["listener.name.plaintext.max.connections"] == "9"
+    assert load_config(None, {}, []).listener_limits == {}
     assert load_config(None, {}, ["listener.name.plaintext.ssl.keystore.type=JKS"]).notices
+    kafkas = ["controller.listener.names=CONTROLLER", "listener.name.controller.max.connections=5"]
+    assert load_config(None, {}, kafkas).listener_limits == {}
+    for name, value, problem in (
+        ("listener.name.plaintxt.max.connections", "5", "there is no listener plaintxt; there are plaintext"),
+        ("listener.name.plaintext.max.connections", "-1", "max.connections='-1'"),
+        ("listener.name.plaintext.max.connection.creation.rate", "many", "is not a whole number"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            load_config(None, {}, [f"{name}={value}"])
