@@ -4,12 +4,15 @@
     register(spark)
     spark.read.format("tidelog").option("path", "/var/lib/tidelog").option("subscribe", "orders").load()
 
-Start reading at `source.py` (Spark's side), then `segment_reader.py` (the files). Nothing here but `arrow.py` and
-`source.py` imports pyarrow or pyspark, and nothing at all imports the broker.
+Start reading at `source.py` (Spark's side), then `batch_plan.py` and `stream_plan.py` (what is read), `places.py` (from
+where), `segment_reader.py` (files) and `fetch_reader.py` (TCP), which decode with `batch_decoder.py`; `views.py` reduces. None
+of those but `source.py`, `stream_source.py` and `latest_view.py` knows Spark, or imports pyarrow but `arrow.py` and `views.py`;
+nothing at all imports the broker. `wire/` is the client, `sink/` writes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -27,4 +30,11 @@ def session(name: str = "tidelog", **options: Any) -> Any:
     return make(name, **options)
 
 
-__all__ = ["register", "session"]
+def latest(spark: Any, options: Mapping[str, str]) -> Any:
+    """A DataFrame with the newest row of each key: see `latest_view.py`. Driver."""
+    from .latest_view import latest as make
+
+    return make(spark, options)
+
+
+__all__ = ["latest", "register", "session"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from .columns import Keeping
 from .exceptions import DataLossError, OptionError
-from .options import EARLIEST, LATEST, Offsets, Options, View
+from .options import EARLIEST, LATEST, KeysStay, Offsets, Options, View
 from .places import Bounds, OpenPlace, Place, Range, TopicPartition, chosen, open_place
 from .splits import AnySplit, cut
 
@@ -41,6 +42,20 @@ def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPl
         if options.view is not View.RECORDS:  # a key's records must meet in one task
             return there.splits(kept, 1 << 62)
         return plan_splits(options, there, kept)
+
+
+def plan_view(options: Options, narrowed: Narrowed | None = None) -> list[tuple[AnySplit, Keeping | None]]:
+    """The splits, and for `view=latest` how each is reduced. Blocks. PipelineError."""
+    if options.view is not View.LATEST:
+        return [(split, None) for split in plan_batch(options, narrowed)]
+    splits = plan_batch(options, narrowed)
+    if options.keys_stay is not KeysStay.CHECK:
+        keeping = Keeping(tombstones=options.keys_stay is KeysStay.FALSE)
+        return [(split, keeping) for split in splits]
+    with open_place(options) as place:
+        counts = {topic: len(there) for topic, there in place.partitions(list({one.topic for one in splits})).items()}
+    # One partition alone has all there is of a key.
+    return [(split, Keeping(counts[split.topic] if counts[split.topic] > 1 else 0)) for split in splits]
 
 
 def batch_ranges(options: Options, place: Place) -> list[Range]:

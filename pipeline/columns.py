@@ -36,3 +36,10 @@ class Columns(NamedTuple):
     keys: Binary | None
     values: Binary | None
     headers: tuple[Block, int, Binary, Binary] | None
+
+
+class Keeping(NamedTuple):
+    """How `view=latest` is made. `partitions`: of the topic, when keys have to be where its partitioner puts them, else 0."""
+
+    partitions: int = 0
+    tombstones: bool = False

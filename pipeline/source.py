@@ -32,9 +32,10 @@ from pyspark.sql.types import (
 )
 
 from .arrow import record_batch, wish_for
-from .batch_plan import Narrowed, plan_batch
+from .batch_plan import Narrowed, plan_view
+from .columns import Keeping
 from .exceptions import OptionError
-from .options import Options, check_batch, check_stream, parse_options
+from .options import Options, View, check_batch, check_stream, parse_options
 from .reading import read
 from .splits import AnySplit
 
@@ -52,6 +53,7 @@ SCHEMA = StructType(
         StructField("headers", ArrayType(_HEADER)),
     ]
 )
+_CHANGES = [StructField("_op", StringType()), StructField("_previous_offset", LongType())]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -67,7 +69,9 @@ class TidelogDataSource(DataSource):
         return "tidelog"
 
     def schema(self) -> StructType:
-        return SCHEMA if parse_options(self._given).include_headers else StructType(SCHEMA.fields[:-1])
+        options = parse_options(self._given)
+        fields = SCHEMA.fields if options.include_headers else SCHEMA.fields[:-1]
+        return StructType(fields + (_CHANGES if options.view is View.CHANGELOG else []))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self._given)
@@ -96,11 +100,12 @@ class TidelogDataSource(DataSource):
 
 
 class SplitPartition(InputPartition):
-    """One task's."""
+    """One task's. `keeping`: how the latest rows are made of it, when they are."""
 
-    def __init__(self, split: AnySplit) -> None:
+    def __init__(self, split: AnySplit, keeping: Keeping | None = None) -> None:
         super().__init__(split)
         self.split = split
+        self.keeping = keeping
 
 
 class BatchReader(DataSourceReader):
@@ -108,7 +113,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
-        self._names = checked_names(schema)
+        self._names = checked_names(schema, options)
         self._limits: dict[str, tuple[int | None, int | None]] = {}
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # pyspark's name
@@ -131,17 +136,21 @@ class BatchReader(DataSourceReader):
         return filters
 
     def partitions(self) -> Sequence[SplitPartition]:
-        narrowed = Narrowed(*self._limits.get("partition", (None, None)), *self._limits.get("offset", (None, None)))
-        return [SplitPartition(split) for split in plan_batch(self._options, narrowed)]
+        options, offsets = self._options, self._limits.get("offset", (None, None))
+        if options.view is not View.RECORDS:
+            offsets = (None, None)  # which row is a key's latest, or was its previous, does not depend on what is shown
+        narrowed = Narrowed(*self._limits.get("partition", (None, None)), *offsets)
+        return [SplitPartition(split, keeping) for split, keeping in plan_view(options, narrowed)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         least, most = self._limits.get("timestamp", (None, None))
         return batches(partition, self._options, self._names, least, None if most is None else most + 1)
 
 
-def checked_names(schema: StructType) -> list[str]:
+def checked_names(schema: StructType, options: Options) -> list[str]:
     """The columns that are wanted. OptionError: the source has no such."""
-    known = {field.name: field.dataType.simpleString() for field in SCHEMA.fields}
+    fields = SCHEMA.fields + (_CHANGES if options.view is View.CHANGELOG else [])
+    known = {field.name: field.dataType.simpleString() for field in fields}
     for field in schema.fields:
         if known.get(field.name) != (kind := field.dataType.simpleString()):
             there = ", ".join(f"{name} {text}" for name, text in known.items())
@@ -157,8 +166,17 @@ def batches(
     if not isinstance(partition, SplitPartition):
         return  # Spark's way to say that there is nothing to read
     split = partition.split
-    for columns in read(split, options, wish_for(names, least, end)):
-        yield record_batch(columns, names, split.topic, split.partition)
+    if options.view is View.RECORDS:
+        for columns in read(split, options, wish_for(names, least, end)):
+            yield record_batch(columns, names, split.topic, split.partition)
+        return
+    from .views import changelog, latest
+
+    parts = read(split, options, wish_for([*names, "key", "value"]))
+    if options.view is View.LATEST:
+        yield from latest(parts, names, split.topic, split.partition, partition.keeping or Keeping())
+    else:
+        yield from changelog(parts, names, split.topic, split.partition)
 
 
 def _whole(value: Any) -> int | None:

@@ -25,7 +25,7 @@ class _StreamReader(DataSourceStreamReader):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
-        self._names = checked_names(schema)
+        self._names = checked_names(schema, options)
         self._made: StreamPlan | None = None
 
     def __getstate__(self) -> dict[str, Any]:

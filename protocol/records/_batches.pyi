@@ -13,6 +13,7 @@ Numbers = tuple[Data | None, Data, int]
 Headers = tuple[Data | None, Data, int, Binary, Binary]
 
 def murmur2(data: bytes) -> int: ...
+def first_elsewhere(rows: int, keys: Any, partition: int, partitions: int) -> int: ...
 
 @final
 class BatchBuilder:

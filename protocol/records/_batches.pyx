@@ -84,6 +84,50 @@ def murmur2(bytes data):
     return murmur2_of(data, len(data))
 
 
+def first_elsewhere(int64_t rows, keys, int32_t partition, int32_t partitions):
+    """The first row whose key Kafka's default partitioner puts into another of the `partitions`; −1: none.
+
+    `keys` is a column as `ColumnBuilder.take` gives it; rows without a key may be anywhere.
+    """
+    cdef Py_buffer validity, positions, data
+    cdef int64_t row, found = -1
+    cdef const int32_t *at
+    cdef const uint8_t *bits
+    _, validity_block, positions_block, data_block = keys
+    if partitions < 1:
+        raise ValueError(f"{partitions} partitions")
+    PyObject_GetBuffer(validity_block, &validity, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(positions_block, &positions, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(data_block, &data, PyBUF_SIMPLE)
+            try:
+                if rows < 0 or validity.len * 8 < rows or positions.len < 4 * (rows + 1):
+                    raise ValueError("a buffer is too small")
+                at, bits = <const int32_t *>positions.buf, <const uint8_t *>validity.buf
+                with nogil:
+                    for row in range(rows):
+                        if not bits[row >> 3] >> (row & 7) & 1:
+                            continue
+                        if at[row] < 0 or at[row] > at[row + 1] or at[row + 1] > data.len:
+                            found = -2
+                            break
+                        if (
+                            murmur2_of(<const uint8_t *>data.buf + at[row], at[row + 1] - at[row]) & <uint32_t>0x7FFFFFFF
+                        ) % <uint32_t>partitions != <uint32_t>partition:
+                            found = row
+                            break
+            finally:
+                PyBuffer_Release(&data)
+        finally:
+            PyBuffer_Release(&positions)
+    finally:
+        PyBuffer_Release(&validity)
+    if found == -2:
+        raise ValueError("a position lies outside of the keys' bytes")
+    return found
+
+
 cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
     """The end of splitmix64: any bit of `value` moves about half of the result's."""
     value = (value ^ (value >> 30)) * <uint64_t>0xBF58476D1CE4E5B9

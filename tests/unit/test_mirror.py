@@ -117,6 +117,8 @@ ELSEWHERE: dict[str, str] = {
     "pipeline/places.py": "tests/unit/pipeline/test_batch_plan.py, tests/client/test_pipeline_sources.py",
     "pipeline/reading.py": "two calls: tests/property/test_pipeline_sources.py",
     "pipeline/timestamps.py": "tests/property/test_pipeline_sources.py",
+    "pipeline/latest_view.py": "tests/spark",
+    "pipeline/views.py": "tests/property/test_pipeline_views.py, tests/spark",
     "pipeline/wire/transport.py": "sockets: tests/client/test_pipeline_sources.py",
     "storage/data_directory.py": "tests/unit/storage/test_log_loader.py",
     "storage/local_log.py": "tests/unit/storage/test_unified_log.py",
