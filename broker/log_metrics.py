@@ -18,8 +18,10 @@ from .partition_metrics import partition_families
 
 if TYPE_CHECKING:
     from ..storage.disk_space import DiskSpace
+    from ..storage.log_move import LogMove
     from ..storage.unified_log import UnifiedLog
     from ..storage.write_pace import WritePace
+    from .log_mover import LogMover
     from .server import Broker
     from .slow_directory import SlowDirectory
 
@@ -43,6 +45,7 @@ class LogMetrics:
         yield from self.retention_totals(logs)
         yield from space_families(broker.logs.spaces)
         yield from pace_families(broker.logs.paces, broker.partitions.directories)
+        yield from move_families(broker.logs.moves(), broker.known_mover)
         told = logs if broker.config.metrics_per_topic else []
         yield from offset_families(told)
         yield from partition_families(told, now_ms)
@@ -138,6 +141,19 @@ def space_families(spaces: Sequence[tuple[str, DiskSpace]]) -> Iterator[Family]:
                         (s.reserve for s in found))  # fmt: skip
     yield per_directory("full", "gauge", "1 while appends are refused for lack of room.", (s.is_full for s in found))
     yield per_directory("refused_appends", "counter", "Appends that were refused so.", (s.refused for s in found))
+
+
+def move_families(moves: Sequence[LogMove], mover: LogMover | None) -> Iterator[Family]:
+    """Logs on their way to another log directory."""
+    yield one("tidelog_log_moves_in_progress", "gauge", "Logs that are being moved to another log directory, or wait for it.",
+              len(moves))  # fmt: skip
+    yield one("tidelog_log_moves_lag_offsets", "gauge", "Offsets that are still missing there, of all of them together.",
+              sum(move.offset_lag for move in moves))  # fmt: skip
+    ended = [("moved", mover.moved), ("cancelled", mover.cancelled), ("failed", mover.failed)] if mover else []
+    yield Family("tidelog_log_moves", "counter", "Moves of logs to another log directory that have ended, by how.", ("outcome",),
+                 [((outcome,), count) for outcome, count in ended])  # fmt: skip
+    yield one("tidelog_log_moves_copied_bytes", "counter", "Bytes of .log files that were copied for them.",
+              mover.copied_bytes if mover else 0)  # fmt: skip
 
 
 def pace_families(paces: Sequence[tuple[str, WritePace]], directories: Mapping[str, SlowDirectory]) -> Iterator[Family]:

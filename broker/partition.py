@@ -115,6 +115,15 @@ class Partition:
             self.log.load_aborted()
             self.log.read(offset, 1).release()
 
+    def moved(self, syncer: LogSyncer[int], directory: SlowDirectory) -> None:
+        """From now on syncs and appends go these ways: the log lies in another directory, or is about to."""
+        self._syncer, self.directory = syncer, directory
+
+    @property
+    def ways(self) -> tuple[LogSyncer[int], SlowDirectory]:
+        """Who syncs the log, and how appends get to it."""
+        return self._syncer, self.directory
+
     def wake(self) -> None:
         for waiter in self.waiters:
             waiter.wake()
@@ -240,7 +249,7 @@ class PartitionTable:
         found = self._topics.log(topic, index)
         if found is None:
             return None
-        partition = Partition(found, self._loop, *self._ways(found))
+        partition = Partition(found, self._loop, *self.ways_of(found))
         self._by_name.setdefault(topic, {})[index] = partition
         return partition
 
@@ -254,7 +263,7 @@ class PartitionTable:
         """Threads for syncs and for slow directories that ended by themselves. Any thread."""
         return sum(threads.dead_threads for threads in [*self._syncers.values(), *self._writers.values()])
 
-    def _ways(self, log: UnifiedLog) -> tuple[LogSyncer[int], SlowDirectory]:
+    def ways_of(self, log: UnifiedLog) -> tuple[LogSyncer[int], SlowDirectory]:
         """Which threads sync that log, and how it is appended to."""
         path = os.path.dirname(log.directory)
         directory = self._directories.get(path)

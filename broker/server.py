@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from ..config.broker_config import BrokerConfig
     from .dispatcher import Dispatches
+    from .log_mover import LogMover
     from .message_set_listener import MessageSetListener
     from .transaction_coordinator import TransactionCoordinator
 
@@ -134,6 +135,7 @@ class Broker:
         self.http: HttpServer | None = None
         self.features = Features()
         self._transactions: TransactionCoordinator | None = None
+        self.known_mover: LogMover | None = None
         # Made in `start`, in this order, when the directories are locked.
         self.logs: LogManager
         self.metadata: MetadataStore
@@ -164,6 +166,17 @@ class Broker:
 
             self._transactions = TransactionCoordinator.of(self)
         return self._transactions
+
+    @property
+    def mover(self) -> LogMover:
+        """Made when a log is first to be moved to another data directory."""
+        if self.known_mover is None:
+            from .log_mover import LogMover
+
+            self.known_mover = LogMover(
+                self.config, self.logs, self.partitions, self.cleaner.manager, self.time, self.loop
+            )
+        return self.known_mover
 
     @property
     def known_transactions(self) -> TransactionCoordinator | None:
@@ -198,6 +211,8 @@ class Broker:
         self.topics.on_deleted.append(self.cleaner.manager.forget_topic)
         await self.loop.run_in_executor(self.io_pool, self.cleaner.start)
         self.loop.run_in_executor(self.io_pool, prefer_latency, threading.get_native_id())
+        if self.logs.interrupted_moves:
+            self.mover.resume()
         self.ready = True
         server = self.socket_server
         addresses = [str(endpoint) for endpoint in (*server.endpoints, *server.message_set_endpoints)]
@@ -248,6 +263,8 @@ class Broker:
         self.logs.use(config)
         self.topics.use(config)
         self.scheduler.resize(config.background_threads)
+        if self.known_mover is not None:
+            self.known_mover.use(config)
         if hasattr(self, "cleaner"):  # new threads wait for passes under way to end
             self.loop.run_in_executor(self.io_pool, self.cleaner.use, config)
 
@@ -263,6 +280,8 @@ class Broker:
             await asyncio.sleep(0.01)
         await self.socket_server.close_all()
         run = self.loop.run_in_executor
+        if self.known_mover is not None:
+            await self.known_mover.stop()
         if hasattr(self, "groups"):
             self.groups.close()
         if self._transactions is not None:

@@ -19,10 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from ..storage.write_pace import WritePace
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -37,6 +34,15 @@ class Threads(Protocol):
         """`work` after all before it, then `done` on the loop with what it returned or raised."""
 
 
+class Pace(Protocol):
+    """What `WritePace` says of a directory; whoever holds appends back has one of their own."""
+
+    on_slow: Callable[[], None]
+
+    @property
+    def is_slow(self) -> bool: ...
+
+
 class SlowDirectory:
     """One data directory's. Loop thread, but `engaged`, which the writer of a slow write sets, whoever it is.
 
@@ -48,7 +54,7 @@ class SlowDirectory:
     __slots__ = ("_bytes", "_limit", "_loop", "_pace", "_threads", "_under_way", "_waiting", "engaged", "submitted")
 
     def __init__(
-        self, pace: WritePace, threads: Threads, loop: asyncio.AbstractEventLoop, queue_bytes: int = QUEUE_BYTES
+        self, pace: Pace, threads: Threads, loop: asyncio.AbstractEventLoop, queue_bytes: int = QUEUE_BYTES
     ) -> None:
         self._pace = pace
         self._threads = threads

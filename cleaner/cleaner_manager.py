@@ -89,6 +89,7 @@ class _State:
         "failed_config",
         "failure",
         "failures",
+        "held",
         "horizons",
         "in_work",
         "interrupted",
@@ -105,6 +106,7 @@ class _State:
         self.horizons: dict[int, int] | None = None
         self.interrupted = False
         self.in_work = False
+        self.held = False
         self.abort: str | None = None
         self.failure: Failure | None = None
         self.failed_config: LogConfig | None = None
@@ -136,6 +138,7 @@ class CleanerManager:
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         self._checkpoint_lock = threading.Lock()  # over the files
         self._known_since_start: set[TopicPartition] = set()
+        self._arriving: dict[TopicPartition, str] = {}
         self.last_run_ms = time.milliseconds()
         self.max_overdue_ms = 0
         self.max_dirty_ratio = 0.0
@@ -211,6 +214,39 @@ class CleanerManager:
                 return False
             state.abort = cause
             return True
+
+    # --- a log goes to another data directory ---
+
+    def hold(self, log: UnifiedLog) -> bool:
+        """No pass over it begins until `let_go`; one under way is asked to end. False: it has not ended yet, ask again."""
+        state = self._state(log)
+        with self._lock:
+            state.held = True
+            if state.in_work:
+                state.abort = "the log is moved to another data directory"
+            return not state.in_work
+
+    def carry(self, log: UnifiedLog, directory: str) -> None:
+        """The data directory that the log is about to go to says already how far it is cleaned. Blocks; OSError."""
+        key, state = (log.topic, log.partition), self._state(log)
+        with self._lock:
+            if state.checkpoint is None:
+                return
+            self._arriving[key] = directory
+            offsets = dict(self._checkpoints.get(directory, {})) | {key: state.checkpoint}
+            self._checkpoints[directory] = offsets
+        with self._checkpoint_lock:
+            OffsetCheckpointFile(self._fs, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").write(offsets)
+
+    def let_go(self, log: UnifiedLog) -> None:
+        """It has moved, or stays: it may be cleaned again. Any thread."""
+        key, state = (log.topic, log.partition), self._state(log)
+        with self._lock:
+            state.held = False
+            self._arriving.pop(key, None)
+            for directory, offsets in self._checkpoints.items():
+                if directory != _data_directory(log):
+                    offsets.pop(key, None)  # from the file too, with the next pass there
 
     # --- which log is next ---
 
@@ -303,7 +339,7 @@ class CleanerManager:
             if COMPACT_POLICY not in log.config.cleanup_policy or log.failure is not None:
                 continue
             state = self._state(log)
-            if state.in_work:
+            if state.in_work or state.held:
                 continue
             try:
                 found = self.examine(log)
@@ -344,7 +380,7 @@ class CleanerManager:
     def _claim(self, log: UnifiedLog) -> bool:
         state = self._state(log)
         with self._lock:
-            if state.in_work:
+            if state.in_work or state.held:
                 return False
             state.in_work = True
             state.abort = None
@@ -438,6 +474,7 @@ class CleanerManager:
         key = (log.topic, log.partition)
         with self._checkpoint_lock:
             present = {(one.topic, one.partition) for one in self._logs.logs() if _data_directory(one) == directory}
+            present |= {arriving for arriving, target in list(self._arriving.items()) if target == directory}
             with self._lock:
                 state = self._states.get(key)
                 if state is None or state.log is not log:

@@ -65,6 +65,8 @@ class BrokerConfig:
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
     num_recovery_threads_per_data_dir: int
+    num_replica_alter_log_dirs_threads: int | None
+    replica_alter_log_dirs_io_max_bytes_per_second: int
     background_threads: int
     # Fetching
     fetch_max_bytes: int

@@ -35,10 +35,11 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         "there is no replication: one node has the only copy",
         """
         auto.leader.rebalance.enable leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
-        num.replica.alter.log.dirs.threads num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes
+        num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes
         replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
         replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
         replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
+        leader.replication.throttled.rate follower.replication.throttled.rate
         replication.quota.window.size.seconds alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds unclean.leader.election.enable
         unclean.leader.election.interval.ms eligible.leader.replicas.enable follower.fetch.last.tiered.offset.enable

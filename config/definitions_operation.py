@@ -1,8 +1,8 @@
-"""The settings of operating the daemon that are not Kafka's: containers, metrics."""
+"""The settings of operating the daemon: containers, metrics, moves of logs."""
 
 from __future__ import annotations
 
-from .setting import ANY, Importance, Setting, SettingType
+from .setting import ANY, LONG_MAX, Importance, Setting, SettingType, at_least
 
 GROUP = "Process, log lines and metrics"
 
@@ -28,5 +28,26 @@ OPERATION_ROWS: tuple[Setting, ...] = (
         dynamic=True,
         group=GROUP,
         own=True,
+    ),
+    Setting(
+        "num.replica.alter.log.dirs.threads",
+        SettingType.INT,
+        None,
+        "How many logs are moved between log directories at the same time. Default: as many as there are directories.",
+        at_least(1),
+        Importance.MEDIUM,
+        group="Logs' upkeep",
+        why_different="Kafka does not check it",
+    ),
+    Setting(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        SettingType.LONG,
+        LONG_MAX,
+        "How many bytes a second are copied where logs are moved between log directories, all together. The default is no limit.",
+        at_least(1),
+        Importance.MEDIUM,
+        dynamic=True,
+        group="Logs' upkeep",
+        why_different="a broker setting that can be changed while running, and one that every broker knows",
     ),
 )

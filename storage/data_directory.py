@@ -124,7 +124,7 @@ class DataDirectory:
             self._lock = None
 
     def partitions(self) -> list[PartitionDirectory]:
-        """Partition directories, live and deleted. What is neither is named in one line and left alone."""
+        """Partition directories: live, deleted, future. What is none of them is named in one line and left alone."""
         found: list[PartitionDirectory] = []
         foreign: list[str] = []
         try:
@@ -135,7 +135,7 @@ class DataDirectory:
                 if name is None:
                     if entry not in _OWN_FILES and not entry.startswith(".") and self._fs.is_directory(path):
                         foreign.append(entry)
-                elif name.state in (DirectoryState.FUTURE, DirectoryState.STRAY):
+                elif name.state is DirectoryState.STRAY:
                     foreign.append(entry)
                 elif name.topic != CLUSTER_METADATA_TOPIC:
                     found.append(PartitionDirectory(path, name))

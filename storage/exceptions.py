@@ -2,6 +2,7 @@
 
     StorageError
     ├── KafkaStorageError            the disk failed: an OSError that the log cannot answer for (→ KAFKA_STORAGE_ERROR)
+    ├── MoveCancelledError           a log does not go to another data directory after all
     ├── FileClosedError              a lease was asked of a file that is closed: open it again
     ├── DataDirectoryError           a data directory cannot be used; the message says what to do
     │   └── DirectoryLockedError     … because another process has it
@@ -33,6 +34,10 @@ class KafkaStorageError(StorageError):
 
 class DiskFullError(KafkaStorageError):
     """An append was refused while the reserve is still free: nothing is broken, and it will be taken when there is room."""
+
+
+class MoveCancelledError(StorageError):
+    """The move of a log to another data directory ends: somebody has cancelled it, or the log is gone."""
 
 
 class FileClosedError(StorageError):

@@ -186,6 +186,11 @@ class LeaderEpochCache:
             self._written = entries
             return True
 
+    def moved_to(self, path: StrPath) -> None:
+        """The file is there from now on, as it is here. Any thread."""
+        with self._lock:
+            self.path = str(path)
+
     def abandon(self) -> None:
         """Never write again: the directory is about to be another's, who may make one of the same name. Any thread."""
         with self._lock:

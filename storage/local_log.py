@@ -8,11 +8,12 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from . import file_records, log_reader
 from .exceptions import KafkaStorageError, StorageError
+from .leader_epoch import LEADER_EPOCH_CHECKPOINT
 from .ledger import SegmentExtent
 from .ledger_keeper import LedgerKeeper
 from .log_names import DELETED_STAGE, SEGMENT_SUFFIXES
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from .log_segments import SegmentList
     from .producer_state import PendingSnapshot, ProducerStateManager
     from .scheduler import Scheduler
-    from .segment_files import LogDirectory
+    from .segment_files import LogDirectory, LogPlace
     from .segment_swap import CleanedSegment
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class LocalLog:
 
     Locks, in the order in which they are taken: `_deletion_lock` over the renames to `.deleted` (a deletion of thousands
     of segments must not hold up appends), `_flush_lock` over a flush (one at a time; truncation waits for it), `_lock`
-    over whatever changes the log. No fsync happens under `_lock`.
+    over whatever changes the log. No fsync happens under `_lock`, save when the log goes to another data directory.
     """
 
     __slots__ = (
@@ -504,3 +505,34 @@ class LocalLog:
     def renamed(self, path: str) -> None:
         """Its directory was renamed (after `abandon`): what is opened from now on is opened there."""
         self._directory.path = path
+
+    # --- move to another data directory: see `log_move.py` ---
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Within, nothing is appended, rolled, synced, deleted or cleaned. Pool threads. KafkaStorageError: it has failed."""
+        with self._deletion_lock, self._flush_lock, self._lock:
+            if self.failure is not None:
+                raise self.failure
+            yield
+
+    def seal(self) -> None:
+        """All that it has in memory alone goes into its files, as a clean stop leaves them. While it stands still; OSError."""
+        self._epochs.flush()
+        self._segments.active.close()
+
+    def moved_to(self, place: LogPlace) -> None:
+        """Its files are there now, durably, the same as here. While it stands still.
+
+        Readers keep their leases on the files here; who opens one from now on gets the one there.
+        """
+        self._directory.path, self._directory.space, self._directory.pace = place.path, place.space, place.pace
+        self._producers.directory = place.path
+        self._epochs.moved_to(f"{place.path}/{LEADER_EPOCH_CHECKPOINT}")
+        self._scheduler = place.scheduler
+        self.save_recovery_point = place.save_recovery_point
+        for segment in self._segments.view:
+            segment.abandon()
+            segment.was_synced()
+        self._pending = []
+        self._directory_is_dirty = self._parent_is_dirty = False

@@ -28,14 +28,21 @@ from .checkpoint import (
 )
 from .data_directory import DataDirectory, PartitionDirectory
 from .disk_space import DiskSpace
-from .exceptions import DataDirectoryError, KafkaStorageError, StorageError
+from .exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
 from .file_cache import FileCache
 from .log_loader import Progress
-from .log_names import DirectoryState, deleted_directory_name, is_valid_topic, partition_directory_name
+from .log_names import (
+    DirectoryName,
+    DirectoryState,
+    deleted_directory_name,
+    future_directory_name,
+    is_valid_topic,
+    partition_directory_name,
+)
 from .log_opener import LastStop, LogOpener
 from .log_upkeep import LogUpkeep
 from .log_values import RecoveryStats
-from .partition_metadata import ZERO_UUID, encode_uuid, write_partition_metadata
+from .partition_metadata import ZERO_UUID, encode_uuid, read_partition_metadata, write_partition_metadata
 from .segment_files import SegmentFiles
 from .unified_log import UnifiedLog
 from .write_pace import WritePace
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from .clock import Time
     from .filesystem import FileSystem
+    from .log_move import LogMove
     from .scheduler import LaneScheduler
 
 logger = logging.getLogger(__name__)
@@ -71,6 +79,7 @@ class LogManager:
         recovery_stats: what loading cost and found, all logs together.
         had_clean_shutdown: whether every data directory was stopped cleanly the last time.
         partitions_remaining: how many logs of the directory in work are still to load.
+        interrupted_moves: topic, partition and data directory of the moves that the last stop cut short; after `load`.
     """
 
     def __init__(
@@ -118,6 +127,8 @@ class LogManager:
         self.recovery_stats = RecoveryStats()
         self.had_clean_shutdown = True
         self.partitions_remaining = 0
+        self.interrupted_moves: list[tuple[str, int, str]] = []
+        self._moves: dict[TopicPartition, LogMove] = {}
 
     @property
     def directories(self) -> list[str]:
@@ -181,8 +192,15 @@ class LogManager:
         started_ms = self._time.monotonic_ms()
         try:
             for upkeep in self._upkeeps:
-                self._load_directory(upkeep, config_of or (lambda _topic: self._default_config), progress)
+                upkeep.directory.begin_load()
+                self.had_clean_shutdown &= upkeep.directory.had_clean_shutdown
+            found = {upkeep.directory.path: upkeep.directory.partitions() for upkeep in self._upkeeps}
+            resumed = self._finish_moves(found)
+            for upkeep in self._upkeeps:
+                entries = found[upkeep.directory.path]
+                self._load_directory(upkeep, entries, config_of or (lambda _topic: self._default_config), progress)
                 upkeep.directory.make_missing_checkpoints()
+            self._interrupted_moves(resumed)
         except OSError as error:
             self._release()
             raise DataDirectoryError(
@@ -209,15 +227,16 @@ class LogManager:
             logger.info("rebuilt the indexes of %d segments", stats.indexes_rebuilt)
 
     def _load_directory(
-        self, upkeep: LogUpkeep, config_of: Callable[[str], LogConfig], progress: ProgressCallback | None
+        self,
+        upkeep: LogUpkeep,
+        found: Iterable[PartitionDirectory],
+        config_of: Callable[[str], LogConfig],
+        progress: ProgressCallback | None,
     ) -> None:
         directory = upkeep.directory
-        directory.begin_load()
-        self.had_clean_shutdown &= directory.had_clean_shutdown
         recovery_points = directory.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         start_offsets = directory.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
         cleaned = directory.read_checkpoint(CLEANER_OFFSET_CHECKPOINT) or {}
-        found = directory.partitions()
         self._deleted += [entry.path for entry in found if entry.name.state is DirectoryState.DELETED]
         live = [entry for entry in found if entry.name.state is DirectoryState.LIVE]
         if live and not directory.had_clean_shutdown:
@@ -270,6 +289,44 @@ class LogManager:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def _finish_moves(self, found: dict[str, list[PartitionDirectory]]) -> list[PartitionDirectory]:
+        """Complete the moves whose change-over had begun; returns the copies of those that are to be made again.
+
+        `found`: what is in each data directory; afterwards too.
+        """
+        if all(entry.name.state is not DirectoryState.FUTURE for entries in found.values() for entry in entries):
+            return []
+        from .log_moves import key_of, plan_moves
+
+        plan = plan_moves(entry for entries in found.values() for entry in entries)
+        for entry in plan.promoted:
+            root = entry.path.rpartition("/")[0]
+            live = PartitionDirectory(
+                f"{root}/{partition_directory_name(*key_of(entry))}", DirectoryName(*key_of(entry), DirectoryState.LIVE)
+            )
+            self._fs.rename(entry.path, live.path)
+            self._fs.sync_directory(root)
+            found[root].append(live)
+            logger.info("%s: the move of %s-%d to here is completed", root, *key_of(entry))
+        for entry in plan.unknown:
+            logger.warning("%s is a copy of a partition that is not here, and is left alone", entry.path)
+        self._deleted += [entry.path for entry in plan.superfluous]
+        return list(plan.resumed)
+
+    def _interrupted_moves(self, copies: Iterable[PartitionDirectory]) -> None:
+        """Of the logs that are loaded now, which were being moved; copies of what had their names before are removed."""
+        for entry in copies:
+            key = (entry.name.topic, entry.name.partition)
+            try:
+                metadata = read_partition_metadata(self._fs, entry.path)
+            except CorruptCheckpointError:
+                metadata = None
+            if metadata is not None and metadata.topic_id != self._logs[key].topic_id:
+                self._deleted.append(entry.path)
+            else:
+                self.interrupted_moves.append((*key, entry.path.rpartition("/")[0]))
+                self._deleted.append(entry.path)
 
     def _put(self, key: TopicPartition, log: UnifiedLog, upkeep: LogUpkeep) -> None:
         """Under the lock."""
@@ -341,6 +398,8 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """Take the log away now; its files go after file.delete.delay.ms. Nothing happens when there is none. Blocks."""
         key = (topic, partition)
+        if (move := self._moves.get(key)) is not None and not move.cancel():
+            self.end_move(move)
         with self._lock:
             log = self._logs.pop(key, None)
             home = self._homes.pop(key, None) if log is not None else None
@@ -359,6 +418,53 @@ class LogManager:
         delay_ms = log.config.file_delete_delay_ms
         logger.debug("%s: deleted; its files go in %d ms", log.name, delay_ms)
         home.scheduler.schedule("delete-log", lambda: self._fs.remove_tree(target), delay_ms)
+
+    # --- move to another data directory ---
+
+    def move_of(self, topic: str, partition: int) -> LogMove | None:
+        """The move of that log that is under way. Any thread; never blocks."""
+        return self._moves.get((topic, partition))
+
+    def moves(self) -> list[LogMove]:
+        """All that are under way. Any thread; never blocks."""
+        return list(self._moves.values())
+
+    def new_move(self, topic: str, partition: int, path: str) -> LogMove | None:
+        """Begin to move a log to the data directory `path`; None when it lies there. Touches no file. Never blocks.
+
+        One at a time for each log: `end_move` comes after `LogMove.commit` or instead of it. KafkaStorageError: there is no such
+        log or directory. ValueError: the topic's name leaves no room for a copy's.
+        """
+        from .log_move import LogMove
+
+        key = (topic, partition)
+        with self._lock:
+            log, source = self._logs.get(key), self._homes.get(key)
+            target = next((upkeep for upkeep in self._upkeeps if upkeep.directory.path == path), None)
+            if log is None or source is None or target is None:
+                raise KafkaStorageError(f"{topic}-{partition} can't be moved to {path}: one of them is not here")
+            if source is target:
+                return None
+            assert key not in self._moves
+            unique = self._new_uuid().hex
+            name = future_directory_name(topic, partition, unique)
+            if name is None:
+                raise ValueError(f"{topic}-{partition} can't be moved: its name is too long for a copy's")
+            move = self._moves[key] = LogMove(log, source, target, f"{path}/{name}", unique, self._fs)
+            return move
+
+    def end_move(self, move: LogMove) -> None:
+        """It was committed, or is not to be: then its copy goes. Blocks; OSError where that can't be removed."""
+        key = (move.log.topic, move.log.partition)
+        with self._lock:
+            if self._moves.get(key) is move:
+                del self._moves[key]
+            if move.is_done and self._logs.get(key) is move.log:
+                move.source.logs.pop(key, None)
+                self._put(key, move.log, move.target)
+                move.target.arriving.pop(key, None)
+        if not move.is_done and not move.is_half_way:
+            move.discard(self._new_uuid().hex)
 
     # --- background ---
 

@@ -2,6 +2,7 @@
 
     <log.dir>/orders-0/                                a partition: topic, dash, partition number
     <log.dir>/orders-0.8a6f…-delete/                   deleted, waiting for file.delete.delay.ms
+    <log.dir>/orders-0.8a6f…-future/                   being copied here from another data directory
     <log.dir>/orders-0/00000000000000114514.log        batches; the name is the base offset in 20 digits
                                            .index      offset index
                                            .timeindex  time index
@@ -38,7 +39,7 @@ _MAX_DIRECTORY_NAME = 255
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.cleaned|\.swap|\.deleted)?")
 _DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
-_MARKED = re.compile(r"(?P<name>.+)\.[0-9a-z]{8,32}-(?P<mark>delete|future|stray)")
+_MARKED = re.compile(r"(?P<name>.+)\.(?P<unique>[0-9a-z]{8,32})-(?P<mark>delete|future|stray)")
 
 
 class LogFileName(NamedTuple):
@@ -59,11 +60,12 @@ class DirectoryState(Enum):
 
 
 class DirectoryName(NamedTuple):
-    """The parsed name of a partition directory."""
+    """The parsed name of a partition directory; `unique` is empty for a live one."""
 
     topic: str
     partition: int
     state: DirectoryState
+    unique: str = ""
 
 
 def file_name(base_offset: int, suffix: str, stage: str = "") -> str:
@@ -92,15 +94,21 @@ def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
     return topic[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
 
 
+def future_directory_name(topic: str, partition: int, unique: str) -> str | None:
+    """`topic-partition.unique-future`; None where the file system has no room for it: a topic that is cut would be another."""
+    name = f"{partition_directory_name(topic, partition)}.{unique}-future"
+    return name if len(name) <= _MAX_DIRECTORY_NAME else None
+
+
 def parse_directory_name(name: str) -> DirectoryName | None:
     """None for a directory that is no partition's; those are left alone."""
-    state = DirectoryState.LIVE
+    state, unique = DirectoryState.LIVE, ""
     if marked := _MARKED.fullmatch(name):
-        name, state = marked["name"], DirectoryState(marked["mark"])
+        name, state, unique = marked["name"], DirectoryState(marked["mark"]), marked["unique"]
     match = _DIRECTORY.fullmatch(name)
     if match is None or not is_valid_topic(match["topic"]):
         return None
     partition = int(match["partition"])
     if partition > 0x7FFFFFFF or str(partition) != match["partition"]:  # "orders-00" would be a second orders-0
         return None
-    return DirectoryName(match["topic"], partition, state)
+    return DirectoryName(match["topic"], partition, state, unique)

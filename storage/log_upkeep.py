@@ -53,6 +53,7 @@ class LogUpkeep:
         pace: how long writes to it take.
         logs: its logs by topic and partition. The log manager puts them in and takes them out, under its lock.
         making: how many are being made; likewise.
+        arriving: logs that are about to come here from another directory: the checkpoints name them before they do.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class LogUpkeep:
         self.pace = pace
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.making = 0
+        self.arriving: dict[TopicPartition, UnifiedLog] = {}
         self._time = time
         self._tasks: list[ScheduledTask] = []
         self._flusher: ScheduledTask | None = None
@@ -184,7 +186,8 @@ class LogUpkeep:
         return self._checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offset)
 
     def _checkpoint(self, name: str, value: Callable[[UnifiedLog], int | None]) -> bool:
-        offsets = {key: offset for key, log in list(self.logs.items()) if (offset := value(log)) is not None}
+        logs = [*self.logs.items(), *self.arriving.items()]
+        offsets = {key: offset for key, log in logs if (offset := value(log)) is not None}
         try:
             self.directory.checkpoint(name, offsets)
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .disk_space import DiskSpace
 from .exceptions import FileClosedError
@@ -13,13 +13,27 @@ from .time_index import TimeIndex
 from .write_pace import WritePace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..config.log_config import LogConfig
     from .file_cache import FileCache
     from .filesystem import File, FileSystem
+    from .scheduler import Scheduler
 
 # Kafka takes segment.index.bytes down to 4. Room for one entry, and in the time index for the one that a roll adds.
 _MIN_OFFSET_INDEX = OffsetIndex.ENTRY_SIZE
 _MIN_TIME_INDEX = 2 * TimeIndex.ENTRY_SIZE
+
+
+class LogPlace(NamedTuple):
+    """Where a log lies, and what of its data directory it works with."""
+
+    path: str
+    space: DiskSpace
+    pace: WritePace
+    scheduler: Scheduler
+    save_start_offset: Callable[[], bool]
+    save_recovery_point: Callable[[], bool]
 
 
 class SegmentFiles:

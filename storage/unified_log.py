@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .log_segments import SegmentList
     from .producer_state import OpenTransaction, ProducerStateManager, ProducerSummary
     from .scheduler import Scheduler
-    from .segment_files import LogDirectory
+    from .segment_files import LogDirectory, LogPlace
     from .time_index import TimestampOffset
 
 logger = logging.getLogger(__name__)
@@ -537,6 +537,11 @@ class UnifiedLog(ConvertingLog):
         super()._move_ends_out_of(end)
         if self._high.segment_base_offset < end:
             self._high = log_reader.locate(self._segments.view, self._high.offset)
+
+    def moved_to(self, place: LogPlace) -> None:
+        super().moved_to(place)
+        self._space, self._pace = place.space, place.pace
+        self.save_start_offset = place.save_start_offset
 
     def remove_expired_producers(self) -> int:
         """Forget producers that have been idle for producer.id.expiration.ms; returns how many. Any thread."""

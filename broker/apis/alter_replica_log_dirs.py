@@ -1,9 +1,10 @@
 """AlterReplicaLogDirs, API key 34, versions 0 to 2: in which data directory a partition lies (KIP-113).
 
-- A partition that lies there already is answered with no error, as in Kafka.
-- A running daemon does not move one: UNSUPPORTED_VERSION, and a log line that says how: a stopped daemon's partition
-  directory may be moved with `mv` to another of `log.dirs`, and is found there by the next start.
-- A path that is none of `log.dirs` is LOG_DIR_NOT_FOUND, a partition that is not here UNKNOWN_TOPIC_OR_PARTITION.
+- The answer comes when the move has begun; DescribeLogDirs tells how far it is, and where the partition lies at last.
+- A partition that lies there already is answered with no error; a move of it to elsewhere ends with that. One that is on its way
+  there goes on.
+- A path that is none of `log.dirs` is LOG_DIR_NOT_FOUND, one of cordoned.log.dirs INVALID_REPLICA_ASSIGNMENT (KIP-1066), a topic
+  whose name leaves no room for the copy's INVALID_TOPIC_EXCEPTION, a partition that is not here UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -24,19 +25,22 @@ from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
+    from ..server import Broker
 
 log = logging.getLogger(__name__)
 
 
 @api(ApiKey.ALTER_REPLICA_LOG_DIRS, (0, 2), AlterReplicaLogDirsRequest)
-def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+async def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
                 topic_name=topic.name,
                 partitions=[
                     AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=_answer(wanted.path, topic.name, index, context)
+                        partition_index=index, error_code=await _answer(wanted.path, topic.name, index, context)
                     )
                     for index in topic.partitions
                 ],
@@ -47,16 +51,22 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Request
     )
 
 
-def _answer(path: str, topic: str, index: int, context: RequestContext) -> ErrorCode:
+def _directory(path: str, broker: Broker) -> str | None:
+    """The data directory that is meant, by the name that it has in `log.dirs`."""
+    known = {os.path.abspath(directory): directory for directory in broker.logs.directories}
+    return known.get(os.path.normpath(path)) if os.path.isabs(path) else None
+
+
+async def _answer(path: str, topic: str, index: int, context: RequestContext) -> ErrorCode:
     broker = context.broker
-    known = {os.path.abspath(directory) for directory in broker.logs.directories}
-    if not os.path.isabs(path) or os.path.normpath(path) not in known:
+    directory = _directory(path, broker)
+    if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    found = broker.topics.log(topic, index)
-    if found is None:
+    if broker.topics.log(topic, index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    present = os.path.abspath(found.directory)
-    if os.path.dirname(present) == os.path.normpath(path):
-        return ErrorCode.NONE
-    log.warning("%s-%d is not moved while the daemon runs: stop it, then mv %s %s", topic, index, present, path)
-    return ErrorCode.UNSUPPORTED_VERSION
+    try:
+        await broker.mover.move(topic, index, directory)
+    except ProtocolError as error:
+        log.warning("%s", error)
+        return error.code
+    return ErrorCode.NONE

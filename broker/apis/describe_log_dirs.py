@@ -3,7 +3,8 @@
 - Null asks for every log, a list for those it names; a directory without any of them is told all the same.
 - 2 is flexible, 3 has an error for the whole answer, 4 tells the disk's size (KIP-827), 5 whether new logs are kept out
   of a directory (cordoned.log.dirs, KIP-1066).
-- No log is behind another copy of itself or about to be moved: the lag is 0, and there are no future logs.
+- A log that is being moved (AlterReplicaLogDirs) is told in both directories, as future in the one that it goes to, with the
+  offsets that are still missing there. Else there is no other copy that a log could be behind: the lag is 0.
 """
 
 from __future__ import annotations
@@ -55,6 +56,16 @@ def _rows(request: DescribeLogDirsRequest, broker: Broker) -> dict[str, _Rows]:
         if wanted is None or (log.topic, log.partition) in wanted:
             row = DescribeLogDirsPartition(partition_index=log.partition, partition_size=log.size)
             found[os.path.dirname(os.path.normpath(log.directory))].setdefault(log.topic, []).append(row)
+    for move in broker.logs.moves():
+        log = move.log
+        if not move.is_done and (wanted is None or (log.topic, log.partition) in wanted):
+            row = DescribeLogDirsPartition(
+                partition_index=log.partition,
+                partition_size=move.copied_bytes,
+                offset_lag=move.offset_lag,
+                is_future_key=True,
+            )
+            found[os.path.normpath(move.target.directory.path)].setdefault(log.topic, []).append(row)
     return found
 
 

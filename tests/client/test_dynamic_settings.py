@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -62,7 +63,14 @@ CLEANER: Mapping[str, tuple[str, str, Any]] = {
 }
 THREADS = {"background.threads", "num.recovery.threads.per.data.dir"}
 METRICS = {"metrics.per.topic", "metrics.per.group"}
-OTHERS = {"producer.id.expiration.ms", "cordoned.log.dirs", "transaction.partition.verification.enable", *METRICS}
+MOVES = "replica.alter.log.dirs.io.max.bytes.per.second"
+OTHERS = {
+    "producer.id.expiration.ms",
+    "cordoned.log.dirs",
+    "transaction.partition.verification.enable",
+    MOVES,
+    *METRICS,
+}
 OF_TOPICS = sorted(row.name for row in HONOURED_BROKER if row.dynamic and row.name in TOPIC_OF_BROKER)
 TOPIC, BROKER = RESOURCES["topic"], RESOURCES["broker"]
 
@@ -214,6 +222,15 @@ async def test_clients_see_the_new_values_with_their_next_request(broker: Broker
 
 
 # --- the broker's own ---
+
+
+def test_the_throttle_of_moves_to_other_directories(broker: Broker, admin: KafkaClient) -> None:
+    mover = inside(broker).mover
+    assert mover.bytes_per_second == math.inf
+    set_broker(admin, MOVES, "1000")
+    assert mover.bytes_per_second == 1000
+    set_broker(admin, MOVES, None)
+    assert mover.bytes_per_second == math.inf
 
 
 def connected(broker: Broker) -> socket.socket:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +17,16 @@ from support.mock_time import MockScheduler, MockTime
 from tidelog.broker.client_telemetry import ClientTelemetry
 from tidelog.broker.dynamic_settings import DynamicSettings
 from tidelog.broker.features import Features
+from tidelog.broker.log_mover import LogMover
 from tidelog.broker.metadata_store import QUOTA, MetadataStore
 from tidelog.broker.partition import PartitionTable
 from tidelog.broker.producer_ids import ProducerIds
 from tidelog.broker.quota_manager import QuotaManager
 from tidelog.broker.resource_configs import ResourceConfigs
 from tidelog.broker.topics import TopicRegistry
+from tidelog.cleaner.cleaner_manager import CleanerManager
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.storage.filesystem import RealFileSystem
 
 
 class TopicWorld:
@@ -46,6 +50,11 @@ class TopicWorld:
         self.loop = asyncio.get_running_loop()
         self.io_pool = InlineExecutor()
         self.partitions = PartitionTable(self.topics, self.loop)
+        self.cleaner = SimpleNamespace(manager=CleanerManager(logs, RealFileSystem(), self.time))
+
+    @cached_property
+    def mover(self) -> LogMover:
+        return LogMover(self.config, self.logs, self.partitions, self.cleaner.manager, self.time, self.loop)
 
     def context(
         self, version: int, address: tuple[str, int] = ("127.0.0.1", 9092), client_id: str | None = "test"

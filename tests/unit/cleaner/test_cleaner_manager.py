@@ -424,3 +424,35 @@ def test_partitions_tell_what_metrics_need() -> None:
     assert one.last_pass is not None
     assert one.last_pass.counts.superseded > 0
     assert isinstance(made.cleaners, CleanerManager)
+
+
+def test_a_log_that_is_held_is_not_cleaned_until_it_is_let_go() -> None:
+    made = world()
+    log = made.log()
+    fill(log)
+    assert made.cleaners.hold(log)
+    assert made.cleaners.take_next() is None
+    assert made.cleaners.take(log) is None
+    made.cleaners.let_go(log)
+    work = made.cleaners.take_next()
+    assert work is not None
+    assert not made.cleaners.hold(log)  # the pass is asked to end, and has not yet
+    made.cleaners.give_back(work)
+    assert made.cleaners.hold(log)
+
+
+def test_the_directory_that_a_log_goes_to_knows_how_far_it_is_cleaned() -> None:
+    made = world()
+    log, key = made.log(), ("t", 0)
+    fill(log)
+    made.clean_all()
+    cleaned = checkpoints(made)[key]
+    made.file_system.make_directory("/other")
+    made.cleaners.hold(log)
+    made.cleaners.carry(log, "/other")
+    there = OffsetCheckpointFile(made.file_system, "/other/cleaner-offset-checkpoint")
+    assert there.read() == {key: cleaned}
+    made.cleaners.let_go(log)  # it stays here after all
+    fill(log)
+    made.clean_all()
+    assert checkpoints(made)[key] > cleaned

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,9 @@ from tidelog.protocol.schema import decode, encode
 from tidelog.storage.filesystem import RealFileSystem
 
 
-def ask(world: TopicWorld, version: int, path: str, topic: str, *partitions: int) -> list[int]:
+async def ask(world: TopicWorld, version: int, path: str, topic: str, *partitions: int) -> list[int]:
     wanted = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=partitions)])
-    response = alter_replica_log_dirs(AlterReplicaLogDirsRequest(dirs=[wanted]), world.context(version))
+    response = await alter_replica_log_dirs(AlterReplicaLogDirsRequest(dirs=[wanted]), world.context(version))
     decoded, _ = decode(AlterReplicaLogDirsResponse, version, encode(response, version))
     ((told, rows),) = [(result.topic_name, result.partitions) for result in decoded.results]
     assert (told, [row.partition_index for row in rows]) == (topic, list(partitions))
@@ -32,17 +33,47 @@ async def test_where_a_partition_lies_it_may_lie(tmp_path: Path, version: int) -
     machine = World(RealFileSystem(), directories=paths)
     async with topic_world(tmp_path, machine.start()) as world:
         await world.topics.create("t", 1, {})
-        (home,) = [path for path in paths if (Path(path) / "t-0").exists()]
+        home = machine.log("t", 0).directory.rpartition("/")[0]
+        assert await ask(world, version, f"{home}/", "t", 0, 1) == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert await ask(world, version, str(tmp_path), "t", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
+        assert await ask(world, version, "one", "t", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
+    machine.stop()
+
+
+async def test_a_partition_goes_to_the_directory_that_is_asked_for(tmp_path: Path) -> None:
+    paths = [str(tmp_path / "one"), str(tmp_path / "two")]
+    machine = World(RealFileSystem(), directories=paths)
+    async with topic_world(tmp_path, machine.start()) as world:
+        await world.topics.create("t", 1, {})
+        append(machine.log("t", 0), "some", "records")
+        home = machine.log("t", 0).directory.rpartition("/")[0]
         (other,) = set(paths) - {home}
-        assert ask(world, version, f"{home}/", "t", 0, 1) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert ask(world, version, other, "t", 0) == [ErrorCode.UNSUPPORTED_VERSION]
-        assert ask(world, version, str(tmp_path), "t", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
-        assert ask(world, version, "one", "t", 0) == [ErrorCode.LOG_DIR_NOT_FOUND]
+        assert await ask(world, 2, other, "t", 0) == [ErrorCode.NONE]
+        await asyncio.wait_for(world.mover.idle(), 30)
+        assert machine.log("t", 0).directory == f"{other}/t-0"
+        await world.mover.stop()
+    machine.stop()
+
+
+async def test_a_cordoned_directory_and_a_name_without_room_are_refused(tmp_path: Path) -> None:
+    paths = [str(tmp_path / "one"), str(tmp_path / "two")]
+    machine = World(RealFileSystem(), directories=paths)
+    async with topic_world(tmp_path, machine.start(), cordoned_log_dirs=(paths[1],)) as world:
+        long = "t" * 249
+        for name in ("t", long):
+            await world.topics.create(name, 1, {})
+        cordoned, home = [ErrorCode.INVALID_REPLICA_ASSIGNMENT], machine.log("t", 0).directory.rpartition("/")[0]
+        assert await ask(world, 2, paths[1], "t", 0) == (cordoned if home == paths[0] else [ErrorCode.NONE])
+        away = (set(paths) - {machine.log(long, 0).directory.rpartition("/")[0]}).pop()
+        wanted = ErrorCode.INVALID_TOPIC_EXCEPTION if away == paths[0] else ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert await ask(world, 2, away, long, 0) == [wanted]
     machine.stop()
 
 
 async def test_a_directory_that_is_moved_while_stopped_is_found(tmp_path: Path) -> None:
-    """What the log line advises."""
     paths = [str(tmp_path / "one"), str(tmp_path / "two")]
     machine = World(RealFileSystem(), directories=paths)
     async with topic_world(tmp_path, machine.start()) as world:
@@ -55,5 +86,5 @@ async def test_a_directory_that_is_moved_while_stopped_is_found(tmp_path: Path) 
     async with topic_world(tmp_path, machine.start()) as world:
         moved = machine.log("t", 0)
         assert (moved.directory, moved.log_end_offset) == (f"{other}/t-0", 2)
-        assert ask(world, 2, other, "t", 0) == [ErrorCode.NONE]
+        assert await ask(world, 2, other, "t", 0) == [ErrorCode.NONE]
     machine.stop()
