@@ -34,14 +34,15 @@ def known() -> set[str]:
     return {name for family in sample_families() for name in exposed_names(family)} | PROCESS
 
 
-def test_compose_is_what_the_specification_allows() -> None:
+@pytest.mark.parametrize("name", ["compose.yaml", "spark/compose.yaml"])
+def test_compose_is_what_the_specification_allows(name: str) -> None:
     command = [
         sys.executable,
         "-m",
         "check_jsonschema",
         "--builtin-schema",
         "vendor.compose-spec",
-        str(DOCKER / "compose.yaml"),
+        str(DOCKER / name),
     ]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -60,6 +61,15 @@ def test_what_watches_is_not_open_to_other_machines() -> None:
     services = yaml(DOCKER / "compose.yaml")["services"]
     published = [port for service in services.values() for port in service["ports"]]
     assert [port for port in published if not port.startswith("127.0.0.1:")] == ["9092:9092"]
+
+
+def test_the_spark_cluster_is_built_from_files_that_are_there_and_stays_on_this_machine() -> None:
+    services = yaml(DOCKER / "spark/compose.yaml")["services"]
+    for service in services.values():
+        context = DOCKER / "spark" / service["build"]["context"]
+        assert (context / service["build"].get("dockerfile", "Dockerfile")).is_file()
+        assert service["profiles"] == ["spark"]
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
 
 
 def test_the_settings_for_production_are_settings() -> None:

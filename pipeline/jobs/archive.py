@@ -1,0 +1,162 @@
+"""`archive`: a topic into Parquet, a run at a time, each offset once; and the archive and the topic as one table.
+
+The files are partitioned by date (UTC, of the record's timestamp), hold the source's columns with partition and offset as
+`_partition` and `_offset`, and are sorted by them. What belongs to the archive and where it ends is in its manifests, see
+`manifest.py`: a run reads from there to the topic's end at its start, of committed data unless `isolation` says otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from .common import (
+    JobError,
+    Progress,
+    Stopwatch,
+    bounds_of,
+    load,
+    no_progress,
+    offsets_json,
+    only_topic,
+    watched,
+)
+from .manifest import (
+    Archive,
+    ArchiveError,
+    ArchiveFile,
+    add_manifest,
+    new_data_folder,
+    read_archive_log,
+    remove_leftovers,
+)
+
+DEFAULT_FILE_BYTES = 128 << 20
+#: As they are in the files; `date` is the folder's name.
+COLUMNS = ("key", "value", "topic", "_partition", "_offset", "timestamp", "timestampType", "headers")
+SCHEMA = (
+    "key binary, value binary, topic string, _partition int, _offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key: string, value: binary>>"
+)
+
+
+def archive(
+    spark: Any, source: Mapping[str, str], folder: str, *, file_bytes: int = DEFAULT_FILE_BYTES,
+    progress: Progress = no_progress,
+) -> dict[str, Any]:  # fmt: skip
+    """Appends what is new of one topic; returns the report. Driver.
+
+    `source`: options of the source that name the topic and where it is. `file_bytes`: about how much of the log one file
+    holds (Parquet is smaller). ArchiveError, JobError; DataLossError when the topic lost what was not archived yet.
+    """
+    watch = Stopwatch()
+    source = {"isolation": "read_committed", **source, "includeHeaders": "true"}
+    bounds = bounds_of(source)
+    topic = only_topic(bounds)
+    before = read_archive_log(folder)
+    if before is not None:
+        if before.topic != topic:
+            raise ArchiveError(f"{folder} is the archive of {before.topic}, not of {topic}")
+        remove_leftovers(folder, before)
+    starts, ends = plan(before, {where.partition: (found.start, found.end) for where, found in bounds.items()})
+    total = sum(ends[number] - starts[number] for number in ends)
+    report: dict[str, Any] = {"job": "archive", "topic": topic, "archive": folder, "offsets": total}
+    version = 1 if before is None else before.version + 1
+    files: list[ArchiveFile] = []
+    if total:
+        data = new_data_folder(folder, version)
+        rows = load(
+            spark, source, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends),
+            splitBytes=str(file_bytes),
+        )  # fmt: skip
+        with watched(spark, total, progress):
+            write(rows, os.path.join(folder, data))
+        files = list_files(folder, data)
+        add_manifest(folder, version, topic, {**(before.ends if before else {}), **ends}, files)
+    report |= {
+        "version": version if total else version - 1,
+        "rows": sum(one.rows for one in files),
+        "files": len(files),
+        "bytes": sum(one.bytes for one in files),
+        "ends": {str(number): ends[number] for number in sorted(ends)},
+        "seconds": watch.seconds,
+    }
+    return report
+
+
+def plan(before: Archive | None, bounds: Mapping[int, tuple[int, int]]) -> tuple[dict[int, int], dict[int, int]]:
+    """(starts, ends) of the next run by partition. JobError when the topic ends before the archive does."""
+    starts, ends = {}, {}
+    for number, (first, end) in bounds.items():
+        starts[number] = before.ends.get(number, first) if before is not None else first
+        ends[number] = end
+        if starts[number] > end:
+            raise JobError(
+                f"partition {number} ends at {end}, and the archive at {starts[number]}: is it another topic of that name? "
+                "Archive it into another folder"
+            )
+    return starts, ends
+
+
+def write(rows: Any, folder: str) -> None:
+    """The source's rows as an archive's files."""
+    spark = rows.sparkSession
+    name = "spark.sql.parquet.outputTimestampType"
+    kept = spark.conf.get(name, None)
+    spark.conf.set(name, "TIMESTAMP_MICROS")  # not the INT96 of old, which other readers do without
+    try:
+        (
+            rows.withColumnRenamed("partition", "_partition")
+            .withColumnRenamed("offset", "_offset")
+            .select(*COLUMNS)
+            .selectExpr("*", "date(timestamp) as date")
+            .sortWithinPartitions("date", "_partition", "_offset")
+            .write.partitionBy("date")
+            .option("compression", "zstd")
+            .parquet(folder)
+        )
+    finally:
+        if kept is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, kept)
+
+
+def list_files(folder: str, data: str) -> list[ArchiveFile]:
+    """The Parquet files below `data`, with what their footers say."""
+    import pyarrow.parquet as pq
+
+    found = []
+    for place, _, names in os.walk(os.path.join(folder, data)):
+        for name in sorted(names):
+            if name.endswith(".parquet"):
+                path = os.path.join(place, name)
+                rows = pq.read_metadata(path).num_rows
+                found.append(ArchiveFile(os.path.relpath(path, folder), rows, os.path.getsize(path)))
+    return sorted(found, key=lambda one: one.path)
+
+
+def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None) -> Any:
+    """The archive's rows in the source's columns; with `live`, options of the source, all that the topic has beyond it too:
+    each offset once, whatever the topic has lost since. Driver. ArchiveError.
+    """
+    found = read_archive_log(folder)
+    if found is None:
+        raise ArchiveError(f"{folder}: there is no archive here")
+    renamed = [
+        {"_partition": "_partition as partition", "_offset": "_offset as offset"}.get(name, name) for name in COLUMNS
+    ]
+    reader = spark.read.schema(SCHEMA)
+    rows = reader.parquet(*found.paths) if found.files else spark.createDataFrame([], SCHEMA)
+    rows = rows.selectExpr(*renamed)
+    if live is None:
+        return rows
+    options = {"isolation": "read_committed", **live, "includeHeaders": "true"}
+    bounds = bounds_of(options)
+    topic = only_topic(bounds)
+    if topic != found.topic:
+        raise ArchiveError(f"{folder} is the archive of {found.topic}, not of {topic}")
+    starts, ends = plan(found, {where.partition: (one.start, one.end) for where, one in bounds.items()})
+    newer = load(spark, options, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends))
+    return rows.unionByName(newer)

@@ -1,0 +1,96 @@
+"""Where each job begins: what to read, from which offset to which, and how far it is."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ..exceptions import PipelineError
+from ..options import parse_options
+from ..places import Bounds, TopicPartition, chosen, open_place
+
+#: (so many more to do, so many more done): offsets, or bytes where a job says so.
+Progress = Callable[[int, int], None]
+_POLL_S = 0.5
+
+
+class JobError(PipelineError):
+    """A job cannot do what it was asked for."""
+
+
+def no_progress(total: int, done: int) -> None:
+    """For those who don't look."""
+
+
+def bounds_of(options: Mapping[str, str]) -> dict[TopicPartition, Bounds]:
+    """Between which offsets each partition can be read at this moment, by the source's options. Blocks. PipelineError."""
+    parsed = parse_options(dict(options))
+    with open_place(parsed) as place:
+        partitions = chosen(place, parsed)
+        return dict(place.bounds(partitions, read_committed=parsed.read_committed))
+
+
+def only_topic(bounds: Mapping[TopicPartition, Bounds]) -> str:
+    """JobError when there are several."""
+    topics = sorted({where.topic for where in bounds})
+    if len(topics) != 1:
+        raise JobError(f"one topic at a time, not {', '.join(topics) or 'none'}")
+    return topics[0]
+
+
+def offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
+    """As startingOffsets and endingOffsets take them."""
+    return json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
+
+
+def load(spark: Any, options: Mapping[str, str], **more: str) -> Any:
+    """The source's rows. More options beat those given."""
+    return spark.read.format("tidelog").options(**{**options, **more}).load()
+
+
+@contextmanager
+def watched(spark: Any, total: int, progress: Progress) -> Iterator[None]:
+    """Tells how far the session's jobs are while the block runs: a share of `total` for each finished task."""
+    progress(total, 0)
+    stop, told = threading.Event(), [0]
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+
+    def look() -> None:
+        while not stop.wait(_POLL_S):
+            tasks = finished = 0
+            for job in set(tracker.getJobIdsForGroup(None)) - before:
+                info = tracker.getJobInfo(job)
+                for stage in info.stageIds if info is not None else ():
+                    found = tracker.getStageInfo(stage)
+                    if found is not None:
+                        tasks += found.numTasks
+                        finished += found.numCompletedTasks
+            done = total * finished // tasks if tasks else 0
+            if done > told[0]:
+                progress(0, done - told[0])
+                told[0] = done
+
+    thread = threading.Thread(target=look, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    progress(0, total - told[0])
+
+
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._start, 3)

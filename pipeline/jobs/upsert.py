@@ -1,0 +1,84 @@
+"""`upsert`: a topic's newest rows into a Delta or Iceberg table by MERGE, a run at a time.
+
+A run that comes again changes nothing. The table has the columns key, value, timestamp, `_partition`, `_offset`. A row of the
+topic replaces the table's row of its key when its offset is higher, or its partition another one; a tombstone deletes it. The
+offsets that the table was brought to are a property of it, written after the MERGE: a run that died in between is repeated, with
+what came since, and leaves the same table. One run at a time; keys stay in their partition. The jars and catalogs are the
+session's: see docs/PIPELINE.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .common import JobError, Progress, Stopwatch, bounds_of, load, no_progress, offsets_json, only_topic, watched
+
+_ENDS = "tidelog.ends"
+COLUMNS = "key binary, value binary, timestamp timestamp, _partition int, _offset bigint"
+
+
+def upsert(
+    spark: Any, source: Mapping[str, str], table: str, *, form: str = "delta", progress: Progress = no_progress
+) -> dict[str, Any]:
+    """Brings the table (`catalog.schema.name`, or delta.`/path`) to the topic's end; makes it if it is missing. Driver.
+
+    JobError: no such form, or the table has gone beyond the topic.
+    """
+    if form not in ("delta", "iceberg"):
+        raise JobError(f"a table can be delta or iceberg, not {form}")
+    watch = Stopwatch()
+    source = {"isolation": "read_committed", **source}
+    bounds = bounds_of(source)
+    topic = only_topic(bounds)
+    spark.sql(f"create table if not exists {table} ({COLUMNS}) using {form}")
+    done = _ends_of(spark, table, topic)
+    starts = {where.partition: done.get(where.partition, found.start) for where, found in bounds.items()}
+    ends = {where.partition: found.end for where, found in bounds.items()}
+    for number, start in starts.items():
+        if start > ends[number]:
+            raise JobError(
+                f"{table} was brought to offset {start} of partition {number}, and {topic} ends at {ends[number]}"
+            )
+    total = sum(ends[number] - starts[number] for number in ends)
+    if total:
+        rows = load(spark, source, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends))
+        with watched(spark, total, progress):
+            merge(spark, rows, table)
+            told = json.dumps({"topic": topic, "ends": {str(number): end for number, end in ends.items()}})
+            spark.sql(f"alter table {table} set tblproperties ('{_ENDS}' = '{told}')")
+    return {
+        "job": "upsert", "topic": topic, "table": table, "form": form, "offsets": total,
+        "ends": {str(number): ends[number] for number in sorted(ends)}, "seconds": watch.seconds,
+    }  # fmt: skip
+
+
+def merge(spark: Any, rows: Any, table: str) -> None:
+    """The newest row of each key among `rows` into the table."""
+    from pyspark.sql import functions as f
+
+    changes = (
+        rows.where("key is not null")
+        .groupBy("key")
+        .agg(f.expr("max_by(struct(value, timestamp, partition, offset), offset)").alias("row"))
+        .selectExpr("key", "row.value", "row.timestamp", "row.partition as _partition", "row.offset as _offset")
+    )
+    changes.createOrReplaceTempView("tidelog_changes")
+    newer = "(s._partition <> t._partition or s._offset > t._offset)"
+    spark.sql(
+        f"merge into {table} t using tidelog_changes s on t.key = s.key "
+        f"when matched and s.value is null and {newer} then delete "
+        f"when matched and {newer} then update set * "
+        "when not matched and s.value is not null then insert *"
+    )
+
+
+def _ends_of(spark: Any, table: str, topic: str) -> dict[int, int]:
+    for row in spark.sql(f"show tblproperties {table}").collect():
+        if row["key"] == _ENDS:
+            found = json.loads(row["value"])
+            if found["topic"] != topic:
+                raise JobError(f"{table} is of the topic {found['topic']}, not of {topic}")
+            return {int(number): int(end) for number, end in found["ends"].items()}
+    return {}

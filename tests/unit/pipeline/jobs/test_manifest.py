@@ -1,0 +1,68 @@
+"""The archive's own log: only what a manifest names belongs to it, and one of two runs wins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tidelog.pipeline.jobs.manifest import (
+    ArchiveError,
+    ArchiveFile,
+    add_manifest,
+    new_data_folder,
+    read_archive_log,
+    remove_leftovers,
+)
+
+FILES = [ArchiveFile("data/00000001-a/date=2024-01-01/x.parquet", 5, 100)]
+
+
+def test_there_is_no_archive_before_the_first_manifest(tmp_path: Path) -> None:
+    assert read_archive_log(str(tmp_path)) is None
+    assert read_archive_log(str(tmp_path / "nowhere")) is None
+
+
+def test_manifests_add_up(tmp_path: Path) -> None:
+    add_manifest(str(tmp_path), 1, "t", {0: 5, 11: 7}, FILES)
+    more = ArchiveFile("data/00000002-b/date=2024-01-02/y.parquet", 3, 50)
+    add_manifest(str(tmp_path), 2, "t", {0: 8, 11: 7}, [more])
+    found = read_archive_log(str(tmp_path))
+    assert found is not None
+    assert (found.topic, found.version, found.ends, found.rows) == ("t", 2, {0: 8, 11: 7}, 8)
+    assert found.files == (*FILES, more)
+    assert found.paths == [str(tmp_path / one.path) for one in found.files]
+
+
+def test_of_two_runs_one_wins(tmp_path: Path) -> None:
+    add_manifest(str(tmp_path), 1, "t", {0: 5}, FILES)
+    with pytest.raises(ArchiveError, match="another run has archived meanwhile; this one has added nothing"):
+        add_manifest(str(tmp_path), 1, "t", {0: 6}, [])
+    found = read_archive_log(str(tmp_path))
+    assert found is not None
+    assert found.ends == {0: 5}
+    assert len(list((tmp_path / "_manifest").iterdir())) == 1  # no temporary file stays
+
+
+def test_a_manifest_that_is_missing_or_damaged_is_told(tmp_path: Path) -> None:
+    for version in (1, 2, 3):
+        add_manifest(str(tmp_path), version, "t", {0: version}, [])
+    second = tmp_path / "_manifest/00000002.json"
+    for text in ("{", "[]", json.dumps({"topic": "t", "ends": {"x": 1}, "files": []}), json.dumps({"topic": "t"})):
+        second.write_text(text)
+        with pytest.raises(ArchiveError, match=r"00000002\.json: is no manifest"):
+            read_archive_log(str(tmp_path))
+    second.unlink()
+    with pytest.raises(ArchiveError, match=r"00000002\.json is missing"):
+        read_archive_log(str(tmp_path))
+
+
+def test_what_a_run_that_died_has_left_is_swept_and_no_other(tmp_path: Path) -> None:
+    add_manifest(str(tmp_path), 1, "t", {0: 5}, FILES)
+    found = read_archive_log(str(tmp_path))
+    assert found is not None
+    for name in ("00000001-a", "00000001-dead", "00000002-now", "notes"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    assert remove_leftovers(str(tmp_path), found) == 1
+    assert sorted(one.name for one in (tmp_path / "data").iterdir()) == ["00000001-a", "00000002-now", "notes"]
+    assert new_data_folder("x", 2) != new_data_folder("x", 2)
