@@ -17,7 +17,10 @@ from typing import Any
 
 
 def register(spark: Any) -> None:
-    """Makes `format("tidelog")` known to a Spark session (4.1 or newer). Driver."""
+    """Makes `format("tidelog")` known to a Spark session (4.1 or newer). Driver. SetupError: PySpark is missing or too old."""
+    from .session import check_spark
+
+    check_spark()
     from .source import TidelogDataSource
 
     spark.dataSource.register(TidelogDataSource)

@@ -16,8 +16,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sink-seed", default="1", metavar="N|random", help="seed of the moments of those kills")
 
 
+#: Spark's official Kafka connector, which `make spark` fetches.
+CONNECTOR = Path(__file__).resolve().parents[2] / ".cache" / "spark" / "connector"
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def connector() -> str:
+    """Jars for `spark.jars`."""
+    jars = sorted(CONNECTOR.glob("*.jar"))
+    assert len(jars) == 4, f"{CONNECTOR}: run `make spark-connector`"
+    return ",".join(map(str, jars))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, connector: str) -> Iterator[Any]:
     from pyspark.sql import SparkSession
     from tidelog.pipeline import register
 
@@ -26,6 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ["PYTHONPATH"] = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
     session = (
         SparkSession.builder.master("local[2]")
+        .config("spark.jars", connector)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -96,3 +96,35 @@ def test_records_that_are_gone_stop_the_query_with_the_cause(spark: Any, daemon:
     ):
         topic.run(spark, tmp_path, **way, path=str(daemon.directory))
     assert topic.run(spark, tmp_path, **way, failOnDataLoss="false") == [27]
+
+
+def test_before_spark_4_2_a_trigger_takes_what_there_is(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the module of limits is missing, and a reader's method has no arguments."""
+    import importlib
+    import inspect
+    import sys
+
+    from tidelog.pipeline import stream_source
+    from tidelog.pipeline.exceptions import OptionError
+    from tidelog.pipeline.options import parse_options
+    from tidelog.pipeline.source import SCHEMA
+
+    schema = type(SCHEMA)(SCHEMA.fields[:-1])
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    try:
+        old = importlib.reload(stream_source)
+        topic = Topic(daemon, "old")
+        topic.produce(10)
+        given = {"bootstrap.servers": daemon.bootstrap, "subscribe": "old", "startingOffsets": "earliest"}
+        reader = old.stream_reader(parse_options(given), schema)
+        assert not inspect.signature(reader.latestOffset).parameters
+        start, end = reader.initialOffset(), reader.latestOffset()
+        assert (start, end) == ({"old": {"0": 0, "1": 0}}, {"old": {"0": 5, "1": 5}})
+        found = [batch for split in reader.partitions(start, end) for batch in reader.read(split)]
+        assert sum(batch.num_rows for batch in found) == 10
+        reader.stop()
+        with pytest.raises(OptionError, match=r"maxOffsetsPerTrigger needs PySpark 4\.2"):
+            old.stream_reader(parse_options({**given, "maxOffsetsPerTrigger": "5"}), schema)
+    finally:
+        monkeypatch.undo()
+        importlib.reload(stream_source)
