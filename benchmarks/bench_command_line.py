@@ -19,7 +19,8 @@ SMALL_PRODUCE = Row("cli-produce-100b", "`tidelog produce`, lines of 100 bytes",
 SMALL_CONSUME = Row("cli-consume-100b", "`tidelog consume`, lines of 100 bytes", "MB/s")
 FIRST = Row("testing-first", "tidelog.testing: imports and first broker", "s", (Goal(0.3),))
 NEXT = Row("testing-next", "tidelog.testing: each further broker", "ms")
-ROWS = (PRODUCE, CONSUME, SMALL_PRODUCE, SMALL_CONSUME, FIRST, NEXT)
+PROCESS = Row("testing-process", "tidelog.testing: imports and a broker in a process of its own", "s", (Goal(0.3),))
+ROWS = (PRODUCE, CONSUME, SMALL_PRODUCE, SMALL_CONSUME, FIRST, NEXT, PROCESS)
 TIDELOG = [sys.executable, "-m", "tidelog.broker"]
 
 START = """
@@ -35,14 +36,26 @@ print(first, (time.perf_counter() - begin) * 100)
 import os
 os._exit(0)  # eleven clean stops are not what is measured
 """
+START_PROCESS = """
+import time
+begin = time.perf_counter()
+from tidelog.testing import BrokerProcess
+broker = BrokerProcess().open()
+print(time.perf_counter() - begin)
+broker.close()
+"""
 
 
 def run(session: Session) -> None:
     if OURS not in session.sides:
         return
     for _ in session.rounds():
+        environment = {**os.environ, "TMPDIR": str(session.directory)}  # what is left there goes with the session
+        if session.wants(PROCESS):
+            command = [sys.executable, "-c", START_PROCESS]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            session.add(PROCESS, OURS, float(done.stdout))
         if session.wants(FIRST, NEXT):
-            environment = {**os.environ, "TMPDIR": str(session.directory)}  # what is left there goes with the session
             command = [sys.executable, "-c", START]
             done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
             first, following = map(float, done.stdout.split())

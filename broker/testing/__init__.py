@@ -16,16 +16,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .broker import Broker, BrokerError
+    from .broker import Broker
     from .clock import Clock
     from .faults import Fault, Faults
+    from .life import BrokerError
     from .process import BrokerProcess
 
 __all__ = ["Broker", "BrokerError", "BrokerProcess", "Clock", "Fault", "Faults"]
 
 _HOMES = {
     "Broker": "broker",
-    "BrokerError": "broker",
+    "BrokerError": "life",
     "BrokerProcess": "process",
     "Clock": "clock",
     "Fault": "faults",

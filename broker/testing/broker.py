@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -26,14 +26,12 @@ from tidelog.storage.exceptions import StorageError
 
 from .clock import Clock, MovableTime, MovableTimer
 from .faults import Faults
-from .life import BrokerLife
+from .life import SETTLE_TIMEOUT_S, BrokerError, BrokerLife, setting_text
 
 log = logging.getLogger("tidelog.testing")
 T = TypeVar("T")
 
 START_TIMEOUT_S = 60.0
-#: What becomes due when time is moved, or a clean that is asked for, is done in this time or is reported as stuck.
-SETTLE_TIMEOUT_S = 60.0
 #: Turns of the loop after a timer has fired: coroutines that it woke get to their next wait.
 TURNS = 8
 
@@ -44,10 +42,6 @@ DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": str(8 << 20),
 }
-
-
-class BrokerError(Exception):
-    """The broker could not start, or could not do what was asked; says why."""
 
 
 class Broker(BrokerLife):
@@ -264,12 +258,3 @@ class Broker(BrokerLife):
         finally:
             await daemon.stop()
             self._daemon = None
-
-
-def setting_text(value: object) -> str:
-    """A setting's value as text: lists joined by commas, truth as Kafka spells it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ",".join(map(str, value))
-    return str(value)

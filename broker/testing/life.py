@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+#: What becomes due when time is moved, or a clean that is asked for, is done in this time or is reported as stuck.
+SETTLE_TIMEOUT_S = 60.0
+
+
+class BrokerError(Exception):
+    """The broker could not start, or could not do what was asked; says why."""
+
+
+def setting_text(value: object) -> str:
+    """A setting's value as text: lists joined by commas, truth as Kafka spells it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return str(value)
 
 
 class BrokerLife(ABC):

@@ -26,12 +26,14 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
-from .broker import SETTLE_TIMEOUT_S, Broker, BrokerError, setting_text
 from .clock import STEPS, Clock
 from .faults import Fault, Faults
-from .life import BrokerLife
+from .life import SETTLE_TIMEOUT_S, BrokerError, BrokerLife, setting_text
+
+if TYPE_CHECKING:
+    from .broker import Broker
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -334,6 +336,9 @@ def main(options_text: str) -> int:
     """The child: opens, obeys until the input ends, stops cleanly."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupted)
+    # Here, not above: whoever starts a child does not need the daemon, which takes most of a start to import.
+    from .broker import Broker
+
     options = json.loads(options_text)
     broker = Broker(
         options.get("settings"),

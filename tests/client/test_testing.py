@@ -272,3 +272,15 @@ def test_pytest_loads_the_plugin_and_nothing_else_of_ours(tmp_path: Path) -> Non
     command += ["-p", "no:hypothesispytest", "-p", "no:anyio", "-c", "/dev/null", "--rootdir", str(tmp_path)]
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_who_starts_a_process_imports_no_daemon() -> None:
+    """It is most of a start, and the child has it to do."""
+    program = (
+        "import sys\n"
+        "from tidelog.testing import BrokerProcess\n"
+        "BrokerProcess()\n"
+        "ours = [name for name in sys.modules if name.startswith(('tidelog.broker', 'tidelog.storage', 'tidelog.config'))]\n"
+        "assert ours == [], ours\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Any
 
 import pytest
-from tidelog.broker.cli.consume import Reader, formatter
+from tidelog.broker.cli.consume import Reader, formatter, keep_freed_memory
 from tidelog.broker.cli.kafka_client import KafkaFailure
 
 EOF = -191
@@ -136,3 +136,13 @@ def test_formats() -> None:
     assert first == {"partition": 0, "offset": 1, "timestamp": 1000, "key": "k", "value": "é", "headers": headers}
     assert (second["key"], second["value"]) == (None, None)
     assert (third["key"], third["value"]) == ({"base64": "/w=="}, "")
+
+
+def test_memory_is_kept_where_the_c_library_lets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[int, int]] = []
+    library = type("Library", (), {"mallopt": lambda _, parameter, size: said.append((parameter, size))})
+    monkeypatch.setattr("ctypes.CDLL", lambda _name: library())
+    keep_freed_memory()
+    assert [parameter for parameter, _ in said] == [-3, -1, -2], "M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD"
+    monkeypatch.setattr("ctypes.CDLL", lambda _name: object())
+    keep_freed_memory()
