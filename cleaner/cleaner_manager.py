@@ -26,6 +26,7 @@ from .cleaning import Cleaner, CleaningTask, PassControl, PassResult
 from .eligibility import CleaningFacts, Eligibility, Reason, evaluate
 from .exceptions import CleaningAborted
 from .log_facts import COMPACT_POLICY, DirtySection, dirty_section, earliest_horizon, segment_facts
+from .pass_history import PassHistory
 from .settled import settled
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class CleanerManager:
         self._checkpoint_lock = threading.Lock()  # over the files
         self._known_since_start: set[TopicPartition] = set()
         self._arriving: dict[TopicPartition, str] = {}
+        self.history = PassHistory()
         self.last_run_ms = time.milliseconds()
         self.max_overdue_ms = 0
         self.max_dirty_ratio = 0.0
@@ -395,14 +397,23 @@ class CleanerManager:
         """
         log, found = work
         state = self._state(log)
-        task = CleaningTask(log, found.first_dirty, found.first_uncleanable, lambda: self._begin_swaps(state, found))
+        reason = Reason.ASKED if found.reason is None else found.reason
+        one = self.history.begin(
+            log.topic, log.partition, reason.value, found.dirty_bytes, found.clean_bytes + found.dirty_bytes
+        )
+        task = CleaningTask(
+            log, found.first_dirty, found.first_uncleanable, lambda: self._begin_swaps(state, found), one.watch
+        )
+        failure: str | None = None
         try:
             result = cleaner.clean(task, _Watch(state, control))
             self._done(state, result)
         except CleaningAborted as aborted:
+            failure = str(aborted)
             logger.info("%s", aborted)
             return None
         except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
             if log.failure is None or state.abort is None:
                 self._failed(state, error)
             return None
@@ -410,6 +421,7 @@ class CleanerManager:
             _report(log, found, result)
             return result
         finally:
+            self.history.end(one, self._time.milliseconds(), failure)
             with self._lock:
                 state.in_work = False
 

@@ -59,6 +59,8 @@ class CleaningTask:
     first_uncleanable: int
     before_first_swap: Callable[[], None] = lambda: None
     """Called once, before the first segment is replaced. OSError ends the pass."""
+    begun: Callable[[PassResult], None] = lambda result: None
+    """Called when the pass begins, with what it fills as it goes: its numbers may be read by any thread."""
 
 
 @dataclass(slots=True)
@@ -78,6 +80,8 @@ class PassResult:
     map_utilization: float = 0.0
     bytes_read: int = 0
     """In the second walk."""
+    filtered_bytes: int = 0
+    """The same, but as it goes rather than group by group."""
     bytes_written: int = 0
     segments_before: int = 0
     segments_after: int = 0
@@ -169,6 +173,7 @@ class _Pass:
     def run(self) -> PassResult:
         result, time, throttler = self._result, self._cleaner._time, self._cleaner._throttler
         begun, waited = time.monotonic_ms(), throttler.waited_ms
+        self._task.begun(result)
         closed = [s for s in self._view[:-1] if s.base_offset < self._task.first_uncleanable]
         aborted = AbortedTransactions.of(self._directory, self._view, self._task.first_uncleanable)
         transactions = Transactions(aborted.keys())
@@ -383,6 +388,7 @@ class _Pass:
                     if step.produced or step.consumed:
                         output.take(step.consumed, step.produced, self._cleaner._output, record_filter)
                     start += step.consumed
+                    self._result.filtered_bytes += step.consumed
                     self._pay(step.consumed)
                     if step.stopped is Stop.INPUT:
                         break
