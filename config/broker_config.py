@@ -31,6 +31,8 @@ class BrokerConfig:
     message_set_listeners: tuple[Listener, ...]
     message_set_max_magic: int
     http_listener: Listener | None
+    http_admin_enable: bool
+    http_allowed_hosts: tuple[str, ...]
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
@@ -162,6 +164,8 @@ class BrokerConfig:
     """By a listener's name as `listeners` has it, those that have a limit of their own."""
     given: Mapping[str, str]
     """What the user set, name → text, honoured settings only. Everything else has its default."""
+    origins: Mapping[str, str]
+    """Where each of those comes from: a file's path, `environment NAME` or `--set`; empty where nothing was loaded."""
     notices: tuple[str, ...]
     """Lines to log at the start: settings that were taken and mean nothing here, and why."""
 
@@ -175,7 +179,10 @@ class BrokerConfig:
 
 
 def broker_config(
-    values: Mapping[str, Value], given: Mapping[str, str] | None = None, notices: tuple[str, ...] = ()
+    values: Mapping[str, Value],
+    given: Mapping[str, str] | None = None,
+    notices: tuple[str, ...] = (),
+    origins: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
     """The configuration where each setting named in `values` (Kafka's name → parsed value) has that value.
 
@@ -186,6 +193,7 @@ def broker_config(
         raise ConfigError(problems)
     attributes["given"] = dict(given) if given is not None else {n: text_of(v) or "" for n, v in values.items()}
     attributes["notices"] = notices
+    attributes["origins"] = dict(origins or {})
     return BrokerConfig(**attributes)
 
 
@@ -193,7 +201,7 @@ def broker_config(
 def _defaults() -> dict[str, Any]:
     attributes, problems = _resolve({})
     assert not problems, problems
-    return {**attributes, "given": {}, "notices": ()}
+    return {**attributes, "given": {}, "origins": {}, "notices": ()}
 
 
 def _resolve(values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:

@@ -107,7 +107,7 @@ _NETWORK = _group(
         "127.0.0.1:9404",
         ANY,
         _HIGH,
-        "HOST:PORT for metrics and health over HTTP; port 0 is any free one, an empty value switches it off.",
+        "HOST:PORT for metrics, health and the console over HTTP; port 0 is any free one, an empty value switches it off.",
         own=True,
     ),
     _row(

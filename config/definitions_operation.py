@@ -1,4 +1,4 @@
-"""The settings of operating the daemon: containers, metrics, moves of logs."""
+"""The settings of operating the daemon: containers, the console, metrics, moves of logs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ from .setting import ANY, LONG_MAX, Importance, Setting, SettingType, at_least
 GROUP = "Process, log lines and metrics"
 
 OPERATION_ROWS: tuple[Setting, ...] = (
+    Setting(
+        "http.admin.enable",
+        SettingType.BOOLEAN,
+        False,
+        "Whether the console may act: clean, apply retention, delete records, change settings, set groups' offsets. Each action "
+        "asks first. While there is no authentication it acts only for browsers on this machine. Off, it only shows.",
+        ANY,
+        Importance.MEDIUM,
+        group="Network",
+        own=True,
+    ),
+    Setting(
+        "http.allowed.hosts",
+        SettingType.LIST,
+        (),
+        "Host names under which browsers may ask for the console, besides addresses and localhost. A name that is not here is "
+        "refused, so that no other web site can read the console by pointing a name of its own at it.",
+        ANY,
+        Importance.MEDIUM,
+        group="Network",
+        own=True,
+    ),
     Setting(
         "container.gateway.localhost",
         SettingType.BOOLEAN,

@@ -46,6 +46,6 @@ def with_dynamic_settings(
     given = {**config.given, **taken}
     values, _ = validate(given, rows_of(given))
     try:
-        return DynamicConfig(broker_config(values, given, config.notices), taken, tuple(refused))
+        return DynamicConfig(broker_config(values, given, config.notices, config.origins), taken, tuple(refused))
     except ConfigError as error:  # each is right, together they are not
         return DynamicConfig(config, {}, (*refused, *error.problems))

@@ -64,7 +64,8 @@ def load_config(
     if problems:
         raise ConfigError(problems)
     notices = tuple(f"taken and without effect: {', '.join(names)} ({why})" for why, names in ignored.items())
-    return broker_config(values, {name: text.strip() for name, text in honoured.items()}, notices)
+    given = {name: text.strip() for name, text in honoured.items()}
+    return broker_config(values, given, notices, {name: found[name].origin for name in given})
 
 
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Assignment]:

@@ -32,7 +32,7 @@ MEANINGS = {
 def test_there_is_one_attribute_for_each_honoured_setting_and_of_its_type() -> None:
     hints = typing.get_type_hints(BrokerConfig)
     rows = {row.attribute: row for row in HONOURED_BROKER}
-    assert rows.keys() | {"listener_limits", "given", "notices"} == hints.keys()
+    assert rows.keys() | {"listener_limits", "given", "origins", "notices"} == hints.keys()
     for attribute, row in rows.items():
         if attribute not in MEANINGS:
             expected = PYTHON_TYPES[row.type]

@@ -210,3 +210,15 @@ def test_limits_of_one_listener() -> None:
     ):
         with pytest.raises(ConfigError, match=problem):
             load_config(None, {}, [f"{name}={value}"])
+
+
+def test_what_is_given_remembers_where_it_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=3\nlog.segment.bytes=2000000\nlog.retention.hours=1\n")
+    config = load_config(file, {"TIDELOG_LOG_SEGMENT_BYTES": "3000000"}, ["log.retention.hours=2"])
+    assert config.origins == {
+        "num.partitions": str(file),
+        "log.segment.bytes": "environment TIDELOG_LOG_SEGMENT_BYTES",
+        "log.retention.hours": "--set",
+    }
+    assert BrokerConfig(num_partitions=3).origins == {}
