@@ -1,5 +1,5 @@
 """The HTTP listener: `/metrics` for Prometheus, `/health` for whoever starts containers (`health.py`), `/why` and `/clean` for
-people who ask about segments (`http_api.py`).
+people who ask about segments (`http_api.py`), and the console for people who look (`console/`).
 
 Runs on threads of its own, so that a scrape never delays a client: at most `MAX_REQUESTS` at a time, each bounded in
 time. When all are taken, the oldest connection that has not asked yet makes room, so that those who connect and say
@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
+    from .console.pages import Console
+    from .console.samples import Samples
     from .health import Health, Verdict
     from .http_api import HttpApi
     from .server import Broker
@@ -33,6 +35,7 @@ _PATHS = "here are /, /metrics, /health, /health/ready, /health/live, /why/<topi
 #: Paths, and the method of `Health` that answers them.
 _HEALTH = {"/health": "whole", "/health/live": "live", "/health/ready": "ready"}
 
+_READS = ("GET", "HEAD")
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
@@ -69,6 +72,8 @@ class HttpServer:
         self._metrics: Callable[..., Iterable[bytes]] | None = None
         self._api: HttpApi | None = None
         self._health_made: Health | None = None
+        self._console: Console | None = None
+        self._samples: Samples | None = None
         self._lock = threading.Lock()
         self._stopped = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -111,6 +116,9 @@ class HttpServer:
         from socketserver import ThreadingMixIn
         from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+        from .console.samples import Samples
+
+        self._samples = samples = Samples(self._broker)
         slots = threading.BoundedSemaphore(MAX_REQUESTS)
         silent = _Silent()
 
@@ -130,6 +138,9 @@ class HttpServer:
                 finally:
                     silent.discard(request)
                     slots.release()
+
+            def service_actions(self) -> None:
+                samples.tick()
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 log.debug("http %s: request failed", client_address, exc_info=True)
@@ -161,15 +172,13 @@ class HttpServer:
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
         if path.startswith(("/why/", "/clean/")):
             return self._ask_api(environ, start_response)
-        if method not in ("GET", "HEAD"):
-            return _text(start_response, "405 Method Not Allowed", "only GET is answered here\n")
-        if path == "/metrics":
+        if path == "/metrics" and method in _READS:
             return self._scrape(environ, start_response)
-        if path in _HEALTH:
+        if path in _HEALTH and method in _READS:
             verdict: Verdict = getattr(self._health, _HEALTH[path])()
             status = "200 OK" if verdict.is_well else "503 Service Unavailable"
             return _json(start_response, status, json.dumps(verdict.content).encode() + b"\n")
-        return self._browse(path, start_response)
+        return self._browse(environ, start_response)
 
     @property
     def _health(self) -> Health:
@@ -190,23 +199,21 @@ class HttpServer:
         answer = self._api.answer(environ)
         return _json(start_response, answer.status, answer.body())
 
-    def _browse(self, path: str, start_response: StartResponse) -> Iterable[bytes]:
+    def _browse(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """A page of the console."""
-        from .console.pages import POLICY, Console
+        health, method = self._health, environ.get("REQUEST_METHOD", "GET")
+        with self._lock:
+            if self._console is None:
+                from .console.pages import Console
 
-        page = Console(self._broker, self._health).page(path)
+                self._console = Console(self._broker, health, self._samples)
+        page = self._console.answer(environ)
         if page is None:
+            if method not in _READS:
+                return _text(start_response, "405 Method Not Allowed", "only GET is answered here\n")
             return _text(start_response, "404 Not Found", _PATHS)
-        headers = [
-            ("Content-Type", page.kind),
-            ("Content-Length", str(len(page.body))),
-            ("Content-Security-Policy", POLICY),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Referrer-Policy", "no-referrer"),
-            ("Cache-Control", "no-store"),
-        ]
-        start_response(page.status, headers)
-        return [page.body]
+        start_response(page.status, list(page.headers))
+        return [] if method == "HEAD" else [page.body]
 
     def _scrape(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         health = self._health

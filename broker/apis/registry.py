@@ -122,6 +122,11 @@ def load_apis() -> dict[int, Registration]:
     return _registrations
 
 
+def registration(api_key: ApiKey) -> Registration | None:
+    """The entry of one API, None where it is not answered. After `load_apis`."""
+    return _registrations.get(api_key)
+
+
 def loaded(registration: Registration) -> Registration:
     """The same with its handler. Loop thread; the first time imports one small module, about a millisecond."""
     if not registration.is_loaded:

@@ -5,11 +5,11 @@ What it draws is what `why.py` tells of the partition; the table under it says t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from .html import Element, element
+from .units import size_text
 
 WIDTH, HEIGHT = 1000, 44
 #: No segment is drawn narrower, so that each can be seen and pointed at.
@@ -70,33 +70,11 @@ def anatomy(partition: dict[str, Any]) -> Element:
     # Words stand outside of the drawing, which is stretched to the screen's width.
     return element(
         "figure",
-        _between(f"offset {first}", str(last)),
+        between(f"offset {first}", str(last)),
         picture,
-        _between(f"log start {partition['logStartOffset']}", ends),
+        between(f"log start {partition['logStartOffset']}", ends),
     )
 
 
-def _between(left: str, right: str) -> Element:
+def between(left: str, right: str) -> Element:
     return element("div", element("span", left), element("span", right), class_="between")
-
-
-def size_text(count: float) -> str:
-    """Bytes as people read them."""
-    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} bytes"
-
-
-def time_text(until_ms: int | None, now_ms: int) -> str:
-    """When something happens: how long from now, and the time itself."""
-    if until_ms is None:
-        return ""
-    moment = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(until_ms / 1000))
-    seconds = (until_ms - now_ms) / 1000
-    if seconds <= 0:
-        return f"due since {moment}"
-    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"in {seconds / size:.0f} {unit}, {moment}"
-    return f"in {seconds:.0f} seconds, {moment}"

@@ -39,6 +39,22 @@ class Element:
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Element:
-    """An element. Children that are None are left out, as attributes are; `class_` and `aria_label` become what they must."""
-    named = {key.rstrip("_").replace("_", "-"): str(value) for key, value in attributes.items() if value is not None}
-    return Element(name, tuple(child for child in children if child is not None), named)
+    """An element. `class_` and `aria_label` become what they must.
+
+    Children that are None are left out, lists and tuples are put in as what they hold. Attributes that are None or False are
+    left out, True is one without a value.
+    """
+    named = {
+        key.rstrip("_").replace("_", "-"): "" if value is True else str(value)
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    }
+    return Element(name, tuple(_flat(children)), named)
+
+
+def _flat(children: list[object] | tuple[object, ...]) -> Iterator[object]:
+    for child in children:
+        if type(child) in (list, tuple):
+            yield from _flat(child)  # type: ignore[arg-type]
+        elif child is not None:
+            yield child

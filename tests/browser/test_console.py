@@ -156,7 +156,7 @@ def test_a_broken_page_is_found(browser: Browser, empty: Daemon, case: str) -> N
     markup, finding = BROKEN[case]
     with opened(browser, empty.http) as (page, _):
         page.goto(f"http://{empty.http}/")
-        text = page.content().replace("<main>", f"<main>{markup}").replace(
+        text = re.sub("<main[^>]*>", lambda main: main[0] + markup, page.content()).replace(
             '<link rel="stylesheet" href="/console.css">', f"<style>{page.request.get(f'http://{empty.http}/console.css').text()}</style>"
         )  # fmt: skip
         sound = look_at(page, text.replace(markup, ""))

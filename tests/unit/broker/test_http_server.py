@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from tidelog.broker.http_server import MAX_REQUESTS, REQUEST_TIMEOUT_S, HttpServer
+from tidelog.broker.request_metrics import RequestCounters
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.storage.disk_space import DiskSpace
 
 
@@ -19,7 +21,8 @@ def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[str, bytes]
     """One request to the application, without a socket."""
     said: list[str] = []
     body = server._application(
-        {"PATH_INFO": path, "REQUEST_METHOD": method}, lambda status, headers: said.append(status)
+        {"PATH_INFO": path, "REQUEST_METHOD": method, "HTTP_HOST": "localhost"},
+        lambda status, headers: said.append(status),
     )
     return said[0], b"".join(body)
 
@@ -32,9 +35,15 @@ def server() -> Any:
         loop=SimpleNamespace(call_soon_threadsafe=lambda call: call()),
         recovery=SimpleNamespace(done_bytes=0, total_bytes=0),
         logs=SimpleNamespace(spaces=[("/data", DiskSpace())], logs=list, partitions_remaining=0),
-        cleaner=SimpleNamespace(manager=SimpleNamespace(uncleanable=list), pool=SimpleNamespace(dead_threads=0)),
+        cleaner=SimpleNamespace(
+            manager=SimpleNamespace(uncleanable=list),
+            pool=SimpleNamespace(dead_threads=0, throttler=SimpleNamespace(total_bytes=0)),
+        ),
         partitions=SimpleNamespace(dead_threads=0),
         time=SimpleNamespace(milliseconds=lambda: 0),
+        config=BrokerConfig(),
+        counters=RequestCounters(),
+        socket_server=SimpleNamespace(received_bytes=0, send_counters=SimpleNamespace(sent_bytes=0), connections=set()),
     )
     made = HttpServer(broker, "127.0.0.1", 0)  # type: ignore[arg-type]
     yield made
@@ -71,6 +80,7 @@ def test_who_connects_and_says_nothing_keeps_nobody_out(server: HttpServer) -> N
 def test_other_paths_and_methods(server: HttpServer) -> None:
     assert ask(server, "/nothing")[0] == "404 Not Found"
     assert ask(server, "/")[0] == "503 Service Unavailable", "the console says that logs are being loaded"
+    assert ask(server, "/topics")[0] == "503 Service Unavailable"
     assert ask(server, "/health/ready", "POST")[0] == "405 Method Not Allowed"
     assert ask(server, "/health/live", "HEAD")[0] == "200 OK"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cleaning import CleaningWorld, put
-from tidelog.broker.console.anatomy import WIDTH, anatomy, next_to_go, size_text, time_text, widths
+from tidelog.broker.console.anatomy import WIDTH, anatomy, next_to_go, widths
 from tidelog.broker.why import why_partition
 
 
@@ -52,16 +52,3 @@ def test_the_picture_of_a_log() -> None:
     assert root.attrib["role"] == "img"
     assert f"offsets {facts['segments'][0]['baseOffset']} to 20" in root.attrib["aria-label"]
     world.stop()
-
-
-@pytest.mark.parametrize(
-    ("until_ms", "expected"),
-    [(None, ""), (1000, "due since 1970-01-01 00:00 UTC"), (62_000, "in 60 seconds, 1970-01-01 00:01 UTC"),
-     (3 * 86_400_000 + 2000, "in 3 days, 1970-01-04 00:00 UTC")],
-)  # fmt: skip
-def test_times(until_ms: int | None, expected: str) -> None:
-    assert time_text(until_ms, 2000) == expected
-
-
-def test_sizes() -> None:
-    assert [size_text(count) for count in (5, 2048, 3 << 20, 5 << 40)] == ["5 bytes", "2.0 KiB", "3.0 MiB", "5.0 TiB"]

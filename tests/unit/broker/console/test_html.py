@@ -16,6 +16,10 @@ def test_elements() -> None:
     )
     assert str(page) == '<p>a &amp; b <a href="/x?a=1&amp;b=2" class="c" aria-label="say &quot;x&quot;">5</a></p>'
     assert str(element("meta", charset="utf-8")) == '<meta charset="utf-8">'
+    assert str(element("ul", [element("li", n) for n in (1, 2)], ("x", [None, "<"]))) == (
+        "<ul><li>1</li><li>2</li>x&lt;</ul>"
+    )
+    assert str(element("option", "a", selected=True, disabled=False)) == '<option selected="">a</option>'
 
 
 @given(TEXT, TEXT)

@@ -24,10 +24,17 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
 def test_text_can_be_read(scheme: dict[str, str]) -> None:
     assert scheme.keys() == LIGHT.keys()
-    for text in ("text", "quiet", "link", "next"):
-        assert contrast(scheme[text], scheme["ground"]) >= 4.5, text
+    for ground in ("ground", "card"):
+        for text in ("text", "quiet", "link", "next", "good", "warn", "bad"):
+            assert contrast(scheme[text], scheme[ground]) >= 4.5, (text, ground)
+        for line in ("one", "two", "three", "edge"):
+            assert contrast(scheme[line], scheme[ground]) >= 3, (line, ground)
+    for kind in ("good", "warn", "bad"):
+        for text in ("text", "link", kind):
+            assert contrast(scheme[text], scheme[f"{kind}tint"]) >= 4.5, (text, kind)
     for section in ("clean", "dirty", "active", "closed"):
         assert contrast(scheme["on"], scheme[section]) >= 4.5, section
+    assert contrast(scheme["card"], scheme["bad"]) >= 4.5, "the button that acts"
 
 
 def test_nothing_comes_from_elsewhere() -> None:
