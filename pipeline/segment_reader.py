@@ -114,31 +114,37 @@ def _read_segment(
 ) -> Iterator[Columns]:
     """Everything of the file from `position` on, until the split ends."""
     view = memoryview(buffer)
-    filled = 0
+    begin = end = fed = 0  # view[begin:end] is what the file has from `position` on
     while not decoder.is_done:
-        got = file.pread_into(view[filled:], position + filled)
-        end = filled + got
+        got = 1
+        if not fed:  # only then: what is left over is moved once a chunk
+            view[: end - begin] = view[begin:end]
+            begin, end = 0, end - begin
+            got = file.pread_into(view[end:], position + end)
+            end += got
         try:
-            stopped = decoder.feed(view, 0, end)
+            stopped = decoder.feed(view, begin, end)
         except RecordError as error:
-            position = _past_damage(file, segment, position + decoder.failed_at, decoder, skip_corrupt, str(error))
-            filled = 0
+            damaged = position + decoder.failed_at - begin
+            position = _past_damage(file, segment, damaged, decoder, skip_corrupt, str(error))
+            begin = end = fed = 0
             continue
         if decoder.is_full and (columns := decoder.take()) is not None:
             yield columns
-        filled = end - stopped
-        if stopped:
-            position += stopped
-            view[:filled] = view[stopped:end]
-        elif decoder.needed > len(view) and position + decoder.needed <= file.size():
+        fed, begin = stopped - begin, stopped
+        position += fed
+        if fed:
+            continue
+        if decoder.needed > len(view) and position + decoder.needed <= file.size():
             view = memoryview(bytearray(decoder.needed))
-            filled = 0
+            begin = end = 0
         elif not got:
-            if filled < _BASE_OFFSET.size or _BASE_OFFSET.unpack_from(view)[0] >= decoder.end_offset:
+            left = view[begin:end]
+            if len(left) < _BASE_OFFSET.size or _BASE_OFFSET.unpack_from(left)[0] >= decoder.end_offset:
                 return  # of the active segment, as far as it is written
             cause = "a batch is cut off by the end of the file"
             position = _past_damage(file, segment, position, decoder, skip_corrupt, cause)
-            filled = 0
+            begin = end = 0
 
 
 def _past_damage(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,8 @@ COUNT = 4000
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    settings = {"log.segment.bytes": 100_000, "offsets.topic.num.partitions": 1}
+    # The records are of 2023: retention must not take them.
+    settings = {"log.segment.bytes": 100_000, "log.retention.ms": -1}
     with Daemon(tmp_path_factory.mktemp("daemon") / "data", settings) as one:
         yield one
 
@@ -110,3 +112,37 @@ def test_what_is_not_there_is_told(daemon: Daemon, rows: list[tuple[int, Row]], 
     (tmp_path / "orders-0").mkdir()
     with pytest.raises(TopicError, match=r"name all of the daemon's log\.dirs"):
         read_all({"path": str(tmp_path), "bootstrap.servers": daemon.bootstrap, "subscribe": "orders"})
+
+
+def test_reading_files_that_the_daemon_rolls_and_cleans_meanwhile(tmp_path: Path) -> None:
+    """Whatever the moment: offsets rise, and of each key the last record that is in range is there, as it was sent."""
+    settings = {
+        "log.segment.bytes": 20_000, "log.cleaner.backoff.ms": 20, "log.cleaner.min.cleanable.ratio": 0.01,
+        "log.cleanup.policy": "compact", "log.segment.delete.delay.ms": 0,
+    }  # fmt: skip
+    chance = random.Random(12)
+    sent: list[tuple[int, bytes, bytes]] = []
+    with Daemon(tmp_path / "data", settings) as daemon:
+        with KafkaAdminClient(bootstrap_servers=daemon.bootstrap) as admin:
+            admin.create_topics([NewTopic("table", 1, 1)])
+        producer = KafkaProducer(bootstrap_servers=daemon.bootstrap, linger_ms=2)
+        way = {"path": str(daemon.directory), "bootstrap.servers": daemon.bootstrap, "subscribe": "table"}
+        options = parse_options({**way, "splitBytes": "5000"})
+        removed = rounds = 0
+        deadline = time.monotonic() + 90
+        while rounds < 12 or not removed:
+            assert time.monotonic() < deadline, "nothing was cleaned"
+            rounds += 1
+            values = [(b"k%d" % chance.randrange(40), chance.randbytes(100)) for _ in range(400)]
+            futures = [producer.send("table", value, key, partition=0) for key, value in values]
+            producer.flush()
+            sent += [(future.get(10).offset, *pair) for future, pair in zip(futures, values, strict=True)]
+            splits = plan_batch(options)
+            found = [row for one in splits for part in read(one, options, Wish()) for row in rows_of(part)]
+            offsets = [row.offset for row in found]
+            assert offsets == sorted(set(offsets))
+            last = {key: (offset, value) for offset, key, value in sent}
+            assert set(last.values()) <= {(row.offset, row.value) for row in found}
+            assert {(row.offset, row.key, row.value) for row in found} <= set(sent)
+            removed = len(sent) - len(found)
+        producer.close()
