@@ -7,6 +7,7 @@ that of two drivers only the later one can write tokens. Tasks' ids are `PREFIX-
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,7 +27,6 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from ...protocol.records._batches import murmur2
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record_batch import Record
 from ..exceptions import BrokerError, UnsupportedBrokerError
@@ -56,15 +56,14 @@ def task_id(prefix: str, query: str, run: str, task: int, attempt: int, batch: i
     return f"{prefix}-{query}-{run}-{task}-{attempt}-{batch % 4}"
 
 
-def commit_partition(query: str, partitions: int) -> int:
-    return (murmur2(query.encode()) & 0x7FFFFFFF) % partitions
+#: Of the commit topic: always the same, whatever partitions somebody adds to it later.
+COMMIT_PARTITION = 0
 
 
-def ensure_commit_topic(client: KafkaClient, topic: str) -> int:
-    """Makes it if it is missing; how many partitions it has. BrokerError."""
-    found = _partitions(client, topic)
-    if found:
-        return found
+def ensure_commit_topic(client: KafkaClient, topic: str) -> None:
+    """Makes it if it is missing. BrokerError."""
+    if _is_there(client, topic):
+        return
     wanted = CreatableTopic(
         name=topic, num_partitions=1, replication_factor=-1,
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in _TOPIC_SETTINGS.items()],
@@ -80,19 +79,17 @@ def ensure_commit_topic(client: KafkaClient, topic: str) -> int:
                 code, f"the commit topic {topic} can't be created: {answer.topics[0].error_message or ''}".rstrip(" :")
             )
 
-    def look() -> int:
-        number = _partitions(client, topic)
-        if not number:
+    def look() -> None:
+        if not _is_there(client, topic):
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic} is being created", retriable=True)
-        return number
 
     client.retry(create)
-    return client.retry(look)
+    client.retry(look)
 
 
-def _partitions(client: KafkaClient, topic: str) -> int:
-    found = leaders(client.metadata([topic]))
-    return len(found) if found and all(one.node_id >= 0 for one in found.values()) else 0
+def _is_there(client: KafkaClient, topic: str) -> bool:
+    found = leaders(client.metadata([topic])).get((topic, COMMIT_PARTITION))
+    return found is not None and found.node_id >= 0
 
 
 class KafkaCluster:
@@ -101,7 +98,7 @@ class KafkaCluster:
     def __init__(self, client: KafkaClient, topic: str, prefix: str, query: str, run: str, *, thorough: bool) -> None:
         """`thorough`: look for what this query has left open elsewhere, at every commit."""
         self._client, self._topic, self._prefix, self._query, self._run = client, topic, prefix, query, run
-        self._partition = commit_partition(query, ensure_commit_topic(client, topic))
+        ensure_commit_topic(client, topic)
         self._thorough = thorough
         self._producer: ProducerId | None = None
 
@@ -109,7 +106,7 @@ class KafkaCluster:
         self._producer = init_producer(self._client, driver_id(self._prefix, self._query), _DRIVER_TIMEOUT_MS)
 
     def read(self) -> View:
-        view = read_commit_log(self._client, self._topic, self._partition).view(self._query)
+        view = read_commit_log(self._client, self._topic).view(self._query)
         # The first commit of a run finds another's token, or none.
         self._thorough |= view.token is None or view.token.run != self._run
         return view
@@ -131,9 +128,10 @@ class KafkaCluster:
         if not self._thorough:
             return
         kept = {part.transactional_id for part in keep}
-        own = driver_id(self._prefix, self._query)
-        for name in self._open_transactions(f"{own}-"):
-            if name not in kept:
+        # Another query's name may begin with this one's: no other has ids of just this form.
+        own = re.compile(re.escape(driver_id(self._prefix, self._query)) + r"-[^-]+-\d+-\d+-[0-3]")
+        for name in self._open_transactions():
+            if name not in kept and own.fullmatch(name):
                 with contextlib.suppress(BrokerError):  # somebody else ends it at this moment
                     init_producer(self._client, name)
 
@@ -148,7 +146,7 @@ class KafkaCluster:
             [Record(0, now_ms(), key, value) for key, value in records],
             producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0, is_transactional=True,
         )  # fmt: skip
-        sender.send(self._topic, [(self._partition, len(records), bytearray(batch))])
+        sender.send(self._topic, [(COMMIT_PARTITION, len(records), bytearray(batch))])
         sender.flush()
         if not end_transaction(self._client, name, producer, commit=True):
             raise BrokerError(
@@ -157,8 +155,8 @@ class KafkaCluster:
                 retriable=False,
             )
 
-    def _open_transactions(self, prefix: str) -> list[str]:
-        """Transactional ids of that beginning with a transaction that is open. None from a broker that can't list them."""
+    def _open_transactions(self) -> list[str]:
+        """Transactional ids with a transaction that is open. None from a broker that can't list them."""
         found: list[str] = []
         for broker in self._client.metadata([]).brokers:
             try:
@@ -172,10 +170,10 @@ class KafkaCluster:
                 return []
             check(answer.error_code, "listing transactions")
             found += [one.transactional_id for one in answer.transaction_states]
-        return [name for name in found if name.startswith(prefix)]
+        return found
 
 
-def read_commit_log(client: KafkaClient, topic: str, partition: int) -> CommitLog:
+def read_commit_log(client: KafkaClient, topic: str, partition: int = COMMIT_PARTITION) -> CommitLog:
     """All that is there at this moment, whatever is open. Errors of the wire; none of it is ever left out in silence."""
     position, end = (_offset(client, topic, partition, which) for which in (_EARLIEST, _LATEST))
     log = CommitLog()
@@ -235,14 +233,15 @@ def settle_all(client: KafkaClient, topic: str, pause: Callable[[int], None] = t
     Query → how many of its parts were open. LostPartError and errors of the wire.
     """
     found: dict[str, int] = {}
-    for partition in range(_partitions(client, topic)):
-        log = read_commit_log(client, topic, partition)
-        for query in log.queries():
-            still_open = len(log.view(query).parts(Outcome.OPEN))
-            if still_open:
-                cluster = KafkaCluster(client, topic, "", query, "", thorough=False)
-                Committer(cluster, "", pause=pause).settle(cluster.read())
-                found[query] = still_open
+    if not _is_there(client, topic):
+        return found
+    log = read_commit_log(client, topic)
+    for query in log.queries():
+        still_open = len(log.view(query).parts(Outcome.OPEN))
+        if still_open:
+            cluster = KafkaCluster(client, topic, "", query, "", thorough=False)
+            Committer(cluster, "", pause=pause).settle(cluster.read())
+            found[query] = still_open
     return found
 
 

@@ -22,8 +22,8 @@ from ..wire.client import KafkaClient
 from .commit_log import encode_mark, mark_key
 from .commit_protocol import Committer, LostPartError, Outcome, Part
 from .committer import (
+    COMMIT_PARTITION,
     KafkaCluster,
-    commit_partition,
     ensure_commit_topic,
     now_ms,
     read_commit_log,
@@ -77,7 +77,7 @@ def write_rows(
             sender = Producer(client, init_producer(client, None), delivery_timeout_ms=options.delivery_timeout_ms)
             rows, _ = _write(options, batches, sender, None, clock_ms)
             return Written(rows, sender.bytes_sent)
-        partition = commit_partition(place.query, ensure_commit_topic(client, options.commit_topic))
+        ensure_commit_topic(client, options.commit_topic)
         if place.task == 0:
             # After a restart: what was decided before is carried out now, before its time runs out.
             with contextlib.suppress(LostPartError):
@@ -94,7 +94,7 @@ def write_rows(
                 [mark], producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0, is_transactional=True
             )
             # Behind all rows: where the mark is, they are.
-            sender.send(options.commit_topic, [(partition, 1, bytearray(data))])
+            sender.send(options.commit_topic, [(COMMIT_PARTITION, 1, bytearray(data))])
             sender.flush()
         except BaseException:
             with contextlib.suppress(PipelineError):
@@ -147,8 +147,7 @@ def _builder(options: SinkOptions, partitions: int, producer: ProducerId, transa
 
 def settle_pending(client: KafkaClient, options: SinkOptions, query: str) -> None:
     """Carries out what the query's token says. LostPartError when a part stays open."""
-    partition = commit_partition(query, ensure_commit_topic(client, options.commit_topic))
-    if read_commit_log(client, options.commit_topic, partition).view(query).parts(Outcome.OPEN):
+    if read_commit_log(client, options.commit_topic).view(query).parts(Outcome.OPEN):
         cluster = KafkaCluster(client, options.commit_topic, options.prefix, query, "", thorough=False)
         Committer(cluster, "", pause=_pause).settle(cluster.read())
 

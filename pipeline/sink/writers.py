@@ -75,7 +75,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise OptionError(
                     "Spark does not say which batch of which query this is; set delivery to at-least-once"
                 )
-            place = Place(query, (run or query)[:8], int(batch), task.partitionId(), task.attemptNumber())
+            place = Place(
+                query, (run or query).replace("-", "")[:8], int(batch), task.partitionId(), task.attemptNumber()
+            )
         return Message(write_rows(self._options, iterator, place))
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  # pyspark's name

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from support.batches import Row, columns_of
 from support.committed import committed
+from support.sink_parts import COMMITS, PREFIX, TOPIC, numbers, write, write_part
 from tidelog.pipeline.exceptions import BrokerError
-from tidelog.pipeline.sink.commit_log import encode_mark, mark_key
-from tidelog.pipeline.sink.commit_protocol import Committer, Outcome, Part, Token
+from tidelog.pipeline.sink.commit_protocol import Committer, Outcome, Token
 from tidelog.pipeline.sink.committer import (
     KafkaCluster,
-    commit_partition,
     driver_id,
-    ensure_commit_topic,
-    now_ms,
     read_commit_log,
     settle_all,
     task_id,
@@ -25,12 +20,7 @@ from tidelog.pipeline.sink.producer import DeliveryError, Producer, ProducerId, 
 from tidelog.pipeline.wire import client as client_module
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings
-from tidelog.protocol.records._batches import BatchBuilder
-from tidelog.protocol.records.builder import build_batch
-from tidelog.protocol.records.record_batch import Record
 from tidelog.testing import Broker
-
-TOPIC, COMMITS, PREFIX = "rows", "commits", "sink"
 
 
 @pytest.fixture
@@ -45,45 +35,6 @@ def client(broker: Broker) -> Iterator[KafkaClient]:
     settings = ClientSettings.parse(broker.bootstrap_servers, {"retry.backoff.ms": "5", "retry.backoff.max.ms": "50"})
     with KafkaClient(settings) as one:
         yield one
-
-
-def write(client: KafkaClient, name: str | None, values: list[bytes], **stamp: Any) -> tuple[ProducerId, Producer, int]:
-    producer = init_producer(client, name)
-    sender = Producer(client, producer, transactional_id=name)
-    count = sender.partitions(TOPIC)
-    builder = BatchBuilder(
-        count,
-        lambda: 0,
-        batch_bytes=2000,
-        producer_id=producer.id,
-        epoch=producer.epoch,
-        transactional=name is not None,
-    )
-    for start in range(0, len(values), 50):
-        rows = [Row(None, value, partition=int(value) % 3) for value in values[start : start + 50]]
-        builder.add(len(rows), **columns_of(rows), now=now_ms())
-        sender.send(TOPIC, builder.take())
-    sender.send(TOPIC, builder.take(everything=True))
-    sender.flush()
-    return producer, sender, builder.fingerprint
-
-
-def write_part(client: KafkaClient, query: str, run: str, batch: int, task: int, values: list[bytes]) -> Part:
-    partition = commit_partition(query, ensure_commit_topic(client, COMMITS))
-    name = task_id(PREFIX, query, run, task, 0, batch)
-    producer, sender, fingerprint = write(client, name, values)
-    sender.partitions(COMMITS)
-    data = build_batch(
-        [Record(0, now_ms(), mark_key(query, task), encode_mark(batch, run))], producer_id=producer.id,
-        producer_epoch=producer.epoch, base_sequence=0, is_transactional=True,
-    )  # fmt: skip
-    sender.send(COMMITS, [(partition, 1, bytearray(data))])
-    sender.flush()
-    return Part(task, name, producer.id, producer.epoch, len(values), fingerprint)
-
-
-def numbers(first: int, count: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, first + count)]
 
 
 def cluster(client: KafkaClient, run: str, *, thorough: bool = False) -> KafkaCluster:
@@ -192,7 +143,7 @@ def test_a_part_that_ran_out_is_written_again_and_no_other(broker: Broker, clien
 
 def test_what_an_earlier_run_left_open_is_aborted(broker: Broker, client: KafkaClient) -> None:
     write_part(client, "q", "r", 0, 0, numbers(500, 50))
-    left = write_part(client, "other", "r", 0, 0, [])
+    left = write_part(client, "q-other", "r", 0, 0, [])  # a name that begins with the query's
     parts = [write_part(client, "q", "s", 0, 0, numbers(0, 50))]
     assert Committer(cluster(client, "s"), "s").commit(0, parts)
     assert found(broker) == numbers(0, 50)
@@ -205,7 +156,7 @@ def test_what_is_forgotten_leaves_no_token(broker: Broker, client: KafkaClient) 
     Committer(one, "r").commit(0, parts)
     one.forget([0])
     assert one.read().token is None
-    assert read_commit_log(client, COMMITS, 0).queries() == []
+    assert read_commit_log(client, COMMITS).queries() == []
 
 
 def test_ids_are_few_and_no_two_alive_are_equal() -> None:
