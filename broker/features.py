@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 METADATA_VERSION = "metadata.version"
+STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
 
 
@@ -32,7 +33,7 @@ SUPPORTED = {
     METADATA_VERSION: Feature(7, 30, 30),
     "group.version": Feature(0, 0, 0),
     "share.version": Feature(0, 0, 0),
-    "streams.version": Feature(0, 0, 0),
+    STREAMS_VERSION: Feature(0, 1, 1),
     TRANSACTION_VERSION: Feature(0, 2, 2),
 }
 

@@ -16,7 +16,7 @@ from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorRecord
 from .group_metadata import PREPARING_REBALANCE, STABLE, GroupMetadata
 from .group_shards import Shard, Shards, append_error
-from .group_types import Committer, Group
+from .group_types import CommittedPartition, Committer, Group
 from .offsets_records import (
     NO_TIMESTAMP,
     OffsetAndMetadata,
@@ -68,8 +68,8 @@ class CommitRequest:
     def committer(self, *, transactional: bool = False) -> Committer:
         return Committer(self.member_id, self.group_instance_id, self.generation, transactional, self.version)
 
-    def partitions(self) -> Iterator[tuple[bytes | None, int]]:
-        return ((item.topic_id, item.partition) for item in self.offsets)
+    def partitions(self) -> Iterator[CommittedPartition]:
+        return (CommittedPartition(item.topic, item.topic_id, item.partition) for item in self.offsets)
 
 
 @dataclass(frozen=True, slots=True)

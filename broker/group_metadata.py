@@ -33,7 +33,7 @@ from .group_events import (
     SyncResult,
     Ticket,
 )
-from .group_types import Committer, GroupType
+from .group_types import CommittedPartition, Committer, GroupType
 
 #: Protocol type of Java's consumers and all who do as they do: their subscriptions can be read (see below).
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -200,7 +200,7 @@ class GroupMetadata:
         # Ids given out in an empty group (KIP-394) are about to be joined with, so such a group stays.
         return self.state is EMPTY and not self.pending_join_members
 
-    def may_commit(self, committer: Committer, partitions: Iterable[tuple[bytes | None, int]]) -> ErrorCode:
+    def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode:
         check = self.check_transactional_commit if committer.transactional else self.check_commit
         return check(committer.member_id, committer.group_instance_id, committer.generation)
 

@@ -37,6 +37,14 @@ class Committer(NamedTuple):
     version: int = 9
 
 
+class CommittedPartition(NamedTuple):
+    """Where an offset is committed for. The topic's id is None where it is not known."""
+
+    topic: str
+    topic_id: bytes | None
+    partition: int
+
+
 class Group(Protocol):
     """Any group. Loop thread, or the one thread that loads it."""
 
@@ -65,8 +73,8 @@ class Group(Protocol):
     def may_expire(self) -> bool:
         """Whether it goes when it has no offsets left."""
 
-    def may_commit(self, committer: Committer, partitions: Iterable[tuple[bytes | None, int]]) -> ErrorCode:
-        """Why `committer` may not commit offsets for these partitions (topic id, index) now, or NONE."""
+    def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode:
+        """Why `committer` may not commit offsets for these partitions now, or NONE."""
 
     def may_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Why who says to be this member may not fetch offsets, or NONE. No member: None and -1."""

@@ -98,6 +98,19 @@ class BrokerConfig:
     group_consumer_min_assignment_interval_ms: int
     group_consumer_max_assignment_interval_ms: int
     group_consumer_regex_refresh_interval_ms: int
+    group_streams_session_timeout_ms: int
+    group_streams_min_session_timeout_ms: int
+    group_streams_max_session_timeout_ms: int
+    group_streams_heartbeat_interval_ms: int
+    group_streams_min_heartbeat_interval_ms: int
+    group_streams_max_heartbeat_interval_ms: int
+    group_streams_max_size: int
+    group_streams_num_standby_replicas: int
+    group_streams_max_standby_replicas: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_assignment_interval_ms: int
+    group_streams_min_assignment_interval_ms: int
+    group_streams_max_assignment_interval_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     transaction_state_log_num_partitions: int

@@ -98,6 +98,7 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         password.encoder.cipher.algorithm password.encoder.key.length password.encoder.iterations
         """,
     ),
+    ("assignments are made where the group is", "group.streams.assignor.offload.enable"),
     (
         "that protocol is not answered by this version",
         """
@@ -111,12 +112,6 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
         group.share.min.session.timeout.ms group.share.partition.max.record.locks
         group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
-        group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
-        group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
-        group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
-        group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
-        group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
-        group.streams.num.standby.replicas group.streams.session.timeout.ms
         share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
         share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
         share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec

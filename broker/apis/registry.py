@@ -82,6 +82,8 @@ ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
     ApiKey.PUSH_TELEMETRY: (0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 0),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 0),
     ApiKey.ADD_RAFT_VOTER: (0, 1),
     ApiKey.REMOVE_RAFT_VOTER: (0, 0),
 }

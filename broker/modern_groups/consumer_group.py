@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode
 from ..group_events import GroupProtocol
-from ..group_types import Committer, GroupType
+from ..group_types import CommittedPartition, Committer, GroupType
 from .modern_group import ModernGroup, ModernMember, Partitions, counted
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
     def classic_member_count(self) -> int:
         return sum(1 for member in self.members.values() if member.classic is not None)
 
-    def may_commit(self, committer: Committer, partitions: Iterable[tuple[bytes | None, int]]) -> ErrorCode:
+    def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode:
         """A commit with an older member epoch counts for partitions that the member has had since then without a break."""
         member_id, instance_id, epoch, transactional, version = committer
         if epoch < 0 and not self.members:
@@ -175,7 +175,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         stale = ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH
         if epoch > member.member_epoch:
             return stale
-        for topic_id, partition in partitions:
+        for _, topic_id, partition in partitions:
             got = assignment_epoch(member, topic_id, partition)
             if got is None or epoch < got:
                 return stale

@@ -21,7 +21,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..group_types import Committer, GroupType
+from ..group_types import CommittedPartition, Committer, GroupType
 
 if TYPE_CHECKING:
     from ..coordinator_log import CoordinatorRecord
@@ -164,7 +164,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return self._names.keys()
 
     @abstractmethod
-    def may_commit(self, committer: Committer, partitions: Iterable[tuple[bytes | None, int]]) -> ErrorCode: ...
+    def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode: ...
 
     @abstractmethod
     def may_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode: ...

@@ -98,6 +98,8 @@ class ModernGroups:
         for record in outcome.records:
             if isinstance(record, GroupRecord):
                 replay(shard.groups, record)
+        if outcome.note is not None:
+            outcome.note(shard.groups.get(group_id))
         if successor is not None:
             log.info("group %s: %s in place of %s", group_id, successor.group_type, kind)
             self._delays.forget(group_id)

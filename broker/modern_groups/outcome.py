@@ -6,7 +6,7 @@ into the groups, then delays are set, then the answer goes out when the write is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
@@ -80,3 +80,5 @@ class Outcome(Generic[T]):
     """A group that takes the id after the records: written by them, but of another type, so not replayed."""
     rebalanced: bool = False
     """The group epoch rose: counted by metrics."""
+    note: Callable[[Group | None], None] | None = None
+    """Called with the group as it is after the records: puts down what a group knows until the daemon stops, in no record."""

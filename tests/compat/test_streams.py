@@ -45,6 +45,7 @@ AGAIN = 0.3
 #: What the application is told.
 KINDS: dict[str, dict[str, str | int]] = {
     "classic": {"group.protocol": "classic"},
+    "streams": {"group.protocol": "streams"},
     "static": {"group.protocol": "classic", "group.instance.id": "one"},
 }
 WAIT_S = 120
@@ -117,6 +118,9 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         "group.initial.rebalance.delay.ms": 0, "transaction.state.log.num.partitions": 4,
         "offsets.topic.num.partitions": 4, "log.cleaner.backoff.ms": 500, "log.retention.check.interval.ms": 1000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+        # What SETTINGS of the application are in classic groups.
+        "group.streams.session.timeout.ms": 6000, "group.streams.heartbeat.interval.ms": 1000,
+        "group.streams.initial.rebalance.delay.ms": 0,
     }  # fmt: skip
     with Daemon(tmp_path / "data", settings) as running:
         yield running

@@ -16,6 +16,9 @@ from tidelog.broker.modern_groups.machine import Environment
 from tidelog.broker.modern_groups.topic_image import ImageTopic
 from tidelog.config.broker_config import BrokerConfig
 
+#: What groups know until the daemon stops.
+SOFT = {"image_seen", "configured", "delayed_until_ms", "endpoint_epoch", "shutdown_asked_by"}
+
 
 class Image:
     """A TopicImage that tests change."""
@@ -69,5 +72,5 @@ def make_environment(
 
 def state_of(group: Any) -> dict[str, Any]:
     """All of a group's state, to compare with another's. What is not kept in records is left out."""
-    names = {name for kind in type(group).__mro__ for name in getattr(kind, "__slots__", ())} - {"image_seen"}
+    names = {name for kind in type(group).__mro__ for name in getattr(kind, "__slots__", ())} - SOFT
     return {name: getattr(group, name) for name in sorted(names)}

@@ -95,21 +95,21 @@ def test_who_may_commit(committer, expected):
     group = ConsumerGroup("g")
     group.put(member("m", member_epoch=5, assigned={T: {0: 3}}, pending={T: {1: 2}}))
     group.put(member("old", member_epoch=5, classic=ClassicMember(1000, (GroupProtocol("range", b""),))))
-    assert group.may_commit(committer, [(T, 0)]) is expected
+    assert group.may_commit(committer, [("t", T, 0)]) is expected
 
 
 def test_a_stale_commit_for_what_is_not_the_members():
     group = ConsumerGroup("g")
     group.put(member("m", member_epoch=5, assigned={T: {0: 3}}, pending={T: {1: 2}}))
     committer = Committer("m", None, 4)
-    assert group.may_commit(committer, [(T, 0), (T, 1)]) is E.NONE
-    for place in ((T, 2), (U, 0), (None, 0)):
-        assert group.may_commit(committer, [(T, 0), place]) is E.STALE_MEMBER_EPOCH
+    assert group.may_commit(committer, [("t", T, 0), ("t", T, 1)]) is E.NONE
+    for place in (("t", T, 2), ("u", U, 0), ("t", None, 0)):
+        assert group.may_commit(committer, [("t", T, 0), place]) is E.STALE_MEMBER_EPOCH
 
 
 def test_anybody_may_commit_to_an_empty_group():
-    assert ConsumerGroup("g").may_commit(Committer(), [(T, 0)]) is E.NONE
-    assert ConsumerGroup("g").may_commit(Committer("m", None, 1), [(T, 0)]) is E.UNKNOWN_MEMBER_ID
+    assert ConsumerGroup("g").may_commit(Committer(), [("t", T, 0)]) is E.NONE
+    assert ConsumerGroup("g").may_commit(Committer("m", None, 1), [("t", T, 0)]) is E.UNKNOWN_MEMBER_ID
 
 
 def test_who_may_fetch_offsets():

@@ -1,0 +1,122 @@
+"""StreamsGroupDescribe, API key 89, version 0: streams groups with their topology, members and tasks (KIP-1071).
+
+- UNSUPPORTED_VERSION as for heartbeats. A group that does not exist, or is of another type, is GROUP_ID_NOT_FOUND.
+- The topology has the numbers of partitions that were decided; until the first heartbeat after a start, what the
+  application said (0 where it left them to the broker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.streams_group_describe import (
+    Assignment,
+    DescribedMember,
+    DescribedStreamsGroup,
+    DescribedSubtopology,
+    DescribedTopology,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from ...protocol.messages.streams_group_heartbeat import KeyValue, TopicInfo
+from ..modern_groups.streams_group import StreamsGroup, StreamsMember
+from ..modern_groups.streams_tasks import NO_TASKS, Tasks, task_set
+from ..modern_groups.streams_topology import InternalTopic
+from .describe_groups import ALL_OPERATIONS, NOT_ASKED_FOR
+from .registry import api
+from .streams_group_heartbeat import check_streams_enabled, endpoint_of, task_ids
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.STREAMS_GROUP_DESCRIBE, (0, 0), StreamsGroupDescribeRequest)
+def streams_group_describe(
+    request: StreamsGroupDescribeRequest, context: RequestContext
+) -> StreamsGroupDescribeResponse:
+    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
+    return StreamsGroupDescribeResponse(groups=[_one(name, operations, context) for name in request.group_ids])
+
+
+def _one(group_id: str, operations: int, context: RequestContext) -> DescribedStreamsGroup:
+    try:
+        check_streams_enabled(context.broker)
+        if not group_id:
+            raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
+        group = context.broker.groups.modern.read(group_id)
+        if not isinstance(group, StreamsGroup):
+            why = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+    except ProtocolError as error:
+        return DescribedStreamsGroup(error_code=error.code, error_message=error.message, group_id=group_id)
+    return DescribedStreamsGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology=_topology(group),
+        members=[_member(member, group.target.get(member_id, NO_TASKS)) for member_id, member in group.members.items()],
+        authorized_operations=operations,
+    )
+
+
+def _topology(group: StreamsGroup) -> DescribedTopology | None:
+    if group.topology is None:
+        return None
+    plan = group.configured
+    decided = plan.subtopologies if plan is not None and plan.is_ready else None
+    subtopologies = group.topology.subtopologies if decided is None else decided.values()
+    return DescribedTopology(
+        epoch=group.topology.epoch,
+        subtopologies=[
+            DescribedSubtopology(
+                subtopology_id=each.subtopology_id,
+                source_topics=sorted(each.source_topics),
+                repartition_sink_topics=sorted(each.sink_topics),
+                state_changelog_topics=_topics(each.changelog_topics),
+                repartition_source_topics=_topics(each.repartition_topics),
+            )
+            for each in subtopologies
+        ],
+    )
+
+
+def _topics(topics: Iterable[InternalTopic]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=[KeyValue(key=key, value=value) for key, value in topic.configs],
+        )
+        for topic in sorted(topics)
+    ]
+
+
+def _member(member: StreamsMember, target: Tasks) -> DescribedMember:
+    assigned = member.assigned
+    return DescribedMember(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if member.endpoint is None else endpoint_of(member.endpoint),
+        client_tags=[KeyValue(key=key, value=value) for key, value in member.client_tags],
+        assignment=_assignment(Tasks(task_set(assigned.active), assigned.standby, assigned.warmup)),
+        target_assignment=_assignment(target),
+    )
+
+
+def _assignment(tasks: Tasks) -> Assignment:
+    return Assignment(
+        active_tasks=task_ids(tasks.active),
+        standby_tasks=task_ids(tasks.standby),
+        warmup_tasks=task_ids(tasks.warmup),
+    )

@@ -1,0 +1,177 @@
+"""StreamsGroupHeartbeat, API key 88, version 0: a thread of a Kafka Streams application is a member of its group (KIP-1071).
+
+- UNSUPPORTED_VERSION while `streams.version` is 0, or `group.coordinator.rebalance.protocols` leaves streams out.
+- Internal topics that the topology needs are made before the answer, so the first assignment need not wait for another
+  heartbeat; Kafka makes them after it. What can't be made is told in the status MISSING_INTERNAL_TOPICS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages import streams_group_heartbeat as wire
+from ...protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from ..error_mapping import error_code
+from ..features import STREAMS_VERSION
+from ..group_types import GroupType
+from ..modern_groups.streams_group import StreamsEndpoint
+from ..modern_groups.streams_requests import StreamsAnswer, StreamsHeartbeat, read_heartbeat
+from ..modern_groups.streams_tasks import TaskSet, task_set
+from ..modern_groups.streams_topology import InternalTopic, StatusCode
+from ..topics import MAX_PARTITIONS_PER_REQUEST
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+    from ..server import Broker
+
+_SHOWN_ERRORS = 3
+
+
+@api(ApiKey.STREAMS_GROUP_HEARTBEAT, (0, 0), StreamsGroupHeartbeatRequest)
+def streams_group_heartbeat(
+    request: StreamsGroupHeartbeatRequest, context: RequestContext
+) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
+    modern = context.broker.groups.modern
+    try:
+        check_streams_enabled(context.broker)
+        read = read_heartbeat(request, context.client_id or "", context.client_host)
+        to_make = modern.machine(GroupType.STREAMS).topics_to_make(modern.read(read.group_id), read)
+    except ProtocolError as error:
+        return _refused(error)
+    if to_make:
+        return _make_and_answer(read, to_make, context)
+    return _run(read, "", context)
+
+
+def check_streams_enabled(broker: Broker) -> None:
+    """Raises ProtocolError UNSUPPORTED_VERSION."""
+    enabled = GroupType.STREAMS in broker.config.group_coordinator_rebalance_protocols
+    if not enabled or broker.features.level(STREAMS_VERSION) < 1:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "streams groups are switched off here")
+
+
+async def _make_and_answer(
+    read: StreamsHeartbeat, topics: Sequence[InternalTopic], context: RequestContext
+) -> StreamsGroupHeartbeatResponse:
+    failed = await _make(topics, context)
+    answer = _run(read, failed, context)
+    return answer if isinstance(answer, StreamsGroupHeartbeatResponse) else await answer
+
+
+async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str:
+    """Makes them; says in words what failed."""
+    mutations = context.broker.quotas.mutations(context.client_id, strict=False)
+    left = MAX_PARTITIONS_PER_REQUEST
+    errors: list[str] = []
+    making: list[tuple[str, Any]] = []
+    for topic in topics:
+        try:
+            if topic.replication_factor > 1:
+                raise ProtocolError(
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    f"{topic.replication_factor} copies need {topic.replication_factor} brokers, and there is one",
+                )
+            context.broker.topics.check_new(topic.name, topic.partitions, dict(topic.configs))
+            if topic.partitions > left:
+                raise ProtocolError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"more than {MAX_PARTITIONS_PER_REQUEST} partitions would be made at once",
+                )
+            left -= topic.partitions
+            mutations.take(topic.partitions)
+        except Exception as error:
+            _tell(errors, topic.name, error)
+        else:
+            made = context.broker.topics.create(topic.name, topic.partitions, dict(topic.configs))
+            making.append((topic.name, made))
+    results = await asyncio.gather(*(made for _, made in making), return_exceptions=True)
+    for (name, _), result in zip(making, results, strict=True):
+        if isinstance(result, Exception):
+            _tell(errors, name, result)
+    if len(errors) > _SHOWN_ERRORS:
+        errors[_SHOWN_ERRORS:] = [f"{len(errors) - _SHOWN_ERRORS} more"]
+    return ", ".join(errors)
+
+
+def _tell(errors: list[str], topic: str, error: Exception) -> None:
+    code, message = error_code(error)
+    # Another member of the group was first.
+    if code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        errors.append(f"{topic} ({message})")
+
+
+def _run(
+    read: StreamsHeartbeat, failed: str, context: RequestContext
+) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
+    modern = context.broker.groups.modern
+    machine = modern.machine(GroupType.STREAMS)
+    try:
+        outcome = modern.run(
+            read.group_id, lambda group, now_ms: machine.heartbeat(group, read, now_ms), kind=GroupType.STREAMS
+        )
+    except ProtocolError as error:
+        return _refused(error)
+    if isinstance(outcome, StreamsAnswer):
+        return _answer(outcome, failed)
+    return _later(outcome, failed)
+
+
+async def _later(outcome: Awaitable[StreamsAnswer], failed: str) -> StreamsGroupHeartbeatResponse:
+    try:
+        return _answer(await outcome, failed)
+    except ProtocolError as error:
+        return _refused(error)
+
+
+def _refused(error: ProtocolError) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def _answer(answer: StreamsAnswer, failed: str) -> StreamsGroupHeartbeatResponse:
+    response = StreamsGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        status=[
+            wire.Status(status_code=code, status_detail=_detail(code, text, failed)) for code, text in answer.statuses
+        ],
+        endpoint_information_epoch=answer.endpoint_epoch,
+    )
+    if answer.tasks is not None:
+        response.active_tasks = task_ids(task_set(answer.tasks.active))
+        response.standby_tasks = task_ids(answer.tasks.standby)
+        response.warmup_tasks = task_ids(answer.tasks.warmup)
+    if answer.endpoints is not None:
+        response.partitions_by_user_endpoint = [
+            wire.EndpointToPartitions(
+                user_endpoint=endpoint_of(each.endpoint),
+                active_partitions=_partitions(each.active),
+                standby_partitions=_partitions(each.standby),
+            )
+            for each in answer.endpoints
+        ]
+    return response
+
+
+def _detail(code: StatusCode, text: str, failed: str) -> str:
+    if code is StatusCode.MISSING_INTERNAL_TOPICS and failed:
+        return f"{text}; Creation failed: {failed}."
+    return text
+
+
+def task_ids(tasks: TaskSet) -> list[wire.TaskIds]:
+    """As the wire has them, in order."""
+    return [wire.TaskIds(subtopology_id=name, partitions=sorted(tasks[name])) for name in sorted(tasks)]
+
+
+def endpoint_of(endpoint: StreamsEndpoint) -> wire.Endpoint:
+    return wire.Endpoint(host=endpoint.host, port=endpoint.port)
+
+
+def _partitions(found: Iterable[tuple[str, Sequence[int]]]) -> list[wire.TopicPartition]:
+    return [wire.TopicPartition(topic=topic, partitions=partitions) for topic, partitions in found]

@@ -1,0 +1,101 @@
+"""Tasks of streams groups: a subtopology's id with a partition; a member has them active, as stand-by or to warm up.
+
+Tasks         what a member is to have, or says that it has
+OwnedTasks    what it was given; of each active task also the member epoch at which it got it, so that a commit of offsets
+              from before that can be refused
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+#: Subtopology → partitions; no empty ones.
+TaskSet = Mapping[str, frozenset[int]]
+#: Subtopology → partition → member epoch.
+TaskEpochs = Mapping[str, Mapping[int, int]]
+
+
+class Task(NamedTuple):
+    """One task."""
+
+    subtopology: str
+    partition: int
+
+
+class Tasks(NamedTuple):
+    """Tasks of one member."""
+
+    active: TaskSet
+    standby: TaskSet
+    warmup: TaskSet
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self)
+
+    def has_any(self, other: OwnedTasks) -> bool:
+        """Whether a task is in both in the same role."""
+        mine, theirs = tuple(self), (task_set(other.active), other.standby, other.warmup)
+        return any(
+            not partitions.isdisjoint(their.get(subtopology, ()))
+            for role, their in zip(mine, theirs, strict=True)
+            for subtopology, partitions in role.items()
+        )
+
+
+class OwnedTasks(NamedTuple):
+    """Tasks that one member was given."""
+
+    active: TaskEpochs
+    standby: TaskSet
+    warmup: TaskSet
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self)
+
+    def merged(self, other: OwnedTasks) -> OwnedTasks:
+        """Both; what is in both is as in the other."""
+        active = {name: dict(epochs) for name, epochs in self.active.items()}
+        for name, epochs in other.active.items():
+            active.setdefault(name, {}).update(epochs)
+        return OwnedTasks(active, _union(self.standby, other.standby), _union(self.warmup, other.warmup))
+
+    def covers(self, said: Tasks) -> bool:
+        """Whether all that a member says to have was given to it, in these roles."""
+        roles = zip(said, (task_set(self.active), self.standby, self.warmup), strict=True)
+        return all(
+            partitions <= mine.get(subtopology, frozenset())
+            for theirs, mine in roles
+            for subtopology, partitions in theirs.items()
+        )
+
+    def is_what(self, said: Tasks | None) -> bool:
+        """Whether a member says to have just these, or says nothing."""
+        return said is None or said == (task_set(self.active), self.standby, self.warmup)
+
+
+NO_TASKS = Tasks({}, {}, {})
+OWNS_NOTHING = OwnedTasks({}, {}, {})
+
+
+def task_set(tasks: Mapping[str, Iterable[int]]) -> dict[str, frozenset[int]]:
+    """Without empty subtopologies."""
+    return {name: found for name, partitions in tasks.items() if (found := frozenset(partitions))}
+
+
+def each_task(tasks: Mapping[str, Iterable[int]]) -> Iterator[Task]:
+    return (Task(name, partition) for name, partitions in tasks.items() for partition in partitions)
+
+
+def grouped(tasks: Iterable[Task]) -> dict[str, frozenset[int]]:
+    """By subtopology."""
+    found: dict[str, set[int]] = {}
+    for name, partition in tasks:
+        found.setdefault(name, set()).add(partition)
+    return task_set(found)
+
+
+def _union(one: TaskSet, other: TaskSet) -> TaskSet:
+    return {name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}}

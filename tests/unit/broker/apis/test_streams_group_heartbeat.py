@@ -1,0 +1,108 @@
+"""Heartbeats of streams groups from wire to wire; what the group makes of them is in test_streams_heartbeat.py."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from support.streams_broker import streams_world, topology
+from tidelog.broker.apis.streams_group_heartbeat import streams_group_heartbeat
+from tidelog.broker.group_commits import CommitRequest, OffsetToCommit
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.messages import streams_group_heartbeat as wire
+
+
+async def test_internal_topics_are_made_and_tasks_given_with_the_first_heartbeat(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        tags = [wire.KeyValue(key="zone", value="a")]
+        endpoint = wire.Endpoint(host="h", port=1)
+        answer = await world.join(client_tags=tags, user_endpoint=endpoint)
+        assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "m", 2)
+        assert (answer.heartbeat_interval_ms, answer.status) == (5000, [])
+        assert [(each.subtopology_id, each.partitions) for each in answer.active_tasks] == [("0", [0, 1])]
+        assert (answer.standby_tasks, answer.warmup_tasks) == ([], [])
+        (told,) = answer.partitions_by_user_endpoint
+        assert (told.user_endpoint.port, told.active_partitions[0].partitions) == (1, [0, 1])
+        made = world.world.topics.get("store-changelog")
+        assert made is not None
+        assert (made.partition_count, made.overrides) == (2, {"cleanup.policy": "compact"})
+        again = await world.beat(member_epoch=2, endpoint_information_epoch=1)
+        assert (again.active_tasks, again.partitions_by_user_endpoint) == (None, None)
+        assert (await world.beat(member_epoch=-1)).member_epoch == -1
+
+
+async def test_topics_that_cannot_be_made_are_told(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        wrong = wire.KeyValue(key="cleanup.policy", value="shred")
+        for found, says in ((topology(3), "3 copies need 3 brokers"), (topology(0, wrong), "cleanup.policy")):
+            answer = await world.join(found, member_id=f"m{says[0]}", group_id=f"app{says[0]}")
+            assert (answer.error_code, answer.active_tasks) == (0, [])
+            (status,) = answer.status
+            assert status.status_code == 3
+            assert (
+                "Internal topics are missing: store-changelog; Creation failed: store-changelog ("
+                in status.status_detail
+            )
+            assert says in status.status_detail
+
+
+async def test_more_partitions_than_one_request_may_make(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        many = wire.Topology(
+            subtopologies=[
+                wire.Subtopology(
+                    subtopology_id="0",
+                    source_topics=["orders"],
+                    repartition_sink_topics=["a", "b"],
+                    repartition_source_topics=[
+                        wire.TopicInfo(name="a", partitions=9_999), wire.TopicInfo(name="b", partitions=9_999),
+                        wire.TopicInfo(name="c", partitions=1 << 30),
+                    ],
+                )
+            ]
+        )  # fmt: skip
+        request = wire.StreamsGroupHeartbeatRequest(
+            group_id="app", member_id="m", rebalance_timeout_ms=1000, topology=many
+        )
+        made: list[str] = []
+        topics = world.world.topics
+
+        async def create(name: str, partitions: int, overrides: object) -> None:
+            made.append(name)
+
+        topics.create = create  # type: ignore[method-assign, assignment]
+        answer = await world.ask(streams_group_heartbeat, request, wire.StreamsGroupHeartbeatResponse)
+        assert made == ["a"]
+        assert "b (more than 10000 partitions would be made at once)" in answer.status[0].status_detail
+
+
+async def test_errors(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        assert (await world.beat(member_epoch=3)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert (await world.beat()).error_code == ErrorCode.INVALID_REQUEST
+        refused = await world.join(wire.Topology(epoch=-1))
+        assert (refused.error_code, refused.error_message) == (
+            ErrorCode.STREAMS_INVALID_TOPOLOGY, "Topology epoch -1 must not be negative.",
+        )  # fmt: skip
+        world.world.features.finalize("streams.version", 0)
+        assert (await world.join()).error_code == ErrorCode.UNSUPPORTED_VERSION
+        (described,) = await world.describe("app")
+        assert described.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_the_protocol_can_be_left_out(tmp_path: Path) -> None:
+    async with streams_world(tmp_path, group_coordinator_rebalance_protocols=("classic", "consumer")) as world:
+        assert (await world.join()).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_members_commit_with_their_epoch(tmp_path: Path) -> None:
+    async with streams_world(tmp_path) as world:
+        await world.join()
+        commit = CommitRequest(
+            "app", [OffsetToCommit("orders", 0, 7)], "m", None, 2, -1, ErrorCode.GROUP_ID_NOT_FOUND, 9
+        )
+        assert world.groups.groups.commit_offsets(commit) == [ErrorCode.NONE]
+        with pytest.raises(ProtocolError) as caught:
+            world.groups.groups.commit_offsets(dataclasses.replace(commit, generation=3))
+        assert caught.value.code is ErrorCode.STALE_MEMBER_EPOCH
