@@ -30,7 +30,10 @@ from .later_answer import LaterAnswer
 from .send import Outbound, Part, release_parts
 
 if TYPE_CHECKING:
+    import socket
+
     from .dispatcher import Dispatches
+    from .security.sasl import Authentication
     from .socket_server import Endpoint, SocketServer
 
 log = logging.getLogger(__name__)
@@ -38,6 +41,10 @@ log = logging.getLogger(__name__)
 #: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
 #: what a burst of small requests queues.
 PARTS_PER_WRITE = 128
+
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Whoever came in without saying who they are."""
 
 
 class ConnectionAborted(Exception):
@@ -48,9 +55,9 @@ class Connection(asyncio.BufferedProtocol):
     """Loop thread only. Made by the `SocketServer` for each accepted socket."""
 
     __slots__ = (
-        "_buffer", "_capacity", "_closing", "_dispatcher", "_end", "_muted", "_outbound", "_paused", "_pending", "_server",
-        "_start", "_transport", "_view", "last_active", "listener", "local_address", "peer_host", "peer_port", "pending_key",
-        "pending_since", "software",
+        "_buffer", "_capacity", "_closing", "_deadline", "_dispatcher", "_end", "_frame_end", "_muted", "_outbound", "_paused",
+        "_pending", "_server", "_start", "_transport", "_view", "authentication", "last_active", "listener", "local_address",
+        "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
     )  # fmt: skip
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
@@ -64,6 +71,10 @@ class Connection(asyncio.BufferedProtocol):
         # Of the request that waits, for the dispatcher's counts: its API, and when it came (0: it is not timed).
         self.pending_key = 0
         self.pending_since = 0
+        self.authentication: Authentication | None = None
+        """How far the client is in proving who it is; None where the listener asks for nothing, or nothing came yet."""
+        self.principal = ANONYMOUS
+        """Who the client is: `User:` and a name."""
         self.software = ("", "")
         """Name and version that the client gave with ApiVersions (KIP-511)."""
         self._transport: asyncio.Transport | None = None
@@ -74,10 +85,13 @@ class Connection(asyncio.BufferedProtocol):
         self._capacity = 0
         self._start = 0
         self._end = 0
+        # Where the incomplete frame in the own buffer will end; 0 while that is not known.
+        self._frame_end = 0
         self._pending: asyncio.Future[object] | LaterAnswer | None = None
         self._paused = False
         self._closing = False
         self._muted: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
 
     # -- what the loop calls
 
@@ -94,14 +108,13 @@ class Connection(asyncio.BufferedProtocol):
             self._closing = True
             transport.abort()  # type: ignore[attr-defined]
             return
-        self._outbound = Outbound(
-            self._server.loop,
-            sock.fileno(),
-            self._server.io_pool,
-            self._server.send_counters,
-            self._drained,
-            self._lost,
-        )
+        self._outbound = self._make_outbound(sock)
+
+    def _make_outbound(self, sock: socket.socket) -> Outbound:
+        server = self._server
+        return Outbound(
+            server.loop, sock.fileno(), server.io_pool, server.send_counters, self._drained, self._lost
+        )  # fmt: skip
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._view is None:
@@ -128,6 +141,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._keep(buffer, used, nbytes)
             return
         self._end += nbytes
+        if self._end < self._frame_end and self._end < self._capacity:
+            return
         if not waiting:
             self._advance()
         elif self._end == self._capacity:
@@ -149,6 +164,9 @@ class Connection(asyncio.BufferedProtocol):
             self._pending = None
         if self._muted is not None:
             self._muted.cancel()
+        self.take_time()
+        if self.authentication is not None:
+            self.authentication.cancel()
         if self._outbound is not None:
             # While the duplicate of the descriptor is open, the peer gets no FIN.
             self._outbound.close()
@@ -166,6 +184,11 @@ class Connection(asyncio.BufferedProtocol):
     def closing(self) -> bool:
         return self._closing
 
+    @property
+    def user(self) -> str:
+        """The name in `principal`, which is what quotas go by."""
+        return self.principal.partition(":")[2]
+
     def mute(self, milliseconds: int) -> None:
         """Handles no further request for so long; what is being answered goes out. A shorter wait adds nothing."""
         loop = self._server.loop
@@ -180,6 +203,21 @@ class Connection(asyncio.BufferedProtocol):
         self._muted = None
         if self._pending is None and (self._outbound is None or self._outbound.idle):
             self._resume()
+
+    def give_time(self, milliseconds: int, reason: str) -> None:
+        """Closes the connection after so long, for `reason`, unless `take_time` comes before."""
+        self.take_time()
+        self._deadline = self._server.loop.call_later(milliseconds / 1000, self._abort, reason)
+
+    def take_time(self) -> None:
+        """What `give_time` asked for has happened."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def hand_to(self, dispatcher: Dispatches) -> None:
+        """Requests after the one in work go to `dispatcher`."""
+        self._dispatcher = dispatcher
 
     def close(self, reason: str | None = None) -> None:
         """Closes at once; `reason` is logged."""
@@ -196,7 +234,8 @@ class Connection(asyncio.BufferedProtocol):
         self.eof_received()
 
     def __repr__(self) -> str:
-        return f"{self.listener.name} {self.peer_host}:{self.peer_port}"
+        who = "" if self.principal is ANONYMOUS else f" {self.principal!r}"
+        return f"{self.listener.name} {self.peer_host}:{self.peer_port}{who}"
 
     # -- frames
 
@@ -280,6 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._buffer is not None
         self._buffer[:left] = memoryview(source)[start:end]
         self._start, self._end = 0, left
+        self._frame_end = _announced_end(self._buffer, left)
         if left == self._capacity:
             self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
 
@@ -287,6 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handles what the connection's own buffer holds, then makes room for the rest or gives the buffer back."""
         buffer = self._buffer
         assert buffer is not None
+        self._frame_end = 0
         self._start = self._process(buffer, self._start, self._end)
         if self._closing or self._buffer is None:
             return
@@ -307,6 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._start:
             buffer[:left] = buffer[self._start : self._end]
         self._start, self._end = 0, left
+        self._frame_end = _announced_end(self._buffer, left)
 
     def _take_buffer(self, capacity: int) -> None:
         self._server.buffers.give(self._buffer)
@@ -319,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
             self._view = None
             self._server.buffers.give(self._buffer)
             self._buffer = None
-            self._start = self._end = self._capacity = 0
+            self._start = self._end = self._capacity = self._frame_end = 0
 
     # -- answers that wait, clients that do not read
 
@@ -390,3 +432,8 @@ class Connection(asyncio.BufferedProtocol):
         log.warning("%s: closed: %s", self, reason)
         self._server.aborted_connections += 1
         self.close()
+
+
+def _announced_end(buffer: bytearray, have: int) -> int:
+    """Where the frame at the buffer's start ends, by its size; 0 when that has not come."""
+    return SIZE_BYTES + int(read_size(buffer, 0)[0]) if have >= SIZE_BYTES else 0

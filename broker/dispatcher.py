@@ -88,7 +88,7 @@ class Dispatcher:
             registration = loaded(registration)
         assert registration.handler is not None
         quotas = self._broker.quotas
-        meter = RequestMeter(quotas, buffer, start, end, key, version) if quotas.active else None
+        meter = RequestMeter(quotas, buffer, start, end, key, version, connection.user) if quotas.active else None
         answer: Answer | Awaitable[Answer]
         if registration.raw:
             try:

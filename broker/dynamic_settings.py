@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def shown(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as a log line may have them."""
+    rows = {name: find_broker_setting(name) for name in settings}
+    hidden = {name for name, row in rows.items() if row is None or row.sensitive}
+    return {name: "(hidden)" if name in hidden else text for name, text in settings.items()}
+
+
 class DynamicSettings:
     """Loop thread. `config` is what holds now; `static` what the daemon was started with."""
 
@@ -43,10 +50,12 @@ class DynamicSettings:
         for problem in resolved.refused:
             log.error("a setting that was changed while running is left out: %s", problem)
         if resolved.taken:
-            log.info("settings that were changed while running hold: %s", resolved.taken)
+            log.info("settings that were changed while running hold: %s", shown(resolved.taken))
         self.config = resolved.config
         self.on_changed: list[Callable[[BrokerConfig], object]] = []
         """Called with the new configuration, on the loop thread."""
+        self.checks: list[Callable[[BrokerConfig], object]] = []
+        """Called with a configuration before it is taken; they raise `ProtocolError` for what can't be."""
 
     @property
     def layers(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
@@ -76,9 +85,8 @@ class DynamicSettings:
             await self._store.set_broker_configs(node, settings)
             self._stored[node] = settings
             self.config = config
-            log.info(
-                "settings of %s changed while running are now: %s", f"broker {node}" if node else "brokers", settings
-            )
+            whose = f"broker {node}" if node else "brokers"
+            log.info("settings of %s changed while running are now: %s", whose, shown(settings))
             for callback in self.on_changed:
                 callback(config)
 
@@ -101,6 +109,8 @@ class DynamicSettings:
         resolved = with_dynamic_settings(self.static, {**self._stored, node: settings}, self._node_id)
         if resolved.refused:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(resolved.refused))
+        for check in self.checks:
+            check(resolved.config)
         try:
             check_policies(resolved.config.log_deletion_policies)
         except DeletionPolicyError as error:

@@ -13,7 +13,7 @@ therefore an error that says so, and never replaced silently: retention might de
     producer_ids    one row: next_id, the first id that no block given out has in it
     broker_configs  node ('' is every node), name, value: what Apache Kafka keeps of brokers' settings in its metadata
     features        name, level: likewise, the finalised levels of features
-    resource_configs  kind ('quota', 'group', 'client-metrics'), resource, name, value: what else can be set
+    resource_configs  kind ('quota', 'group', 'client-metrics', 'scram', 'acl'), resource, name, value: what else can be set
     kraft           at most one row: position, that of Kafka's metadata log when it was last read or written
     PRAGMA user_version is the schema's version, application_id says that the file is ours.
 """
@@ -86,7 +86,7 @@ _TABLES = (
     "topic_configs", "topics", "broker_configs", "features", "kraft", "producer_ids", "resource_configs",
 )  # fmt: skip
 
-QUOTA, GROUP, CLIENT_METRICS = "quota", "group", "client-metrics"
+QUOTA, GROUP, CLIENT_METRICS, SCRAM, ACL = "quota", "group", "client-metrics", "scram", "acl"
 """Kinds of resources beside topics and brokers."""
 
 

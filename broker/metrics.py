@@ -28,6 +28,7 @@ from .log_metrics import LogMetrics
 from .metric_family import AnyFamily, Family, HistogramFamily
 from .quota_metrics import quota_families
 from .request_metrics import RequestCounters, connection_families, request_families
+from .security_metrics import security_families
 from .transaction_metrics import transaction_families
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *connection_families(broker),
         *message_set_families(broker.message_sets, broker.socket_server),
         *quota_families(broker),
+        *security_families(broker.socket_server),
         *transaction_families(broker.known_transactions),
     ]
     groups = group_facts(broker.groups, per_group=broker.config.metrics_per_group) if broker.ready else None

@@ -42,6 +42,7 @@ _SECTIONS = (
                                "tidelog_received", "tidelog_sent", "tidelog_connections", "tidelog_listener", "tidelog_waiting")),
     ("Groups", ("tidelog_group",)),
     ("Transactions", ("tidelog_transaction",)),
+    ("Security", ("tidelog_authentications", "tidelog_failed_", "tidelog_certificate")),
     ("Cleaner", ("tidelog_cleaner",)),
     ("Retention", ("tidelog_retention", "tidelog_future")),
     ("Disks", ("tidelog_log_dir",)),

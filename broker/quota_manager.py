@@ -1,8 +1,8 @@
 """Client quotas in force: stored in `metadata.db`, measured as requests are answered, told and enforced as a wait.
 
 A client that goes over its bound is answered all the same, with the time that it should wait; its connection reads no
-further request until then (KIP-219). Nothing sleeps: the connection starts a timer. As nobody authenticates yet, every
-client is the user ANONYMOUS.
+further request until then (KIP-219). Nothing sleeps: the connection starts a timer. Who comes by a listener that asks for
+no authentication is the user ANONYMOUS.
 
 What is measured, as Kafka does:
 
@@ -166,25 +166,25 @@ class QuotaManager:
     def now_ms(self) -> float:
         return self._time.monotonic_ms()
 
-    def produced(self, client_id: str | None, size: int) -> int:
+    def produced(self, client_id: str | None, size: int, user: str = ANONYMOUS) -> int:
         """A Produce request of `size` bytes was handled. Returns how long its client has to wait, in ms."""
-        return self._measured(PRODUCER_BYTE_RATE, client_id, size)
+        return self._measured(PRODUCER_BYTE_RATE, user, client_id, size)
 
-    def fetched(self, client_id: str | None, size: int) -> int:
+    def fetched(self, client_id: str | None, size: int, user: str = ANONYMOUS) -> int:
         """A Fetch response of `size` bytes is on its way."""
-        return self._measured(CONSUMER_BYTE_RATE, client_id, size)
+        return self._measured(CONSUMER_BYTE_RATE, user, client_id, size)
 
-    def most_fetched(self, client_id: str | None) -> int:
+    def most_fetched(self, client_id: str | None, user: str = ANONYMOUS) -> int:
         """Bytes that one Fetch response may have, so that it alone uses up no more than all windows of the quota."""
-        limit = self.table.limit(CONSUMER_BYTE_RATE, ANONYMOUS, client_id or "")
+        limit = self.table.limit(CONSUMER_BYTE_RATE, user, client_id or "")
         return MAX_THROTTLE_MS if limit is None else int(limit.bound * self._windows * self._window_ms / 1000)
 
-    def handled(self, client_id: str | None, seconds: float) -> int:
+    def handled(self, client_id: str | None, seconds: float, user: str = ANONYMOUS) -> int:
         """A request took `seconds` of the loop thread."""
-        return self._measured(REQUEST_PERCENTAGE, client_id, 100 * seconds)
+        return self._measured(REQUEST_PERCENTAGE, user, client_id, 100 * seconds)
 
-    def _measured(self, key: str, client_id: str | None, units: float) -> int:
-        limit = self.table.limit(key, ANONYMOUS, client_id or "")
+    def _measured(self, key: str, user: str, client_id: str | None, units: float) -> int:
+        limit = self.table.limit(key, user, client_id or "")
         if limit is None:
             return 0
         now, scope = self.now_ms(), (key, *limit.scope)
@@ -214,9 +214,9 @@ class QuotaManager:
         self._connection_rate = config.max_connection_creation_rate
         self._listener_limits = config.listener_limits
 
-    def mutations(self, client_id: str | None, *, strict: bool) -> Mutations:
+    def mutations(self, client_id: str | None, user: str = ANONYMOUS, *, strict: bool) -> Mutations:
         """The account of one request that makes or deletes partitions; `strict`: its client knows the error code."""
-        limit = self.table.limit(CONTROLLER_MUTATION_RATE, ANONYMOUS, client_id or "")
+        limit = self.table.limit(CONTROLLER_MUTATION_RATE, user, client_id or "")
         if limit is None:
             return Mutations(self, (CONTROLLER_MUTATION_RATE, None, None), None, strict)
         return Mutations(self, (CONTROLLER_MUTATION_RATE, *limit.scope), limit.bound, strict)

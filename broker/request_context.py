@@ -28,6 +28,11 @@ class RequestContext:
         return f"/{self.connection.peer_host}"
 
     @property
+    def user(self) -> str:
+        """Who the client is, by name: ANONYMOUS where the listener does not ask."""
+        return self.connection.user
+
+    @property
     def listener(self) -> str:
         """Name of the listener that the connection came in by."""
         return self.connection.listener.name

@@ -27,10 +27,13 @@ _PRODUCE_FLEXIBLE_FROM = 9
 class RequestMeter:
     """Started when the request is taken up."""
 
-    __slots__ = ("_key", "_quotas", "_size", "_started", "_version", "client_id")
+    __slots__ = ("_key", "_quotas", "_size", "_started", "_user", "_version", "client_id")
 
-    def __init__(self, quotas: QuotaManager, buffer: bytearray, start: int, end: int, key: int, version: int) -> None:
-        """buffer[start:end] is the request with its header."""
+    def __init__(
+        self, quotas: QuotaManager, buffer: bytearray, start: int, end: int, key: int, version: int, user: str
+    ) -> None:
+        """buffer[start:end] is the request with its header, `user` who sent it."""
+        self._user = user
         self._quotas = quotas
         self._key = key
         self._version = version
@@ -44,19 +47,19 @@ class RequestMeter:
 
     def handled(self) -> int:
         """The request took the loop thread until now. Returns the wait in ms."""
-        return self._quotas.handled(self.client_id, time.perf_counter() - self._started)
+        return self._quotas.handled(self.client_id, time.perf_counter() - self._started, self._user)
 
     def settle(self, answer: bytes | list[Part] | None) -> tuple[bytes | list[Part] | None, int]:
         """A Produce or Fetch request has this answer: the same with the wait in it, and the wait in ms."""
         wait = self.handled()
         if self._key == ApiKey.PRODUCE:
-            wait = max(wait, self._quotas.produced(self.client_id, self._size))
+            wait = max(wait, self._quotas.produced(self.client_id, self._size, self._user))
             if wait and isinstance(answer, bytes):
                 answer = _with_produce_throttle(answer, self._version, wait)
         elif self._key == ApiKey.FETCH and answer:
             parts = answer if isinstance(answer, list) else [answer]
             size = sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
-            wait = max(wait, self._quotas.fetched(self.client_id, size))
+            wait = max(wait, self._quotas.fetched(self.client_id, size, self._user))
             if wait:
                 answer = [_with_fetch_throttle(cast(bytes, parts[0]), self._version, wait), *parts[1:]]
         return answer, wait

@@ -1,4 +1,5 @@
-"""The write side of a plaintext connection: bytes, and slices of files that never pass through this process.
+"""The write side of a connection in the clear: bytes, and slices of files that never pass through this process.
+`tls_send.py` has the other.
 
 A response is a list of parts, each either bytes or a `FileSlice`. Parts go out in order through one duplicate of the
 connection's descriptor: bytes with `send(MSG_MORE)` when a slice follows, slices with `sendfile`. What the kernel does
@@ -161,7 +162,7 @@ class Outbound:
             self._disarm()
             return
         self._drain()
-        if not self._queue and not self._closed:
+        if self.idle and not self._closed:
             self._on_drained()
 
     def _drain(self) -> None:
@@ -241,7 +242,7 @@ class Outbound:
         assert isinstance(part, FileSlice)
         part.warm_until = part.position + min(part.count, PREFETCH_BYTES)
         self._drain()
-        if not self._queue and not self._closed:
+        if self.idle and not self._closed:
             self._on_drained()
 
     def _fail(self, error: OSError) -> None:

@@ -43,7 +43,7 @@ from .garbage import undisturbed
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
 from .log_cleaner import LogCleaner
-from .metadata_store import QUOTA, MetadataStore
+from .metadata_store import QUOTA, SCRAM, MetadataStore
 from .partition import PartitionTable
 from .producer_ids import ProducerIds
 from .purgatory import FetchPurgatory
@@ -56,12 +56,15 @@ from .timer import LoopTimer, Timer
 from .topics import TRANSACTION_STATE, TopicRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..config.broker_config import BrokerConfig
+    from ..config.listener import Listener
     from .dispatcher import Dispatches
     from .log_mover import LogMover
     from .message_set_listener import MessageSetListener
+    from .security.credentials import Users
+    from .security.listener_security import ListenerSecurity
     from .transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger(__name__)
@@ -130,12 +133,16 @@ class Broker:
         self.scheduler = ThreadPoolScheduler(config.background_threads, time=self.time)
         dispatcher = around(Dispatcher(self, load_apis(), self.counters))
         self._message_sets: MessageSetListener | None = None
-        self.socket_server = SocketServer(loop, config, dispatcher, lambda: self.message_sets, self.io_pool)
+        self.socket_server = SocketServer(
+            loop, config, dispatcher, lambda: self.message_sets, self.io_pool, self._security_of
+        )
         self._file_system = file_system or RealFileSystem()
         self.http: HttpServer | None = None
         self.features = Features()
         self._transactions: TransactionCoordinator | None = None
         self.known_mover: LogMover | None = None
+        self._users: Users | None = None
+        self._stored_credentials: Mapping[str, Mapping[str, str]] = {}
         # Made in `start`, in this order, when the directories are locked.
         self.logs: LogManager
         self.metadata: MetadataStore
@@ -157,6 +164,21 @@ class Broker:
 
             self._message_sets = MessageSetListener(self)
         return self._message_sets
+
+    @property
+    def users(self) -> Users:
+        """Users with credentials; the code is imported when they are first asked for."""
+        if self._users is None:
+            from .security.credentials import Users
+
+            self._users = Users(self._stored_credentials, self.metadata)
+        return self._users
+
+    def _security_of(self, listener: Listener) -> ListenerSecurity:
+        """What a listener that does not speak PLAINTEXT asks for. Reads files: pool thread."""
+        from .security.listener_security import ListenerSecurity
+
+        return ListenerSecurity(listener, self.config, self.users, self.io_pool)
 
     @property
     def transactions(self) -> TransactionCoordinator:
@@ -231,6 +253,7 @@ class Broker:
             await run(self.io_pool, lambda: logs.load(self.topics.config_of, self.recovery.update))
             await self.topics.start(logs)
         self.dynamic.on_changed.append(self._use)
+        self.dynamic.checks.append(self.socket_server.check)
 
     def _read_metadata(self) -> None:
         """What Apache Kafka kept of topics, settings and features comes first: logs are loaded with it. Pool thread."""
@@ -246,6 +269,7 @@ class Broker:
         # Clients take the answer with the higher epoch for the newer one: it rises from start to start.
         self.features = Features(stored.features, self.time.milliseconds())
         self.resources = ResourceConfigs(stored.resources, self.metadata)
+        self._stored_credentials = stored.resources.get(SCRAM, {})
         self.telemetry = ClientTelemetry(self.resources, self.config.telemetry_max_bytes, self.time)
         self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)
         self.quotas = QuotaManager(self.dynamic.config, stored.resources.get(QUOTA, {}), self.metadata, self.time)

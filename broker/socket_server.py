@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..config.listener import Listener
     from .dispatcher import Dispatches
+    from .security.listener_security import ListenerSecurity
 
 log = logging.getLogger(__name__)
 
@@ -104,9 +105,10 @@ class SocketServer:
         dispatcher: Dispatches,
         message_sets: Callable[[], Dispatches],
         io_pool: Executor,
+        security_of: Callable[[Listener], ListenerSecurity] | None = None,
     ) -> None:
         """`dispatcher` handles what comes by `listeners`, what `message_sets` gives, if it is
-        asked, what comes by `message.set.listeners`."""
+        asked, what comes by `message.set.listeners`. `security_of` is asked for listeners that do not speak PLAINTEXT."""
         self.loop = loop
         # Not the loop's clock: uvloop's counts milliseconds, and stands still while what came in is handled.
         self.now = perf_counter_ns
@@ -118,10 +120,14 @@ class SocketServer:
         self.accepted_connections = 0
         self.listeners: dict[str, ListenerCounts] = {}
         """By the name of each endpoint; those of one name (all message-set listeners) together."""
+        self.failed_handshakes = 0
+        self.securities: dict[str, ListenerSecurity] = {}
+        """What listeners ask of their clients, by name; those that ask for nothing are not there."""
         self.max_request_bytes = config.socket_request_max_bytes
         self.max_outbound_bytes = config.connection_outbound_max_bytes
         self.scratch = bytearray(SCRATCH_BYTES)
         self.scratch_view = memoryview(self.scratch)
+        self._ciphertext_view: memoryview | None = None
         self.buffers = BufferPool()
         self.endpoints: list[Endpoint] = []
         self._container = container_network(os.environ)
@@ -136,10 +142,27 @@ class SocketServer:
         self._message_sets = message_sets
         self._servers: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.TimerHandle | None = None
+        self._security_of = security_of
+
+    @property
+    def ciphertext_view(self) -> memoryview:
+        """What connections by TLS read into, and encrypt files from: one buffer for all, made with the first."""
+        if self._ciphertext_view is None:
+            self._ciphertext_view = memoryview(bytearray(SCRATCH_BYTES))
+        return self._ciphertext_view
 
     def use(self, config: BrokerConfig) -> None:
         """Other limits hold for connections that come from now on; those that are open stay."""
         self._config = config
+        for security in self.securities.values():
+            security.use(config)
+        self._renew()
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raises `ProtocolError` INVALID_CONFIG where a listener's certificates can't be used. Reads small files."""
+        for security in self.securities.values():
+            security.check(config)
 
     async def start(self) -> None:
         """Binds every listener of the configuration. Raises OSError naming the listener that can't be had."""
@@ -154,6 +177,7 @@ class SocketServer:
             endpoint = await self._listen(listener, "message.set.listeners", self._message_sets())
             self.message_set_endpoints.append(endpoint)
         self._schedule_sweep()
+        self._schedule_renewal()
 
     def told(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
         """The address that a client from `peer` is told, which came in at `dialled` (the accepted socket's local address)."""
@@ -205,6 +229,9 @@ class SocketServer:
         if wait_ms := self.wait_of(host, name):
             counts.waited_ms += wait_ms
             connection.mute(wait_ms)
+        security = self.securities.get(connection.listener.name)
+        if security is not None and security.tls is None:
+            security.expect(connection)
         return None
 
     def _counts(self, name: str) -> ListenerCounts:
@@ -228,8 +255,9 @@ class SocketServer:
 
     async def stop_accepting(self) -> None:
         """Closes the listeners; open connections stay."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for timer in (self._sweeper, self._renewal):
+            if timer is not None:
+                timer.cancel()
         for server in self._servers:
             server.close()
         await asyncio.sleep(0)
@@ -246,14 +274,50 @@ class SocketServer:
     async def _listen(
         self, listener: Listener, setting: str, handler: Dispatches, advertised: tuple[str, int] | None = None
     ) -> Endpoint:
+        security = None
+        if listener.security_protocol != "PLAINTEXT":
+            assert self._security_of is not None
+            security = await self.loop.run_in_executor(self.io_pool, self._security_of, listener)
+            self.securities[listener.name] = security
         sock = self._bind(listener.host, listener.port, setting)
         host, port = sock.getsockname()[:2]
         endpoint = Endpoint(listener.name, listener.security_protocol, host, port, advertised)
         server = await self.loop.create_server(
-            lambda: Connection(self, endpoint, handler), sock=sock, backlog=self._config.socket_listen_backlog_size
+            self._factory(endpoint, handler, security), sock=sock, backlog=self._config.socket_listen_backlog_size
         )
         self._servers.append(server)
         return endpoint
+
+    def _factory(
+        self, endpoint: Endpoint, handler: Dispatches, security: ListenerSecurity | None
+    ) -> Callable[[], Connection]:
+        """What makes the connections of a listener."""
+        if security is None:
+            return lambda: Connection(self, endpoint, handler)
+        if security.sasl:
+            from .security.sasl import SaslGate
+
+            handler = SaslGate(handler, security)
+        if security.tls is None:
+            return lambda: Connection(self, endpoint, handler)
+        from .tls_connection import TlsConnection
+
+        return lambda: TlsConnection(self, endpoint, handler, security)
+
+    def _schedule_renewal(self) -> None:
+        if any(security.tls is not None for security in self.securities.values()):
+            interval = self._config.ssl_files_check_interval_ms / 1000
+            self._renewal = self.loop.call_later(interval, self._renew_and_again)
+
+    def _renew_and_again(self) -> None:
+        self._renew()
+        self._schedule_renewal()
+
+    def _renew(self) -> None:
+        """Looks whether certificates changed, on a pool thread."""
+        for security in self.securities.values():
+            if security.tls is not None:
+                self.loop.run_in_executor(self.io_pool, security.tls.renew, self._config)
 
     def _bind(self, host: str, port: int, setting: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

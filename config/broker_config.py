@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .definitions import HONOURED_BROKER, listener_setting
+from .definitions import HONOURED_BROKER
 from .exceptions import ConfigError
 from .listener import Listener, ListenerLimits, parse_address, parse_address_limits, parse_listener, parse_protocol_map
+from .listener_checks import limits_of, security_problems, unknown_listener
+from .listener_settings import split_name, whole_name
 from .setting import Value, text_of
 
 
@@ -134,6 +136,39 @@ class BrokerConfig:
     controller_quota_window_num: int
     controller_quota_window_size_seconds: int
     telemetry_max_bytes: int
+    # TLS
+    ssl_keystore_type: str
+    ssl_keystore_location: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_key_password: str | None
+    ssl_truststore_type: str
+    ssl_truststore_location: str | None
+    ssl_truststore_certificates: str | None
+    ssl_client_auth: str
+    ssl_enabled_protocols: tuple[str, ...]
+    ssl_cipher_suites: tuple[str, ...]
+    ssl_principal_mapping_rules: str
+    ssl_handshake_timeout_ms: int
+    ssl_files_check_interval_ms: int
+    # SASL
+    sasl_enabled_mechanisms: tuple[str, ...]
+    sasl_jaas_config: str | None
+    connections_max_reauth_ms: int
+    connection_failed_authentication_delay_ms: int
+    sasl_server_max_receive_size: int
+    sasl_authentication_timeout_ms: int
+    sasl_oauthbearer_jwks_endpoint_url: str | None
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None
+    sasl_oauthbearer_expected_issuer: str | None
+    sasl_oauthbearer_clock_skew_seconds: int
+    sasl_oauthbearer_scope_claim_name: str
+    sasl_oauthbearer_sub_claim_name: str
+    # Who may do what
+    authorizer_class_name: str
+    super_users: str
+    allow_everyone_if_no_acl_found: bool
     # Segments
     log_segment_bytes: int
     log_roll_ms: int | None
@@ -175,6 +210,8 @@ class BrokerConfig:
     log_cleaner_backoff_ms: int
     listener_limits: Mapping[str, ListenerLimits]
     """By a listener's name as `listeners` has it, those that have a limit of their own."""
+    listener_values: Mapping[str, Value]
+    """Settings of single listeners, by their whole names; see `of_listener`."""
     given: Mapping[str, str]
     """What the user set, name → text, honoured settings only. Everything else has its default."""
     origins: Mapping[str, str]
@@ -189,6 +226,14 @@ class BrokerConfig:
             raise TypeError(f"no such attribute of BrokerConfig: {', '.join(sorted(unknown))}")
         for attribute, default in defaults.items():
             object.__setattr__(self, attribute, values.get(attribute, default))
+
+    def of_listener(self, listener: str, setting: str, mechanism: str = "") -> Any:
+        """The value of `setting` for a listener, or for one mechanism of it: the narrowest that was set counts."""
+        for one in dict.fromkeys((mechanism, "")):
+            name = whole_name(listener, setting, one)
+            if name in self.listener_values:
+                return self.listener_values[name]
+        return getattr(self, setting.replace(".", "_"))
 
 
 def broker_config(
@@ -222,9 +267,9 @@ def _resolve(values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:
     problems: list[str] = []
     attributes: dict[str, Any] = {row.attribute: values.get(row.name, row.default) for row in HONOURED_BROKER}
     _resolve_listeners(attributes, problems)
+    _resolve_listener_settings(attributes, values, problems)
     _resolve_node(attributes, values, problems)
     _resolve_limits(attributes, problems)
-    attributes["listener_limits"] = _listener_limits(values, attributes, problems)
     low, high = attributes["group_min_session_timeout_ms"], attributes["group_max_session_timeout_ms"]
     if low > high:
         problems.append(f"group.min.session.timeout.ms={low} is above group.max.session.timeout.ms={high}")
@@ -242,6 +287,20 @@ def _resolve_node(attributes: dict[str, Any], values: Mapping[str, Value], probl
     attributes["log_dirs"] = directories
 
 
+def _resolve_listener_settings(attributes: dict[str, Any], values: Mapping[str, Value], problems: list[str]) -> None:
+    """A listener's setting whose listener is not there would be a wish that nobody sees unfulfilled: it is refused."""
+    listeners: tuple[Listener, ...] = attributes["listeners"]
+    controllers = {name.lower() for name in attributes["controller_listener_names"]}
+    own = attributes["listener_values"] = {}
+    for name, value in values.items():
+        parts = split_name(name)
+        if parts is not None and parts.listener not in controllers:
+            problems.extend(unknown_listener(name, parts.listener, listeners))
+            own[name] = value
+    attributes["listener_limits"] = limits_of(own, listeners)
+    problems.extend(security_problems(listeners, own, attributes))
+
+
 def _resolve_limits(attributes: dict[str, Any], problems: list[str]) -> None:
     overrides = attributes["max_connections_per_ip_overrides"]
     try:
@@ -254,33 +313,6 @@ def _resolve_limits(attributes: dict[str, Any], problems: list[str]) -> None:
     if unknown := sorted(set(cordoned) - set(directories)):
         problems.append(f"cordoned.log.dirs={','.join(unknown)!r} is not in log.dirs ({','.join(directories)})")
     attributes["cordoned_log_dirs"] = tuple(cordoned)
-
-
-def unknown_listener(setting: str, name: str, listeners: Sequence[Listener]) -> list[str]:
-    """A sentence, where no listener has that name (small letters); nothing where one has."""
-    there = [listener.name.lower() for listener in listeners]
-    return [] if name in there else [f"{setting}: there is no listener {name}; there are {', '.join(there)}"]
-
-
-def _listener_limits(
-    values: Mapping[str, Value], attributes: dict[str, Any], problems: list[str]
-) -> dict[str, ListenerLimits]:
-    found: dict[str, ListenerLimits] = {}
-    names = {listener.name.lower(): listener.name for listener in attributes["listeners"]}
-    controllers = {name.lower() for name in attributes["controller_listener_names"]}
-    for setting, value in values.items():
-        own = listener_setting(setting)
-        if own is None or own.listener in controllers:
-            continue
-        if own.listener not in names:
-            problems.extend(unknown_listener(setting, own.listener, attributes["listeners"]))
-            continue
-        assert isinstance(value, int)
-        name = names[own.listener]
-        before = found.get(name, ListenerLimits())
-        is_count = own.broker_name == "max.connections"
-        found[name] = before._replace(connections=value) if is_count else before._replace(creation_rate=value)
-    return found
 
 
 def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
@@ -309,11 +341,6 @@ def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
     listeners = listeners_of("listeners", attributes["listeners"])
     if not listeners and not problems:
         problems.append("listeners: there is none left for clients")
-    problems.extend(
-        f"listeners: {listener} speaks {listener.security_protocol}, which this version does not; allowed: PLAINTEXT"
-        for listener in listeners
-        if listener.security_protocol != "PLAINTEXT"
-    )
     advertised = listeners_of("advertised.listeners", attributes["advertised_listeners"])
     for listener in advertised:
         if listener.name not in {known_listener.name for known_listener in listeners}:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from .definitions_administration import ADMINISTRATION_ROWS
 from .definitions_broker import BROKER_ROWS
@@ -18,8 +17,10 @@ from .definitions_groups import GROUP_ROWS
 from .definitions_ignored import FAMILIES, IGNORED_ROWS
 from .definitions_limits import LIMIT_ROWS
 from .definitions_operation import OPERATION_ROWS
+from .definitions_security import SECURITY_ROWS
 from .definitions_topic import TOPIC_ROWS
 from .definitions_transactions import TRANSACTION_ROWS
+from .listener_settings import PREFIX, listener_row
 from .setting import Allowed, Setting, Status
 
 
@@ -50,7 +51,8 @@ TOPIC_SETTINGS: dict[str, Setting] = {row.name: row for row in TOPIC_ROWS}
 _DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
 
 _ROWS = (
-    BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, _DERIVED, IGNORED_ROWS
+    BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, SECURITY_ROWS, _DERIVED,
+    IGNORED_ROWS,
 )  # fmt: skip
 
 BROKER_SETTINGS: dict[str, Setting] = {row.name: row for rows in _ROWS for row in rows}
@@ -67,34 +69,26 @@ TOPIC_OF_BROKER: dict[str, str] = {
 assert len(BROKER_SETTINGS) == sum(map(len, _ROWS)), "a name is in the table twice"
 
 
-#: Of one listener, by its name in small letters, in place of the broker's of the same name.
-_LISTENER_LIMIT = re.compile(r"listener\.name\.([^=\s]+)\.(max\.connections|max\.connection\.creation\.rate)")
-
-
-class ListenerSetting(NamedTuple):
-    """`listener.name.external.max.connections`: the listener `external`, and what the setting is for the whole broker."""
-
-    listener: str
-    broker_name: str
-
-
-def listener_setting(name: str) -> ListenerSetting | None:
-    """What the name of a listener's own setting says; None for every other name."""
-    found = _LISTENER_LIMIT.fullmatch(name)
-    return ListenerSetting(*found.groups()) if found else None
+_LISTENERS_OWN = re.compile(r"listener\.name\..+?\.((?:ssl|sasl|principal)\..+)")
 
 
 def find_broker_setting(name: str) -> Setting | None:
     """The row of a broker setting; a listener's own and families of ignored names (`zookeeper.…`) have one made for each."""
     row = BROKER_SETTINGS.get(name)
     if row is None:
-        if (own := listener_setting(name)) is not None:
-            doc = f"{own.broker_name} of the listener {own.listener} alone."
-            return replace(BROKER_SETTINGS[own.broker_name], name=name, default=None, doc=doc)
+        if name.startswith(PREFIX):
+            return listener_row(name) or _without_meaning(name)
         for prefix, reason in FAMILIES:
             if name.startswith(prefix):
                 return Setting(name, IGNORED_ROWS[0].type, None, reason, status=Status.NO_MEANING)
     return row
+
+
+def _without_meaning(name: str) -> Setting | None:
+    """The row of a listener's setting that the broker's side takes without effect, or refuses."""
+    match = _LISTENERS_OWN.fullmatch(name)
+    row = find_broker_setting(match[1]) if match else None
+    return None if row is None or row.status is Status.HONOURED else replace(row, name=name)
 
 
 def rows_of(names: Iterable[str]) -> dict[str, Setting]:

@@ -89,7 +89,8 @@ _NETWORK = _group(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         ANY,
         _LOW,
-        "NAME:PROTOCOL pairs for listeners whose name is not a protocol. PLAINTEXT is the protocol that there is.",
+        "NAME:PROTOCOL pairs for listeners whose name is not a protocol. Protocols are PLAINTEXT, SSL, SASL_PLAINTEXT and "
+        "SASL_SSL.",
     ),
     _row(
         "controller.listener.names",

@@ -89,9 +89,8 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         """,
     ),
     (
-        "no listener speaks TLS or SASL, so these have nothing to act on",
+        "there are no delegation tokens, and no security providers as Java has them",
         """
-        connection.failed.authentication.delay.ms connections.max.reauth.ms principal.builder.class
         security.providers delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
         delegation.token.max.lifetime.ms delegation.token.secret.key delegation.token.master.key
         password.encoder.secret password.encoder.old.secret password.encoder.keyfactory.algorithm
@@ -141,15 +140,21 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
 # (what to do instead, the names, each with the values that are harmless)
 _REFUSED: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     (
-        "this version has no authorizer, and starting without the one you named would let everybody in",
-        {"authorizer.class.name": ("",)},
-    ),
-    (
         "Java plug-ins can't be loaded, and leaving this one out would lift a rule that you rely on",
         {
             "create.topic.policy.class.name": ("",),
             "alter.config.policy.class.name": ("",),
             "client.quota.callback.class": ("",),
+            "principal.builder.class": (
+                "",
+                "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+            ),
+            "ssl.engine.factory.class": ("",),
+            "sasl.server.callback.handler.class": (
+                "",
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+                "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+            ),
         },
     ),
     ("nothing is kept on remote storage", {"remote.log.storage.system.enable": ("false",)}),
@@ -165,9 +170,8 @@ FAMILIES: tuple[tuple[str, str], ...] = (
     ("zookeeper.", "there is no ZooKeeper: one node keeps its own metadata"),
     ("rsm.config.", "nothing is kept on remote storage"),
     ("rlmm.config.", "nothing is kept on remote storage"),
-    ("ssl.", "no listener speaks TLS or SASL, so these have nothing to act on"),
-    ("sasl.", "no listener speaks TLS or SASL, so these have nothing to act on"),
-    ("listener.name.", "of a listener's own settings this version has the limits of connections"),
+    ("ssl.", "OpenSSL has no such choice, or only a client of other brokers would need it"),
+    ("sasl.", "GSSAPI is not spoken, and this broker is no client of others"),
 )
 
 

@@ -12,9 +12,9 @@ from .definitions import (
     TOPIC_OF_BROKER,
     TOPIC_SETTINGS,
     find_broker_setting,
-    listener_setting,
     rows_of,
 )
+from .listener_settings import split_name
 from .log_config import LogConfig
 from .setting import Setting, SettingType, Status, Synonym, text_of
 
@@ -100,7 +100,7 @@ def describe_broker(
     """
     if names is None:
         set_ones = dict.fromkeys(name for given in (broker.given, *(layer for _, layer in dynamic)) for name in given)
-        listeners = (name for name in set_ones if listener_setting(name) is not None)
+        listeners = (name for name in set_ones if split_name(name) is not None)
         names = (*(row.name for row in HONOURED_BROKER if not row.internal), *listeners)
     entries = []
     for name in names:
@@ -136,8 +136,8 @@ def describe_resource(
 
 def _family(name: str) -> tuple[Synonym, ...]:
     """The broker settings that say the same thing as `name`, itself included, strongest first."""
-    if (own := listener_setting(name)) is not None:
-        return Synonym(name), Synonym(own.broker_name)
+    if (own := split_name(name)) is not None:
+        return Synonym(name), Synonym(own.setting)
     topic = TOPIC_OF_BROKER.get(name)
     return TOPIC_SETTINGS[topic].synonyms if topic is not None else (Synonym(name),)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .broker_config import BrokerConfig, broker_config, unknown_listener
-from .definitions import HONOURED_BROKER, listener_setting, rows_of
+from .broker_config import BrokerConfig, broker_config
+from .definitions import find_broker_setting, rows_of
 from .exceptions import ConfigError
+from .listener_checks import unknown_listener
+from .listener_settings import split_name
+from .setting import Status
 from .validation import validate
 
-_DYNAMIC = frozenset(row.name for row in HONOURED_BROKER if row.dynamic)
 ALL_NODES = ""
 
 
@@ -33,9 +35,9 @@ def with_dynamic_settings(
     taken: dict[str, str] = {}
     refused: list[str] = []
     for name, text in wanted.items():
-        own = listener_setting(name)
-        if name in _DYNAMIC or own is not None:
-            _, problems = validate({name: text}, rows_of((name,)))
+        row, own = find_broker_setting(name), split_name(name)
+        if row is not None and row.dynamic and row.status is Status.HONOURED:
+            _, problems = validate({name: text}, {name: row})
             if own is not None:
                 problems += unknown_listener(name, own.listener, config.listeners)
             refused += problems

@@ -12,7 +12,7 @@ _ADDRESS = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Kafka's security protocols. PLAINTEXT is the one that listeners speak in this version."""
+"""Kafka's security protocols: in the clear or by TLS, without or with SASL."""
 
 
 class Listener(NamedTuple):

@@ -1,44 +1,108 @@
-"""AlterUserScramCredentials, API key 51, version 0: refused, as no listener would ask for them.
+"""AlterUserScramCredentials, API key 51, version 0: sets and deletes SCRAM credentials of users (KIP-554).
 
-A credential that nobody checks would be a promise not kept: SECURITY_DISABLED for each user who is to get one.
-Deletions find none, RESOURCE_NOT_FOUND; a user who is named twice is DUPLICATE_RESOURCE.
+Passwords come salted, so the broker never sees them. A user's changes hold together or not at all; users are independent.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from ..error_mapping import error_code
 from .registry import api
 
 if TYPE_CHECKING:
+    from ...protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
     from ..request_context import RequestContext
+    from ..security.credentials import Credential, Users
+
+MAX_NAME = 1024
+MAX_SALT_BYTES = 1024
 
 
 @api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, (0, 0), AlterUserScramCredentialsRequest)
-def alter_user_scram_credentials(
+async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    given = {upsertion.name for upsertion in request.upsertions}
+    users = context.broker.users
     times = Counter((deletion.name, deletion.mechanism) for deletion in request.deletions)
     times.update((upsertion.name, upsertion.mechanism) for upsertion in request.upsertions)
     twice = {name for (name, _), count in times.items() if count > 1}
     names = dict.fromkeys(name for name, _ in times)
-    return AlterUserScramCredentialsResponse(results=[_result(name, name in twice, name in given) for name in names])
+    results = [
+        _result(
+            name,
+            name in twice,
+            [one for one in request.deletions if one.name == name],
+            [one for one in request.upsertions if one.name == name],
+            users,
+        )
+        for name in names
+    ]
+    return AlterUserScramCredentialsResponse(results=await asyncio.gather(*results))
 
 
-def _result(name: str, twice: bool, given: bool) -> AlterUserScramCredentialsResult:
-    if twice:
-        code, message = ErrorCode.DUPLICATE_RESOURCE, f"user '{name}' is in the request twice with one mechanism"
-    elif given:
-        code, message = ErrorCode.SECURITY_DISABLED, "no listener of this broker asks for SCRAM credentials"
-    else:
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"user '{name}' has no SCRAM credentials"
-    return AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+async def _result(
+    name: str,
+    twice: bool,
+    deletions: list[ScramCredentialDeletion],
+    upsertions: list[ScramCredentialUpsertion],
+    users: Users,
+) -> AlterUserScramCredentialsResult:
+    result = AlterUserScramCredentialsResult(user=name)
+    try:
+        if twice:
+            raise ProtocolError(
+                ErrorCode.DUPLICATE_RESOURCE, f"user '{name}' is in the request twice with one mechanism"
+            )
+        if not name or len(name) > MAX_NAME:
+            raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a user's name has 1 to {MAX_NAME} characters")
+        changes: dict[str, Credential | None] = {}
+        for deletion in deletions:
+            mechanism = _mechanism(deletion.mechanism)
+            if mechanism not in users.of(name):
+                raise ProtocolError(ErrorCode.RESOURCE_NOT_FOUND, f"user '{name}' has no {mechanism} credential")
+            changes[mechanism] = None
+        for upsertion in upsertions:
+            changes[_mechanism(upsertion.mechanism)] = _credential(upsertion)
+        await users.change(name, changes)
+    except Exception as error:
+        result.error_code, result.error_message = error_code(error)
+    return result
+
+
+def _mechanism(number: int) -> str:
+    from ..security.credentials import NUMBERS
+
+    if number not in NUMBERS:
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {number}; 1 is SHA-256, 2 is SHA-512"
+        )
+    return NUMBERS[number]
+
+
+def _credential(upsertion: ScramCredentialUpsertion) -> Credential:
+    import hashlib
+
+    from ..security.credentials import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, credential_of
+
+    mechanism = _mechanism(upsertion.mechanism)
+    if not MIN_ITERATIONS <= upsertion.iterations <= MAX_ITERATIONS:
+        raise ProtocolError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"{upsertion.iterations} iterations; allowed: {MIN_ITERATIONS} … {MAX_ITERATIONS}",
+        )
+    if not upsertion.salt or len(upsertion.salt) > MAX_SALT_BYTES:
+        raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salt has 1 to {MAX_SALT_BYTES} bytes")
+    size = hashlib.new(HASHES[mechanism]).digest_size
+    if len(upsertion.salted_password) != size:
+        raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salted password of {mechanism} has {size} bytes")
+    return credential_of(mechanism, upsertion.salted_password, upsertion.salt, upsertion.iterations)

@@ -36,7 +36,9 @@ _STRICT_FROM = 3
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
-    mutations = context.broker.quotas.mutations(context.client_id, strict=context.api_version >= _STRICT_FROM)
+    mutations = context.broker.quotas.mutations(
+        context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
+    )
     results = await asyncio.gather(
         *(_grow(topic, context, request.validate_only, times[name], mutations) for name, topic in unique.items())
     )

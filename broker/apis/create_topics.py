@@ -44,7 +44,9 @@ _STRICT_FROM = 6
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}  # in the order of the request
-    mutations = context.broker.quotas.mutations(context.client_id, strict=context.api_version >= _STRICT_FROM)
+    mutations = context.broker.quotas.mutations(
+        context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
+    )
     room = _Room(MAX_PARTITIONS_PER_REQUEST, mutations)
     answers = await asyncio.gather(
         *(

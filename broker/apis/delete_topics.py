@@ -42,7 +42,9 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         else [DeleteTopicState(name=name) for name in request.topic_names]
     )
     topics = context.broker.topics
-    mutations = context.broker.quotas.mutations(context.client_id, strict=context.api_version >= _STRICT_FROM)
+    mutations = context.broker.quotas.mutations(
+        context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
+    )
     names = [_name(state, context) for state in states]
     times = Counter(name for name in names if name is not None)
     answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}

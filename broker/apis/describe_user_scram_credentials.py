@@ -1,7 +1,4 @@
-"""DescribeUserScramCredentials, API key 50, version 0: no user has any, as no listener authenticates.
-
-All users are none; one that is asked for by name is RESOURCE_NOT_FOUND, and DUPLICATE_RESOURCE when asked for twice.
-"""
+"""DescribeUserScramCredentials, API key 50, version 0: which SCRAM credentials users have (KIP-554), never what they are."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -19,19 +17,35 @@ from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
+    from ..security.credentials import Users
 
 
 @api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), DescribeUserScramCredentialsRequest)
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
+    users = context.broker.users
     times = Counter(user.name for user in request.users or ())
-    return DescribeUserScramCredentialsResponse(results=[_result(name, count) for name, count in times.items()])
+    if not times:
+        times = Counter(users.names())
+    return DescribeUserScramCredentialsResponse(results=[_result(name, times[name], users) for name in times])
 
 
-def _result(name: str, times: int) -> DescribeUserScramCredentialsResult:
+def _result(name: str, times: int, users: Users) -> DescribeUserScramCredentialsResult:
+    from ..security.credentials import NUMBERS
+
+    result = DescribeUserScramCredentialsResult(user=name)
+    credentials = users.of(name)
     if times > 1:
-        code, message = ErrorCode.DUPLICATE_RESOURCE, f"user '{name}' is in the request {times} times"
+        result.error_code = ErrorCode.DUPLICATE_RESOURCE
+        result.error_message = f"user '{name}' is in the request {times} times"
+    elif not credentials:
+        result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+        result.error_message = f"user '{name}' has no SCRAM credentials"
     else:
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"user '{name}' has no SCRAM credentials"
-    return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message)
+        result.credential_infos = [
+            CredentialInfo(mechanism=number, iterations=credentials[mechanism].iterations)
+            for number, mechanism in NUMBERS.items()
+            if mechanism in credentials
+        ]
+    return result

@@ -67,7 +67,7 @@ def fetch(
     )
     most = min(max_bytes, broker.fetch_max_bytes)
     if broker.quotas.active:
-        most = min(most, broker.quotas.most_fetched(client_id))
+        most = min(most, broker.quotas.most_fetched(client_id, connection.user))
     if version < FIRST_OF_ALL_FORMATS:
         from ..old_fetch import OldFetchJob
 

@@ -1,4 +1,7 @@
-"""SaslAuthenticate, API key 36, versions 0 to 2: no listener here authenticates, so ILLEGAL_SASL_STATE."""
+"""SaslAuthenticate, API key 36, versions 0 to 2: one step of an authentication (KIP-152, KIP-368).
+
+On a listener that asks for none: ILLEGAL_SASL_STATE.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ if TYPE_CHECKING:
 
 
 @api(ApiKey.SASL_AUTHENTICATE, (0, 2), SaslAuthenticateRequest)
-def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(
-        error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="this listener asks for no authentication"
-    )
+async def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+    state = context.connection.authentication
+    if state is None:
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="this listener asks for no authentication"
+        )
+    return await state.authenticate(request.auth_bytes)

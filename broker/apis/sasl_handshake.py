@@ -1,4 +1,8 @@
-"""SaslHandshake, API key 17, versions 0 and 1: no listener here authenticates, so ILLEGAL_SASL_STATE, as on Kafka's."""
+"""SaslHandshake, API key 17, versions 0 and 1: a client names its mechanism.
+
+On a listener that asks for no authentication: ILLEGAL_SASL_STATE, as on Kafka's. What the gate lets through and what a
+known client sends to authenticate again both come here.
+"""
 
 from __future__ import annotations
 
@@ -15,4 +19,7 @@ if TYPE_CHECKING:
 
 @api(ApiKey.SASL_HANDSHAKE, (0, 1), SaslHandshakeRequest)
 def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    state = context.connection.authentication
+    if state is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    return state.handshake(request.mechanism, context.api_version)

@@ -75,10 +75,10 @@ def run_list(options: Any) -> int:
     import json
 
     from ...protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-    from .kafka_client import KafkaClient, bootstrap_of, check
+    from .kafka_client import check, client_of
     from .table import table
 
-    with KafkaClient(bootstrap_of(options.bootstrap_server)) as client:
+    with client_of(options) as client:
         answer = client.ask(ListConfigResourcesRequest(), ListConfigResourcesResponse)
     check("settings", answer.error_code)
     kinds = {number: option.replace("_", " ") for option, number in RESOURCES.items()}
@@ -161,11 +161,11 @@ def run_describe(options: Any) -> int:
     """Prints; returns 0."""
     import json
 
-    from .kafka_client import KafkaClient, bootstrap_of
+    from .kafka_client import client_of
     from .table import table
 
     kind, name, _ = _resource(options)
-    with KafkaClient(bootstrap_of(options.bootstrap_server)) as client:
+    with client_of(options) as client:
         (entries,) = described(client, [(kind, name)], options.names)
     shown = [one for one in entries if options.all or options.names or one.config_source in _CHANGED]
     shown.sort(key=lambda one: one.name)
@@ -199,14 +199,14 @@ def run_alter(options: Any) -> int:
     """Prints; returns 0."""
     import json
 
-    from .kafka_client import KafkaClient, KafkaFailure, bootstrap_of, pairs_of
+    from .kafka_client import KafkaFailure, client_of, pairs_of
 
     kind, name, what = _resource(options)
     settings = pairs_of(options.config, "--config")
     appended, subtracted = pairs_of(options.append, "--append"), pairs_of(options.subtract, "--subtract")
     if not (settings or appended or subtracted or options.delete_config):
         raise KafkaFailure("nothing to change: give --config NAME=VALUE or --delete-config NAME")
-    with KafkaClient(bootstrap_of(options.bootstrap_server)) as client:
+    with client_of(options) as client:
         alter(
             client,
             kind,

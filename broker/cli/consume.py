@@ -51,15 +51,15 @@ def run(options: Any) -> int:
     import signal
     import sys
 
-    from .kafka_client import KafkaClient, KafkaFailure, bootstrap_of, pairs_of
+    from .kafka_client import KafkaFailure, bootstrap_of, client_of, pairs_of
     from .offsets import bounds_of, chosen, parse_partition
-    from .produce import librdkafka, separator_of
+    from .produce import librdkafka, librdkafka_security, separator_of
 
     client = librdkafka()
     bootstrap = bootstrap_of(options.bootstrap_server)
     if options.max_messages is not None and options.max_messages < 1:
         raise KafkaFailure(f"--max-messages is at least 1, not {options.max_messages}")
-    with KafkaClient(bootstrap) as admin:  # a topic that is not there is said at once, and none is made
+    with client_of(options) as admin:  # a topic that is not there is said at once, and none is made
         partitions = chosen(admin, [options.topic])
         bounds = bounds_of(admin, partitions)
     if options.group is not None and parse_partition(options.topic)[1] is not None:
@@ -79,6 +79,7 @@ def run(options: Any) -> int:
         # Librdkafka's second would be most of the time: a full queue is empty again after some milliseconds.
         "fetch.queue.backoff.ms": 2,
         "log_level": 0,
+        **librdkafka_security(options),
         **pairs_of(options.property, "--property"),
     }
     keep_freed_memory()

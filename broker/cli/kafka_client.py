@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
     from ...protocol.schema import ApiMessage
+    from .client_security import ClientSecurity
 
     ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 VARIABLE = "TIDELOG_LISTENERS"
+CONFIG_VARIABLE = "TIDELOG_COMMAND_CONFIG"
 TIMEOUT_S = 60.0
 MAX_ANSWER_BYTES = 256 << 20
 #: A coordinator that is loading, or a topic in the making, is asked again for so long.
@@ -51,10 +53,17 @@ class KafkaFailure(OSError):
 
 
 def add_bootstrap_argument(parser: argparse.ArgumentParser) -> None:
+    """--bootstrap-server and --command-config, which `client_of` understands."""
     parser.add_argument(
         "--bootstrap-server",
         metavar="HOST:PORT",
         help=f"the daemon's Kafka listener (default: the first of {VARIABLE}, else {DEFAULT_BOOTSTRAP})",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="client settings for a listener that asks for TLS or SASL, in Kafka's names: security.protocol, sasl.mechanism, "
+        f"sasl.jaas.config, ssl.truststore.location … (default: {CONFIG_VARIABLE})",
     )
 
 
@@ -94,6 +103,23 @@ def bootstrap_of(given: str | None) -> str:
     return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
 
 
+def security_of(options: argparse.Namespace) -> ClientSecurity | None:
+    """How to get in, as --command-config or its variable says; None: nothing is asked for. KafkaFailure."""
+    file = options.command_config or os.environ.get(CONFIG_VARIABLE)
+    if not file:
+        return None
+    from pathlib import Path
+
+    from .client_security import read_security
+
+    return read_security(Path(file))
+
+
+def client_of(options: argparse.Namespace) -> KafkaClient:
+    """The daemon that the arguments name, to be opened by `with`. KafkaFailure."""
+    return KafkaClient(bootstrap_of(options.bootstrap_server), security_of(options))
+
+
 def failure(what: str, code: int, message: str | None = None) -> KafkaFailure:
     """What an error code of an answer means, with what to do."""
     from ...protocol.errors import ErrorCode
@@ -114,8 +140,9 @@ def check(what: str, code: int, message: str | None = None) -> None:
 class KafkaClient:
     """One connection, opened by `with`. Blocking; each wait has a limit."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: ClientSecurity | None = None) -> None:
         self.bootstrap = bootstrap
+        self._security = security
         self._socket: socket.socket | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._number = 0
@@ -132,9 +159,34 @@ class KafkaClient:
                 f"no daemon answers at {self.bootstrap} ({reason}): start one with `tidelog serve`, or say where it is with "
                 f"--bootstrap-server HOST:PORT or {VARIABLE}"
             ) from None
-        answer = self._exchange(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        try:
+            if self._security is not None:
+                self._socket = self._security.wrap(self._socket, host.strip("[]"))
+            answer = self._exchange(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+            if self._security is not None and self._security.protocol.startswith("SASL"):
+                self._authenticate(self._security)
+        except BaseException:
+            self._socket.close()
+            raise
         return self
+
+    def _authenticate(self, security: ClientSecurity) -> None:
+        from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+        from ...protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+        hello = self._exchange(SaslHandshakeRequest(mechanism=security.mechanism), 1, SaslHandshakeResponse)
+        if hello.error_code:
+            offered = ", ".join(hello.mechanisms) or "none"
+            raise failure(
+                f"{self.bootstrap}, sasl.mechanism={security.mechanism}", hello.error_code, f"offered: {offered}"
+            )
+        tokens = security.tokens()
+        said: bytes | None = None
+        while (token := tokens(said)) is not None:
+            answer = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1, SaslAuthenticateResponse)
+            check(f"{self.bootstrap}, user {security.user!r}", answer.error_code, answer.error_message)
+            said = answer.auth_bytes
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -175,8 +227,11 @@ class KafkaClient:
             raise KafkaFailure(f"{request.API_KEY.name} version {version}: {error}") from None
         except (OSError, EOFError) as error:
             reason = getattr(error, "strerror", None) or str(error)
+            hint = ""
+            if not self._versions and self._security is None:
+                hint = "; a listener that asks for TLS or SASL needs --command-config FILE"
             raise KafkaFailure(
-                f"{self.bootstrap} broke off while it answered {request.API_KEY.name}: {reason}"
+                f"{self.bootstrap} broke off while it answered {request.API_KEY.name}: {reason}{hint}"
             ) from None
 
     def _round_trip(self, frame: bytes) -> bytes:

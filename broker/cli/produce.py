@@ -65,6 +65,14 @@ def librdkafka() -> Any:
     return confluent_kafka
 
 
+def librdkafka_security(options: Any) -> dict[str, str]:
+    """What --command-config says, in librdkafka's names. KafkaFailure."""
+    from .kafka_client import security_of
+
+    security = security_of(options)
+    return {} if security is None else security.librdkafka()
+
+
 def separator_of(text: str | None) -> bytes | None:
     """The separator as bytes; backslash escapes are understood."""
     if text is None:
@@ -154,7 +162,7 @@ def run(options: Any) -> int:
     client = librdkafka()
     bootstrap = bootstrap_of(options.bootstrap_server)
     separator, null = separator_of(options.key_separator), options.null_value
-    check_there(bootstrap)
+    check_there(options)
     config = {
         "bootstrap.servers": bootstrap,
         "client.id": "tidelog-produce",
@@ -165,6 +173,7 @@ def run(options: Any) -> int:
         "queue.buffering.max.kbytes": _QUEUED_KBYTES,
         "delivery.report.only.error": True,
         "log_level": 0,  # what goes wrong is told below, in one line
+        **librdkafka_security(options),
         **pairs_of(options.property, "--property"),
     }
     try:
@@ -194,11 +203,11 @@ def run(options: Any) -> int:
     return 0
 
 
-def check_there(bootstrap: str) -> None:
-    """librdkafka tries for ever to reach a daemon that is not there: ask first. KafkaFailure."""
-    from .kafka_client import KafkaClient
+def check_there(options: Any) -> None:
+    """librdkafka tries for ever to reach a daemon that is not there, or lets nobody in: ask first. KafkaFailure."""
+    from .kafka_client import client_of
 
-    with KafkaClient(bootstrap):
+    with client_of(options):
         pass
 
 

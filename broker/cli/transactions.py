@@ -44,9 +44,9 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def _client(options: Any) -> KafkaClient:
-    from .kafka_client import KafkaClient, bootstrap_of
+    from .kafka_client import client_of
 
-    return KafkaClient(bootstrap_of(options.bootstrap_server))
+    return client_of(options)
 
 
 def _print_json(content: Any) -> int:

@@ -141,6 +141,13 @@ class Broker(BrokerLife):
                 return place
         raise BrokerError("the broker has not been started")
 
+    def listener(self, name: str) -> str:
+        """`127.0.0.1:PORT` of one of several listeners: `listener("SASL_SSL")`. BrokerError when there is none."""
+        for address in self._addresses:
+            if address.startswith(f"{name.upper()}://"):
+                return address.partition("://")[2]
+        raise BrokerError(f"the broker has no listener {name}")
+
     @property
     def http_url(self) -> str:
         """Of /metrics and /health, where `http.listener` was set (`127.0.0.1:0`). BrokerError where not."""

@@ -117,7 +117,11 @@ def test_what_kafka_lets_change_can_change_here_or_means_nothing() -> None:
 
 def test_every_dynamic_setting_is_tried_here() -> None:
     tried = CONNECTIONS | CLEANER.keys() | THREADS | OTHERS | set(OF_TOPICS)
-    elsewhere = {row.name for row in HONOURED_BROKER if row.dynamic and row.name.startswith(("transaction", "group."))}
+    elsewhere = {
+        row.name
+        for row in HONOURED_BROKER
+        if row.dynamic and row.name.startswith(("transaction", "group.", "ssl.", "sasl."))
+    }
     assert {row.name for row in HONOURED_BROKER if row.dynamic} - elsewhere == tried - elsewhere
 
 

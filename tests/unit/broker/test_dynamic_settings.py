@@ -58,9 +58,9 @@ async def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
             world.dynamic.check_node("2")
 
 
-async def test_what_a_start_refuses_is_refused_while_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["principal.builder.class", "listener.name.plaintext.ssl.engine.factory.class"])
+async def test_what_a_start_refuses_is_refused_while_running(tmp_path: Path, name: str) -> None:
     """It would be stored, and nobody would go by it."""
-    name = "authorizer.class.name"
     async with topic_world(tmp_path) as world:
         with pytest.raises(ProtocolError, match=f"{name} is refused: "):
             await world.dynamic.alter("1", lambda _: {name: "5"})

@@ -48,6 +48,7 @@ async def test_time_on_the_loop(tmp_path: Path) -> None:
         await world.quotas.alter([(USER, "ANONYMOUS")], {REQUEST_PERCENTAGE: 50.0}, False)
         assert world.quotas.handled("c", 5.0) == 0  # half of ten seconds
         assert world.quotas.handled("d", 0.5) == 1_000  # a user's quota is shared by its clients
+        assert world.quotas.handled("d", 5.0, "alice") == 0  # and is nobody else's
 
 
 async def test_partitions_are_tokens(tmp_path: Path) -> None:

@@ -30,14 +30,16 @@ async def test_produce(tmp_path: Path, version: int) -> None:
         frame = write_produce_response(version, 7, [("t", [(0, 0, 5, -1, 0, None)])])
         data = request(ApiKey.PRODUCE, version)
         for size, wait in ((100, 0), (20, 2_000)):
-            meter = RequestMeter(world.quotas, data, 0, size, ApiKey.PRODUCE, version)
+            meter = RequestMeter(world.quotas, data, 0, size, ApiKey.PRODUCE, version, "ANONYMOUS")
             answer, told = meter.settle(frame)
             assert isinstance(answer, bytes)
             body = 8 + response_header_version(ApiKey.PRODUCE, version)
             decoded, end = decode(ProduceResponse, version, answer, body)
             assert (decoded.throttle_time_ms, told, end) == (wait, wait, len(frame))
             assert decoded.responses[0].partition_responses[0].base_offset == 5
-        assert RequestMeter(world.quotas, data, 0, 100, ApiKey.PRODUCE, version).settle(None)[1] > 0  # acks 0
+        assert (
+            RequestMeter(world.quotas, data, 0, 100, ApiKey.PRODUCE, version, "ANONYMOUS").settle(None)[1] > 0
+        )  # acks 0
 
 
 @pytest.mark.parametrize("version", range(4, 18))
@@ -49,7 +51,9 @@ async def test_fetch(tmp_path: Path, version: int) -> None:
         world.quotas.fetched("c", 100 - size)
         data = request(ApiKey.FETCH, version)
         for wait in (0, 100 * size):
-            answer, told = RequestMeter(world.quotas, data, 0, 100, ApiKey.FETCH, version).settle(list(parts))
+            answer, told = RequestMeter(world.quotas, data, 0, 100, ApiKey.FETCH, version, "ANONYMOUS").settle(
+                list(parts)
+            )
             assert isinstance(answer, list)
             whole = b"".join(answer)  # type: ignore[arg-type]
             body = 8 + response_header_version(ApiKey.FETCH, version)
@@ -62,7 +66,7 @@ async def test_time_counts_from_when_the_request_is_taken_up(tmp_path: Path) -> 
     async with topic_world(tmp_path) as world:
         await world.quotas.alter([(CLIENT_ID, "c")], {REQUEST_PERCENTAGE: 1e-9}, False)
         data = request(ApiKey.HEARTBEAT, 4)
-        meter = RequestMeter(world.quotas, data, 0, 100, ApiKey.HEARTBEAT, 4)
+        meter = RequestMeter(world.quotas, data, 0, 100, ApiKey.HEARTBEAT, 4, "ANONYMOUS")
         assert meter.handled() > 0
         meter.waited()
         assert meter.client_id == "c"

@@ -17,6 +17,7 @@ PYTHON_TYPES = {
     SettingType.LONG: int,
     SettingType.DOUBLE: float,
     SettingType.LIST: tuple[str, ...],
+    SettingType.PASSWORD: str,
 }
 MEANINGS = {
     "listeners",
@@ -32,7 +33,8 @@ MEANINGS = {
 def test_there_is_one_attribute_for_each_honoured_setting_and_of_its_type() -> None:
     hints = typing.get_type_hints(BrokerConfig)
     rows = {row.attribute: row for row in HONOURED_BROKER}
-    assert rows.keys() | {"listener_limits", "given", "origins", "notices"} == hints.keys()
+    more = {"listener_limits", "listener_values", "given", "origins", "notices"}
+    assert rows.keys() | more == hints.keys()
     for attribute, row in rows.items():
         if attribute not in MEANINGS:
             expected = PYTHON_TYPES[row.type]
@@ -91,7 +93,32 @@ def test_broker_id_is_another_name_of_node_id(values: dict[str, Value], node_id:
     ("values", "problem"),
     [
         ({"listeners": ("PLAINTEXT://a:1", "PLAINTEXT://b:2")}, "PLAINTEXT is there twice"),
-        ({"listeners": ("SSL://a:1",)}, "SSL://a:1 speaks SSL, which this version does not; allowed: PLAINTEXT"),
+        ({"listeners": ("SSL://a:1",)}, "SSL://a:1 speaks SSL, which needs a certificate: set ssl.keystore.location"),
+        (
+            {"listeners": ("SSL://a:1",), "ssl.keystore.key": "k"},
+            "set ssl.keystore.certificate.chain and ssl.keystore.key, both",
+        ),
+        (
+            {"listeners": ("SSL://a:1",), "ssl.keystore.key": "k", "ssl.keystore.location": "f"},
+            "two certificates, by ssl.keystore.location and by ssl.keystore.key",
+        ),
+        (
+            {"listeners": ("SSL://a:1",), "ssl.keystore.location": "f", "ssl.keystore.type": "JKS"},
+            "ssl.keystore.type='JKS' is not read here; allowed: PEM",
+        ),
+        (
+            {
+                "listeners": ("SASL_SSL://a:1", "PLAINTEXT://a:2"),
+                "ssl.keystore.location": "f",
+                "listener.name.sasl_ssl.ssl.client.auth": "required",
+            },
+            "SASL_SSL://a:1 has ssl.client.auth=required, which needs the authorities",
+        ),
+        (
+            {"listeners": ("SASL_PLAINTEXT://a:1",), "sasl.enabled.mechanisms": ("OAUTHBEARER",)},
+            "needs sasl.oauthbearer.jwks.endpoint.url",
+        ),
+        ({"listener.name.extrnal.ssl.client.auth": "required"}, "there is no listener extrnal; there are plaintext"),
         ({"listeners": ("a:1",)}, "is not NAME://HOST:PORT"),
         ({"listeners": ("C://a:1",), "controller.listener.names": ("C",)}, "none left for clients"),
         (
@@ -118,3 +145,33 @@ def test_what_does_not_fit_together_is_refused(values: dict[str, Value], problem
         broker_config(values)
     assert problem in str(caught.value)
     assert len(caught.value.problems) == 1
+
+
+def test_a_listener_has_settings_of_its_own_and_a_mechanism_of_it_too() -> None:
+    config = broker_config(
+        {
+            "listeners": ("SSL://a:1", "OUTSIDE://a:2", "PLAINTEXT://a:3"),
+            "listener.security.protocol.map": "OUTSIDE:SASL_SSL",
+            "ssl.keystore.location": "all.pem",
+            "listener.name.outside.ssl.keystore.location": "outside.pem",
+            "connections.max.reauth.ms": 5,
+            "listener.name.outside.connections.max.reauth.ms": 6,
+            "listener.name.outside.plain.connections.max.reauth.ms": 7,
+        }
+    )
+    assert config.of_listener("SSL", "ssl.keystore.location") == "all.pem"
+    assert config.of_listener("OUTSIDE", "ssl.keystore.location") == "outside.pem"
+    times = [config.of_listener("OUTSIDE", "connections.max.reauth.ms", mechanism) for mechanism in ("PLAIN", "X", "")]
+    assert times == [7, 6, 6]
+    assert config.of_listener("PLAINTEXT", "connections.max.reauth.ms") == 5
+
+
+def test_settings_of_a_controllers_listener_are_left_out() -> None:
+    config = broker_config(
+        {
+            "listeners": ("PLAINTEXT://a:1", "C://a:2"),
+            "controller.listener.names": ("C",),
+            "listener.name.c.ssl.client.auth": "required",
+        }
+    )
+    assert config.listener_values == {}

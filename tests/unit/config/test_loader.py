@@ -96,10 +96,30 @@ def test_everything_wrong_is_gathered(tmp_path: Path) -> None:
 
 
 def test_security_that_is_not_there_is_refused_and_not_passed_over() -> None:
-    assert load_config(None, {}, ["authorizer.class.name=", "remote.log.storage.system.enable=false"]).notices == ()
-    (problem,) = problems_of(None, {}, ["authorizer.class.name=org.apache.kafka.StandardAuthorizer"])
-    assert "would let everybody in" in problem
+    assert load_config(None, {}, ["principal.builder.class=", "remote.log.storage.system.enable=false"]).notices == ()
+    (problem,) = problems_of(None, {}, ["authorizer.class.name=com.example.Mine"])
+    assert "is not allowed; allowed: empty, StandardAuthorizer" in problem
+    (problem,) = problems_of(None, {}, ["listener.name.plaintext.sasl.server.callback.handler.class=com.example.Mine"])
+    assert "would lift a rule that you rely on" in problem
     assert problems_of(None, {}, ["listeners=SSL://127.0.0.1:9093"])
+
+
+def test_settings_of_a_listener_are_known_by_their_ends() -> None:
+    config = load_config(
+        None,
+        {"TIDELOG_LISTENER_NAME_PLAINTEXT_SSL_KEY_PASSWORD": "p"},
+        ["listener.name.plaintext.scram-sha-256.sasl.jaas.config=j", "listener.name.plaintext.ssl.protocol=TLS"],
+    )
+    assert config.of_listener("PLAINTEXT", "ssl.key.password") == "p"
+    assert config.of_listener("PLAINTEXT", "sasl.jaas.config", "SCRAM-SHA-256") == "j"
+    assert config.of_listener("PLAINTEXT", "sasl.jaas.config", "PLAIN") is None
+    assert "listener.name.plaintext.ssl.protocol" in config.notices[0]
+    assert (
+        "unknown setting listener.name.plaintext.log.dirs"
+        in problems_of(None, {}, ["listener.name.plaintext.log.dirs=x"])[0]
+    )
+    (problem,) = problems_of(None, {}, ["listener.name.plaintext.ssl.client.auth=maybe"])
+    assert problem.startswith("listener.name.plaintext.ssl.client.auth='maybe' is not allowed")
 
 
 def test_kubernetes_own_variables_are_no_settings() -> None:
@@ -200,7 +220,7 @@ def test_limits_of_one_listener() -> None:
     assert config.listener_limits == {"OUT.SIDE-1": ListenerLimits(5, 7), "PLAINTEXT": ListenerLimits(9, None)}
     assert config.given["listener.name.plaintext.max.connections"] == "9"
     assert load_config(None, {}, []).listener_limits == {}
-    assert load_config(None, {}, ["listener.name.plaintext.ssl.keystore.type=JKS"]).notices
+    assert load_config(None, {}, ["listener.name.plaintext.ssl.keystore.password=x"]).notices
     kafkas = ["controller.listener.names=CONTROLLER", "listener.name.controller.max.connections=5"]
     assert load_config(None, {}, kafkas).listener_limits == {}
     for name, value, problem in (

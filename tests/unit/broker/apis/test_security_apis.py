@@ -1,13 +1,16 @@
-"""APIs about who may do what, on a daemon that asks nobody who he is: the protocol's own refusals, in every version."""
+"""APIs about who may do what: users and passwords; and on a daemon without an authorizer the protocol's own refusals."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tidelog.broker.apis.registry import load_apis, loaded
 from tidelog.broker.error_answers import response_class
+from tidelog.broker.security.credentials import Credential, Users, is_password, new_credential, salted_password
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.alter_user_scram_credentials import (
@@ -31,13 +34,31 @@ from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tidelog.protocol.schema import ApiMessage, decode, encode
 
 
-def answers(request: ApiMessage) -> list[Any]:
+class Store:
+    """Keeps nothing, and never fails."""
+
+    def set_resource(self, kind: str, resource: str, settings: object) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+
+def users(**credentials: dict[str, Credential]) -> Users:
+    texts = {name: {mechanism: one.text() for mechanism, one in own.items()} for name, own in credentials.items()}
+    return Users(texts, Store())  # type: ignore[arg-type]
+
+
+def answers(request: ApiMessage, known: Users | None = None) -> list[Any]:
     """Of each version that is registered, through the wire."""
+    broker, connection = SimpleNamespace(users=known or users()), SimpleNamespace(authentication=None)
     registration = loaded(load_apis()[request.API_KEY])
     found = []
     for version in range(registration.min_version, registration.max_version + 1):
         sent, _ = decode(type(request), version, encode(request, version))
-        answer = registration.handler(sent, SimpleNamespace(api_version=version))
+        context = SimpleNamespace(api_version=version, broker=broker, connection=connection)
+        answer = registration.handler(sent, context)
+        if inspect.iscoroutine(answer):
+            answer = asyncio.run(answer)
         found.append(decode(response_class(registration), version, encode(answer, version))[0])
     return found
 
@@ -68,35 +89,78 @@ def test_each_access_rule_is_refused() -> None:
         assert [result.error_code for result in answer.filter_results] == [ErrorCode.SECURITY_DISABLED]
 
 
-def test_no_user_has_credentials() -> None:
-    everybody, none = DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsRequest(users=[])
-    assert [list(answer.results) for request in (everybody, none) for answer in answers(request)] == [[], []]
-    users = [UserName(name=name) for name in ("a", "b", "a")]
-    (answer,) = answers(DescribeUserScramCredentialsRequest(users=users))
+ALICE = {"SCRAM-SHA-256": new_credential("SCRAM-SHA-256", "a", b"salt", 5000)}
+BOTH = {**ALICE, "SCRAM-SHA-512": new_credential("SCRAM-SHA-512", "a", b"salt", 6000)}
+
+
+def test_credentials_are_listed_and_not_shown() -> None:
+    known = users(alice=ALICE, bob=BOTH)
+    for request in (DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsRequest(users=[])):
+        (answer,) = answers(request, known)
+        found = {one.user: [(i.mechanism, i.iterations) for i in one.credential_infos] for one in answer.results}
+        assert found == {"alice": [(1, 5000)], "bob": [(1, 5000), (2, 6000)]}
+    wanted = [UserName(name=name) for name in ("alice", "nobody", "bob", "bob")]
+    (answer,) = answers(DescribeUserScramCredentialsRequest(users=wanted), known)
     assert {result.user: result.error_code for result in answer.results} == {
-        "a": ErrorCode.DUPLICATE_RESOURCE,
-        "b": ErrorCode.RESOURCE_NOT_FOUND,
+        "alice": ErrorCode.NONE,
+        "bob": ErrorCode.DUPLICATE_RESOURCE,
+        "nobody": ErrorCode.RESOURCE_NOT_FOUND,
     }
 
 
-def test_credentials_are_not_taken() -> None:
-    request = AlterUserScramCredentialsRequest(
-        deletions=[
-            ScramCredentialDeletion(name="gone", mechanism=1),
-            ScramCredentialDeletion(name="both", mechanism=1),
-        ],
-        upsertions=[
-            ScramCredentialUpsertion(name="new", mechanism=1),
-            ScramCredentialUpsertion(name="new", mechanism=2),
-            ScramCredentialUpsertion(name="both", mechanism=1),
-        ],
+def upsertion(whose: str, mechanism: int = 1, **other: Any) -> ScramCredentialUpsertion:
+    salted = salted_password({1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}[mechanism], "new", b"s", 4096)
+    return ScramCredentialUpsertion(
+        **{"name": whose, "mechanism": mechanism, "iterations": 4096, "salt": b"s", "salted_password": salted, **other}
     )
-    (answer,) = answers(request)
+
+
+def test_credentials_are_set_and_deleted_user_by_user() -> None:
+    known = users(alice=ALICE, bob=BOTH)
+    deletions = [ScramCredentialDeletion(name="alice", mechanism=1), ScramCredentialDeletion(name="bob", mechanism=2)]
+    deletions += [
+        ScramCredentialDeletion(name="nobody", mechanism=1),
+        ScramCredentialDeletion(name="twice", mechanism=1),
+    ]
+    wanted = [upsertion("carol"), upsertion("carol", 2), upsertion("bob"), upsertion("twice")]
+    request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=wanted)
+    (answer,) = answers(request, known)
     assert {result.user: result.error_code for result in answer.results} == {
-        "gone": ErrorCode.RESOURCE_NOT_FOUND,
-        "both": ErrorCode.DUPLICATE_RESOURCE,
-        "new": ErrorCode.SECURITY_DISABLED,
+        "alice": ErrorCode.NONE,
+        "bob": ErrorCode.NONE,
+        "carol": ErrorCode.NONE,
+        "nobody": ErrorCode.RESOURCE_NOT_FOUND,
+        "twice": ErrorCode.DUPLICATE_RESOURCE,
     }
+    assert known.names() == ["bob", "carol"]
+    assert list(known.of("bob")) == ["SCRAM-SHA-256"]
+    assert is_password(known.of("bob")["SCRAM-SHA-256"], "SCRAM-SHA-256", "new")
+    assert is_password(known.of("carol")["SCRAM-SHA-512"], "SCRAM-SHA-512", "new")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"iterations": 4095}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"iterations": 16385}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salt": b""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salt": b"x" * 1025}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"salted_password": b"short"}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"name": ""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ({"name": "n" * 1025}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
+    ],
+)
+def test_credentials_that_are_none(change: dict[str, Any], code: ErrorCode) -> None:
+    known = users()
+    (answer,) = answers(AlterUserScramCredentialsRequest(upsertions=[upsertion("x", **change)]), known)
+    assert [result.error_code for result in answer.results] == [code]
+    assert known.names() == []
+
+
+def test_mechanisms_that_there_are_not() -> None:
+    request = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="x", mechanism=0)])
+    (answer,) = answers(request)
+    assert [result.error_code for result in answer.results] == [ErrorCode.UNSUPPORTED_SASL_MECHANISM]
 
 
 def test_all_are_registered() -> None:

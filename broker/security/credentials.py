@@ -1,0 +1,123 @@
+"""SCRAM credentials: what is kept of a password (RFC 5802, section 3), and of whom.
+
+Neither password nor salted password is kept: with what is stored one can check a client, and not pose as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..metadata_store import SCRAM
+
+if TYPE_CHECKING:
+    from ..metadata_store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""Mechanism → its hash."""
+NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""The numbers that the protocol has for them (KIP-554)."""
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+"""Kafka's bounds: fewer are guessed too fast, more make a login a load."""
+SALT_BYTES = 16
+
+
+class Credential(NamedTuple):
+    """What is stored for one user and mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def text(self) -> str:
+        """The form in which it is stored; `parse_credential` reads it."""
+        parts = (("salt", self.salt), ("stored_key", self.stored_key), ("server_key", self.server_key))
+        return ",".join(f"{name}={base64.b64encode(value).decode()}" for name, value in parts) + (
+            f",iterations={self.iterations}"
+        )
+
+
+def parse_credential(text: str) -> Credential:
+    """Reads `Credential.text`. ValueError when it is none."""
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    try:
+        salt, stored_key, server_key = (
+            base64.b64decode(parts[name], validate=True) for name in ("salt", "stored_key", "server_key")
+        )
+        return Credential(salt, stored_key, server_key, int(parts["iterations"]))
+    except (KeyError, ValueError):
+        raise ValueError("not a stored SCRAM credential") from None
+
+
+def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """Hi() of RFC 5802: a few milliseconds of work, without the GIL."""
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+
+
+def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
+    """What is stored for a salted password."""
+    name = HASHES[mechanism]
+    client_key = hmac.digest(salted, b"Client Key", name)
+    return Credential(
+        salt, hashlib.new(name, client_key).digest(), hmac.digest(salted, b"Server Key", name), iterations
+    )
+
+
+def new_credential(mechanism: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS) -> Credential:
+    """What is stored for a password."""
+    return credential_of(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
+
+
+def is_password(credential: Credential, mechanism: str, password: str) -> bool:
+    """Whether a password is the one that the credential was made from. Takes as long as `salted_password`."""
+    salted = salted_password(mechanism, password, credential.salt, credential.iterations)
+    key = credential_of(mechanism, salted, credential.salt, credential.iterations).stored_key
+    return hmac.compare_digest(key, credential.stored_key)
+
+
+class Users:
+    """All users with SCRAM credentials. Loop thread; reads are from memory, and may come from pool threads as well."""
+
+    def __init__(self, stored: Mapping[str, Mapping[str, str]], store: MetadataStore) -> None:
+        """`stored`: user → mechanism → text, as `metadata.db` has it. What can't be read is left out, with a line."""
+        self._store = store
+        self._alone = asyncio.Lock()
+        self._users: dict[str, dict[str, Credential]] = {}
+        for name, texts in stored.items():
+            for mechanism, text in texts.items():
+                try:
+                    self._users.setdefault(name, {})[mechanism] = parse_credential(text)
+                except ValueError:
+                    log.error("the %s credential of user %r is damaged and left out: set it again", mechanism, name)
+
+    def names(self) -> list[str]:
+        """Users that have a credential."""
+        return sorted(self._users)
+
+    def of(self, name: str) -> Mapping[str, Credential]:
+        """Mechanism → credential of one user; empty for who has none."""
+        return self._users.get(name, {})
+
+    async def change(self, name: str, changes: Mapping[str, Credential | None]) -> None:
+        """Sets (or with None deletes) credentials of a user, as one. Raises `KafkaStorageError`; then nothing changed."""
+        async with self._alone:
+            after = {**self._users.get(name, {})}
+            for mechanism, credential in changes.items():
+                if credential is None:
+                    after.pop(mechanism, None)
+                else:
+                    after[mechanism] = credential
+            await self._store.set_resource(SCRAM, name, {mechanism: one.text() for mechanism, one in after.items()})
+            if after:
+                self._users[name] = after
+            else:
+                self._users.pop(name, None)
+            log.info("SCRAM credentials of user %r were changed: %s", name, ", ".join(sorted(changes)))

@@ -1,0 +1,109 @@
+"""What one listener asks of its clients, out of the settings: its TLS context, its SASL mechanisms, their users."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...config.exceptions import ConfigError
+from ...protocol.errors import ErrorCode, ProtocolError
+from .jaas import users_of
+from .mechanism import Exchange, Refusal
+from .plain import PlainExchange
+from .principal import parse_rules
+from .scram import ScramExchange
+from .tls import TlsListener
+
+if TYPE_CHECKING:
+    import ssl
+    from concurrent.futures import Executor
+
+    from ...config.broker_config import BrokerConfig
+    from ...config.listener import Listener
+    from ..connection import Connection
+    from .credentials import Users
+
+
+class ListenerSecurity:
+    """Loop thread. Settings that are dynamic hold from the next connection on."""
+
+    def __init__(self, listener: Listener, config: BrokerConfig, users: Users, pool: Executor) -> None:
+        """Reads files. Raises `ConfigError` with one clear line that names the setting."""
+        name = listener.name
+        self.name = name
+        self._config = config
+        self._users = users
+        self._pool = pool
+        self._disguise = secrets.token_bytes(32)
+        self.sasl = listener.security_protocol.startswith("SASL_")
+        self.tls = TlsListener(name, config) if listener.security_protocol.endswith("SSL") else None
+        self.failures = 0
+        self.successes = 0
+        try:
+            self.mapping_rules = parse_rules(config.of_listener(name, "ssl.principal.mapping.rules"))
+        except ValueError as error:
+            raise ConfigError([f"ssl.principal.mapping.rules of {name}: {error}"]) from None
+        self.mechanisms: tuple[str, ...] = config.of_listener(name, "sasl.enabled.mechanisms") if self.sasl else ()
+        self._listed = self._users_listed(config)
+
+    @property
+    def tls_context(self) -> ssl.SSLContext:
+        assert self.tls is not None
+        return self.tls.context
+
+    @property
+    def handshake_timeout_ms(self) -> int:
+        return int(self._of("ssl.handshake.timeout.ms"))
+
+    @property
+    def failure_delay_ms(self) -> int:
+        return self._config.connection_failed_authentication_delay_ms
+
+    @property
+    def max_receive_bytes(self) -> int:
+        return int(self._of("sasl.server.max.receive.size"))
+
+    def max_reauth_ms(self, mechanism: str) -> int:
+        """How long a session lasts; 0: without end."""
+        return max(0, int(self._of("connections.max.reauth.ms", mechanism)))
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raises `ProtocolError` INVALID_CONFIG where settings that changed make no TLS context, or list no users."""
+        try:
+            self._users_listed(config)
+            if self.tls is not None and self.tls.is_changed(config):
+                self.tls.try_settings(config)
+        except ConfigError as error:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    def use(self, config: BrokerConfig) -> None:
+        """Other settings hold. Certificates follow by `TlsListener.renew`."""
+        self._config = config
+        self._listed = self._users_listed(config)
+
+    def expect(self, connection: Connection) -> None:
+        """The client has some time to say who it is."""
+        limit = self._config.sasl_authentication_timeout_ms
+        connection.give_time(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
+
+    def exchange(self, mechanism: str) -> Exchange:
+        """A new run through a mechanism that the listener offers."""
+        if mechanism == "PLAIN":
+            return PlainExchange(self._listed[mechanism], self._users, self._pool)
+        if mechanism.startswith("SCRAM-"):
+            return ScramExchange(mechanism, self._users, self._disguise, partial(secrets.token_urlsafe, 24))
+        raise Refusal(f"{mechanism} is not offered")
+
+    def _users_listed(self, config: BrokerConfig) -> dict[str, Mapping[str, str]]:
+        """Mechanism → user → password. ConfigError."""
+        try:
+            return {
+                one: users_of(config.of_listener(self.name, "sasl.jaas.config", one), one) for one in self.mechanisms
+            }
+        except ValueError as error:
+            raise ConfigError([f"listener {self.name}: {error}"]) from None
+
+    def _of(self, setting: str, mechanism: str = "") -> Any:
+        return self._config.of_listener(self.name, setting, mechanism)

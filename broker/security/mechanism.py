@@ -1,0 +1,28 @@
+"""What the mechanisms of SASL have in common: an exchange of messages that ends with a user, or with a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import NamedTuple, Protocol
+
+
+class Refusal(Exception):
+    """The client is not let in. The text is told to the client: it must not say what of its secrets is wrong."""
+
+
+class Step(NamedTuple):
+    """One answer of the server's. `user` is set with the last one.
+
+    `lifetime_ms`: how long what was shown is good for (a token's rest of life); None: for ever.
+    """
+
+    reply: bytes
+    user: str | None = None
+    lifetime_ms: int | None = None
+
+
+class Exchange(Protocol):
+    """One client's run through a mechanism."""
+
+    def step(self, message: bytes) -> Step | Awaitable[Step]:
+        """Answers a message. Raises `Refusal`. Loop thread; what takes long is awaited."""

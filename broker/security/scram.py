@@ -1,0 +1,112 @@
+"""SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): the server's side. No channel binding, as in Kafka.
+
+Who is unknown gets a salt like any other and fails with the proof: nothing tells a client which users there are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .credentials import HASHES, MIN_ITERATIONS, SALT_BYTES, Credential
+from .mechanism import Refusal, Step
+
+if TYPE_CHECKING:
+    from .credentials import Users
+
+_FAILED = "authentication failed: the user or the password is wrong"
+_NONCE = r"[\x21-\x2b\x2d-\x7e]+"
+_CLIENT_FIRST = re.compile(
+    r"(?P<gs2>(?P<binding>n|y|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>[^,]+))?,)"
+    rf"(?P<bare>(?P<mext>m=[^,]*,)?n=(?P<name>[^,]+),r=(?P<nonce>{_NONCE})(?P<ext>,.*)?)"
+)
+_CLIENT_FINAL = re.compile(
+    rf"(?P<bare>c=(?P<binding>[A-Za-z0-9/+=]+),r=(?P<nonce>{_NONCE})(?:,[^p][^,]*)*),p=(?P<proof>[A-Za-z0-9/+=]+)"
+)
+
+
+class ScramExchange:
+    """Two messages of the client's: who it is, and the proof. Loop thread."""
+
+    __slots__ = (
+        "_credential", "_disguise", "_first", "_gs2", "_hash", "_known", "_mechanism", "_name", "_new_nonce", "_nonce", "_users",
+    )  # fmt: skip
+
+    def __init__(self, mechanism: str, users: Users, disguise: bytes, nonce: Callable[[], str]) -> None:
+        """`disguise`: a secret of this process, out of which salts for unknown users come: the same each time. `nonce` gives
+        the server's part of the nonce: printable, without commas, never the same."""
+        self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._users = users
+        self._new_nonce = nonce
+        self._first = ""
+        self._nonce = ""
+        self._gs2 = b""
+        self._name = ""
+        self._known = False
+        self._disguise = disguise
+        self._credential = Credential(b"", b"", b"", MIN_ITERATIONS)
+
+    def step(self, message: bytes) -> Step:
+        try:
+            text = message.decode()
+        except UnicodeDecodeError:
+            raise Refusal("a SCRAM message that is not UTF-8") from None
+        return self._begin(text) if not self._nonce else self._end(text)
+
+    def _begin(self, text: str) -> Step:
+        match = _CLIENT_FIRST.fullmatch(text)
+        if match is None or match["mext"]:
+            raise Refusal("that is not SCRAM's first message")
+        if match["binding"].startswith("p="):
+            raise Refusal("channel binding is not offered")
+        if "tokenauth=true" in (match["ext"] or ""):
+            raise Refusal("delegation tokens are not offered")
+        self._name = _unescaped(match["name"])
+        if match["authzid"] and _unescaped(match["authzid"]) != self._name:
+            raise Refusal("a client can act only as the user that it authenticates as")
+        credential = self._users.of(self._name).get(self._mechanism)
+        self._known = credential is not None
+        if credential is None:
+            salt = hmac.digest(self._disguise, self._name.encode(), "sha256")[:SALT_BYTES]
+            empty = bytes(hashlib.new(self._hash).digest_size)
+            credential = Credential(salt, empty, empty, MIN_ITERATIONS)
+        self._credential = credential
+        self._gs2 = match["gs2"].encode()
+        self._nonce = match["nonce"] + self._new_nonce()
+        salt_text = base64.b64encode(credential.salt).decode()
+        reply = f"r={self._nonce},s={salt_text},i={credential.iterations}"
+        self._first = f"{match['bare']},{reply}"
+        return Step(reply.encode())
+
+    def _end(self, text: str) -> Step:
+        match = _CLIENT_FINAL.fullmatch(text)
+        if match is None:
+            raise Refusal("that is not SCRAM's last message")
+        try:
+            binding, proof = (base64.b64decode(match[name], validate=True) for name in ("binding", "proof"))
+        except binascii.Error:
+            raise Refusal("that is not SCRAM's last message") from None
+        if binding != self._gs2 or match["nonce"] != self._nonce:
+            raise Refusal("the last message does not belong to the first")
+        said = f"{self._first},{match['bare']}".encode()
+        signature = hmac.digest(self._credential.stored_key, said, self._hash)
+        if len(proof) != len(signature):
+            raise Refusal(_FAILED)
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        if not hmac.compare_digest(stored_key, self._credential.stored_key) or not self._known:
+            raise Refusal(_FAILED)
+        answer = hmac.digest(self._credential.server_key, said, self._hash)
+        return Step(b"v=" + base64.b64encode(answer), self._name)
+
+
+def _unescaped(name: str) -> str:
+    if re.search("=(?!2C|3D)", name):
+        raise Refusal("a user's name with '=' that is not =2C or =3D")
+    return name.replace("=2C", ",").replace("=3D", "=")

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from tidelog.broker.security_metrics import security_families
+
+
+def test_numbers_by_listener() -> None:
+    tls = SimpleNamespace(not_after_s=9, reloads=2, failed_reloads=1)
+    server: Any = SimpleNamespace(
+        failed_handshakes=5,
+        securities={
+            "A": SimpleNamespace(name="A", sasl=True, tls=tls, successes=3, failures=4),
+            "B": SimpleNamespace(name="B", sasl=False, tls=tls, successes=0, failures=0),
+        },
+    )
+    rows = {family.name: dict(family.rows) for family in security_families(server)}  # type: ignore[arg-type]
+    assert rows == {
+        "tidelog_failed_tls_handshakes": {(): 5},
+        "tidelog_authentications": {("A",): 3},
+        "tidelog_failed_authentications": {("A",): 4},
+        "tidelog_certificate_expiry_timestamp_seconds": {("A",): 9, ("B",): 9},
+        "tidelog_certificate_reloads": {("A",): 2, ("B",): 2},
+        "tidelog_failed_certificate_reloads": {("A",): 1, ("B",): 1},
+    }
