@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 METADATA_VERSION = "metadata.version"
 STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
+"""1: consumer groups of KIP-848."""
 
 
 class Feature(NamedTuple):
@@ -31,7 +33,7 @@ class Feature(NamedTuple):
 #: Levels are Kafka 4.3's; a feature whose protocol is not there yet is supported and finalised at 0.
 SUPPORTED = {
     METADATA_VERSION: Feature(7, 30, 30),
-    "group.version": Feature(0, 0, 0),
+    GROUP_VERSION: Feature(0, 1, 1),
     "share.version": Feature(0, 0, 0),
     STREAMS_VERSION: Feature(0, 1, 1),
     TRANSACTION_VERSION: Feature(0, 2, 2),

@@ -15,12 +15,13 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorLog, PartitionCoordinatorLog
 from .group_commits import CommitRequest, FetchedGroup, GroupCommits, TopicToFetch, TxnCommitRequest
 from .group_events import (
+    UNKNOWN_MEMBER_ID,
     DescribedGroup,
     GroupLimits,
     JoinRequest,
@@ -52,10 +53,8 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 #: How long a start waits for groups and offsets before it takes connections: some 20,000 commits are read by then.
 START_PATIENCE_S = 0.1
 
-T = TypeVar("T")
-
 #: Runs a function in the pool.
-RunBlocking = Callable[[Callable[[], LoadedPartition]], Awaitable[LoadedPartition]]
+RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 def group_limits(config: BrokerConfig) -> GroupLimits:
@@ -113,8 +112,8 @@ class GroupCoordinator:
     def of(cls, broker: Broker) -> GroupCoordinator:
         """The coordinator of a whole broker. Offsets of topics that are deleted are forgotten."""
 
-        def run_blocking(load: Callable[[], LoadedPartition]) -> Awaitable[LoadedPartition]:
-            return broker.loop.run_in_executor(broker.io_pool, load)
+        def run_blocking(task: Callable[[], Any]) -> Awaitable[Any]:
+            return broker.loop.run_in_executor(broker.io_pool, task)
 
         def environment() -> Environment:
             from .modern_groups.group_settings import GroupSettings
@@ -164,7 +163,7 @@ class GroupCoordinator:
                 shard.loaded = True
                 continue
             try:
-                loaded = await self._run_blocking(self._loader(shard.index))
+                loaded: LoadedPartition = await self._run_blocking(self._loader(shard.index))
             except Exception:
                 log.exception("%s-%d cannot be loaded", GROUP_METADATA_TOPIC, shard.index)
                 continue
@@ -200,6 +199,8 @@ class GroupCoordinator:
         self._expiry.cancel()
         if self._loading is not None:
             self._loading.cancel()
+        if self._modern is not None:
+            self._modern.close()
         for shard in self._shards:
             for group in list(shard.groups.values()):
                 self._remove(shard, group, ErrorCode.NOT_COORDINATOR)
@@ -219,7 +220,14 @@ class GroupCoordinator:
             from .modern_groups.modern_groups import ModernGroups
 
             self._modern = ModernGroups(
-                self._shards, self._environment(), self._time, self._timer, self._remove, self._membership.adopt
+                self._shards,
+                self._environment(),
+                self._time,
+                self._timer,
+                self._loop,
+                self._run_blocking,
+                self._remove,
+                self._membership.adopt,
             )
         return self._modern
 
@@ -261,17 +269,64 @@ class GroupCoordinator:
 
     # -- membership
 
-    def join(self, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
-        return self._membership.join(request)
+    def _is_consumer_group(self, group_id: str) -> bool:
+        """Whether that is a consumer group (KIP-848) with members: classic ones among them are served there."""
+        if self._modern is None or not group_id:
+            return False
+        group = self._shards.shard_of(group_id).groups.get(group_id)
+        return group is not None and group.group_type is GroupType.CONSUMER and not group.is_empty
 
-    def sync(self, request: SyncRequest) -> SyncResult | asyncio.Future[SyncResult]:
-        return self._membership.sync(request)
+    def join(self, request: JoinRequest) -> JoinResult | Awaitable[JoinResult]:
+        """The answer, or an awaitable of it."""
+        if not self._is_consumer_group(request.group_id):
+            return self._membership.join(request)
+        machine = self.modern.machine(GroupType.CONSUMER)
+        try:
+            self._membership.check_session_timeout(request)
+            return self.modern.run(
+                request.group_id, lambda group, now_ms: machine.join(group, request, now_ms), kind=GroupType.CONSUMER
+            )
+        except ProtocolError as error:
+            full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+            return JoinResult(error.code, UNKNOWN_MEMBER_ID if full else request.member_id)
+
+    def sync(self, request: SyncRequest) -> SyncResult | Awaitable[SyncResult]:
+        """The answer, or an awaitable of it."""
+        if not self._is_consumer_group(request.group_id):
+            return self._membership.sync(request)
+        machine = self.modern.machine(GroupType.CONSUMER)
+        try:
+            return self.modern.run(
+                request.group_id, lambda group, _: machine.sync(group, request), kind=GroupType.CONSUMER
+            )
+        except ProtocolError as error:
+            return SyncResult(error.code)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        return self._membership.heartbeat(group_id, member_id, group_instance_id, generation)
+        if not self._is_consumer_group(group_id):
+            return self._membership.heartbeat(group_id, member_id, group_instance_id, generation)
+        machine = self.modern.machine(GroupType.CONSUMER)
+        try:
+            code: ErrorCode = self.modern.run_at_once(
+                group_id,
+                lambda group, _: machine.classic_heartbeat(group, group_id, member_id, group_instance_id, generation),
+                kind=GroupType.CONSUMER,
+            )
+        except ProtocolError as error:
+            return error.code
+        return code
 
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> tuple[ErrorCode, list[LeftMember]]:
-        return self._membership.leave(group_id, members)
+        if not self._is_consumer_group(group_id):
+            return self._membership.leave(group_id, members)
+        machine = self.modern.machine(GroupType.CONSUMER)
+        try:
+            left = self.modern.run_at_once(
+                group_id, lambda group, _: machine.leave(group, group_id, members), kind=GroupType.CONSUMER
+            )
+        except ProtocolError as error:
+            return error.code, []
+        return ErrorCode.NONE, left
 
     # -- offsets
 

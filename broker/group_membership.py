@@ -99,11 +99,9 @@ class GroupMembership:
 
     def join(self, request: JoinRequest) -> JoinResult | asyncio.Future[JoinResult]:
         """The answer, or a future of it: a join lasts as long as the rebalance does."""
-        limits = self._rebalance.limits
         try:
             shard = self._shards.find(request.group_id)
-            if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
-                raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
+            self.check_session_timeout(request)
             group = shard.groups.get(request.group_id)
             if not isinstance(group, GroupMetadata):
                 group = self._create(shard, request, group)
@@ -114,6 +112,12 @@ class GroupMembership:
         new_id = f"{named}-{self._new_uuid()}"
         self._apply(shard, group, self._rebalance.join(group, request, new_id, waiting, self._now()))
         return waiting.outcome(self._loop)
+
+    def check_session_timeout(self, request: JoinRequest) -> None:
+        """Raises ProtocolError INVALID_SESSION_TIMEOUT."""
+        limits = self._rebalance.limits
+        if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
+            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
     def _create(self, shard: Shard, request: JoinRequest, found: Group | None) -> GroupMetadata:
         """A new group, written as an empty one, in the place of an empty group of another type if there is one.
@@ -184,11 +188,14 @@ class GroupMembership:
             if isinstance(group, GroupMetadata):
                 self._apply(shard, group, self._rebalance.loaded(group, self._now()))
 
-    def adopt(self, shard: Shard, group: Group) -> None:
-        """Puts a classic group in, in the place of another type's that has become one: its members' sessions begin."""
+    def adopt(self, shard: Shard, group: Group, reason: str | None) -> None:
+        """Puts a classic group in, in the place of another type's that has become one: its members' sessions begin, and if
+        there is a reason for a rebalance, that begins too."""
         assert isinstance(group, GroupMetadata)
         shard.groups[group.group_id] = group
         self._apply(shard, group, self._rebalance.loaded(group, self._now()))
+        if reason is not None and group.state is STABLE:
+            self._apply(shard, group, self._rebalance.rebalance(group, reason, self._now()))
 
     def remove(self, shard: Shard, group: GroupMetadata, error: ErrorCode) -> None:
         """Forgets the group; whoever still waits for something of it is answered with `error`. Writes nothing."""

@@ -502,6 +502,12 @@ class GroupRebalance:
             self._prepare(group, f"{len(group.members)} members are over group.max.size", effects, now_ms)
         return effects
 
+    def rebalance(self, group: GroupMetadata, reason: str, now_ms: int) -> Effects:
+        """All members have to join again."""
+        effects: Effects = []
+        self._prepare(group, reason, effects, now_ms)
+        return effects
+
     def kill(self, group: GroupMetadata, error: ErrorCode, now_ms: int) -> Effects:
         """The group is deleted or the coordinator stops: all who wait are answered with `error`."""
         effects: Effects = []

@@ -21,7 +21,7 @@ from ..group_shards import append_error
 from ..group_types import Group, GroupType
 from .delays import Delays
 from .modern_group import ModernGroup
-from .outcome import Delay, DelaySet, GroupRecord, Outcome
+from .outcome import Delay, DelaySet, GroupRecord, Outcome, Work
 from .registry import TYPES, encoded, machine_class, replay
 
 if TYPE_CHECKING:
@@ -36,21 +36,34 @@ RETRY_MS = 5_000
 """How long a time-out waits whose outcome could not be written."""
 
 T = TypeVar("T")
+#: Runs a function in a pool thread.
+RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 #: A group that changes its type is taken out, or put in, by who owns its other half.
 Remove = Callable[["Shard", Group, ErrorCode], None]
-Adopt = Callable[["Shard", Group], None]
+Adopt = Callable[["Shard", Group, "str | None"], None]
 
 
 class ModernGroups:
     """Made with the first modern group or request; see `GroupCoordinator.modern`."""
 
     def __init__(
-        self, shards: Shards, environment: Environment, time: Time, timer: Timer, remove: Remove, adopt: Adopt
+        self,
+        shards: Shards,
+        environment: Environment,
+        time: Time,
+        timer: Timer,
+        loop: asyncio.AbstractEventLoop,
+        run_blocking: RunBlocking,
+        remove: Remove,
+        adopt: Adopt,
     ) -> None:
         """`remove` forgets a group of any type in memory; `adopt` puts a classic group in its place."""
         self._shards = shards
         self._environment = environment
         self._time = time
+        self._loop = loop
+        self._run_blocking = run_blocking
+        self._working: dict[str, asyncio.Task[None]] = {}
         self._remove = remove
         self._adopt = adopt
         self._delays = Delays(timer, time, self._delay_passed)
@@ -66,6 +79,13 @@ class ModernGroups:
         return machine
 
     # -- requests
+
+    def run_at_once(self, group_id: str, decide: Callable[[Group | None, int], Outcome[T]], *, kind: GroupType) -> T:
+        """`run`, for answers that need not wait until the write is durable: nobody relies on what they say."""
+        shard = self._shards.find(group_id)
+        outcome = decide(shard.groups.get(group_id), self._time.milliseconds())
+        self.carry_out(shard, group_id, outcome, kind)
+        return outcome.answer
 
     def run(
         self, group_id: str, decide: Callable[[Group | None, int], Outcome[T]], *, kind: GroupType
@@ -103,12 +123,33 @@ class ModernGroups:
         if successor is not None:
             log.info("group %s: %s in place of %s", group_id, successor.group_type, kind)
             self._delays.forget(group_id)
-            self._adopt(shard, successor)
+            self._adopt(shard, successor, outcome.rebalance_successor)
         for effect in outcome.effects:
             self._delays.apply(group_id, effect)
         if outcome.rebalanced:
             self.rebalances[kind] += 1
+        if outcome.work is not None and group_id not in self._working:
+            self._working[group_id] = self._loop.create_task(self._work(group_id, outcome.work, kind))
         return unsynced
+
+    async def _work(self, group_id: str, work: Work, kind: GroupType) -> None:
+        try:
+            result = await self._run_blocking(work.run)
+            shard = self._shards.find(group_id)
+            outcome = work.then(shard.groups.get(group_id), result, self._time.milliseconds())
+            if outcome is not None:
+                self.carry_out(shard, group_id, outcome, kind)
+        except ProtocolError as error:
+            log.warning("group %s: %s", group_id, error)
+        except Exception:
+            log.exception("group %s: work in the background failed", group_id)
+        finally:
+            del self._working[group_id]
+
+    def close(self) -> None:
+        """No more work. The groups are forgotten one by one."""
+        for task in list(self._working.values()):
+            task.cancel()
 
     # -- groups that come and go
 

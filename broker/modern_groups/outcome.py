@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...protocol.schema import Message
 from ..coordinator_log import CoordinatorRecord
@@ -67,6 +67,15 @@ class MemberGone(NamedTuple):
 Effect = DelaySet | DelayCleared | MemberGone
 
 
+class Work(NamedTuple):
+    """Something that takes long: `run` in a pool thread, then `then(group, result, now)` on the loop thread gives the outcome.
+
+    One piece of work a group is under way at a time; what comes meanwhile is left out, and later heartbeats ask again."""
+
+    run: Callable[[], Any]
+    then: Callable[[Any, Any, int], Outcome[None] | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
     """`answer` if all goes well; `records` in the order in which they are replayed."""
@@ -78,6 +87,9 @@ class Outcome(Generic[T]):
     """A group of another type that has the id until now: its tombstones are written first."""
     successor: Group | None = None
     """A group that takes the id after the records: written by them, but of another type, so not replayed."""
+    rebalance_successor: str | None = None
+    """Why the successor's members have to join it at once; None: they go on with what they have."""
+    work: Work | None = None
     rebalanced: bool = False
     """The group epoch rose: counted by metrics."""
     note: Callable[[Group | None], None] | None = None

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple, cast
 
+from support.groups import Groups
+from tidelog.broker.group_types import GroupType
+from tidelog.broker.modern_groups.consumer_requests import HeartbeatRequest, HeartbeatResult
 from tidelog.broker.modern_groups.group_settings import GroupSettings
 from tidelog.broker.modern_groups.machine import Environment
 from tidelog.broker.modern_groups.topic_image import ImageTopic
 from tidelog.config.broker_config import BrokerConfig
+from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 #: What groups know until the daemon stops.
 SOFT = {"image_seen", "configured", "delayed_until_ms", "endpoint_epoch", "shutdown_asked_by"}
@@ -74,3 +78,78 @@ def state_of(group: Any) -> dict[str, Any]:
     """All of a group's state, to compare with another's. What is not kept in records is left out."""
     names = {name for kind in type(group).__mro__ for name in getattr(kind, "__slots__", ())} - SOFT
     return {name: getattr(group, name) for name in sorted(names)}
+
+
+class Consumers:
+    """Consumer groups on a coordinator in memory: heartbeats with defaults, answers or error codes.
+
+    consumers = Consumers(Image(t=4))
+    consumers.joins("a", "t").assigned == {("t", 0), ("t", 1), ("t", 2), ("t", 3)}
+    """
+
+    def __init__(self, image: Image, own: Mapping[str, Mapping[str, str]] | None = None, **settings: Any) -> None:
+        self.image = image
+        self.harness = Groups(environment=make_environment(image, own, **settings))
+        self.epochs: dict[str, int] = {}
+
+    @property
+    def group(self) -> Any:
+        return self.harness.groups.modern.read("g")
+
+    @property
+    def time(self) -> Any:
+        return self.harness.time
+
+    def send(self, **fields: Any) -> HeartbeatResult:
+        """Raises ProtocolError."""
+        modern = self.harness.groups.modern
+        machine = modern.machine(GroupType.CONSUMER)
+        request = HeartbeatRequest(**{"group_id": "g", "client_id": "c", "client_host": "/h", **fields})
+        return cast(
+            "HeartbeatResult",
+            modern.run("g", lambda group, now_ms: machine.heartbeat(group, request, now_ms), kind=GroupType.CONSUMER),
+        )
+
+    def joins(self, name: str, *topics: str, **fields: Any) -> Seen:
+        self.epochs[name] = 0
+        first = {"rebalance_timeout_ms": 30_000, "subscribed_topics": frozenset(topics), "owned": {}}
+        return self.beats(name, **{**first, **fields})
+
+    def beats(self, name: str, *, owns: Collection[tuple[str, int]] | None = None, **fields: Any) -> Seen:
+        """One heartbeat in the epoch of the last answer; `owns`: what it reports."""
+        if owns is not None:
+            owned: dict[bytes, frozenset[int]] = {}
+            for topic, partition in owns:
+                topic_id = self.image.id(topic)
+                owned[topic_id] = owned.get(topic_id, frozenset()) | {partition}
+            fields["owned"] = owned
+        result = self.send(**{"member_id": name, "member_epoch": self.epochs[name], **fields})
+        self.epochs[name] = result.member_epoch
+        return Seen(result, self.places(result.assignment))
+
+    def refuses(self, name: str, **fields: Any) -> ErrorCode:
+        """The error that the heartbeat gets; fails the test if it gets none."""
+        try:
+            self.beats(name, **fields)
+        except ProtocolError as error:
+            return error.code
+        raise AssertionError("it was answered")
+
+    def places(self, assignment: Mapping[bytes, Any] | None) -> set[tuple[str, int]] | None:
+        if assignment is None:
+            return None
+        topics = {topic.topic_id: topic.name for topic in self.image.topics.values()}
+        return {(topics[topic_id], p) for topic_id, each in assignment.items() for p in each}
+
+    def has(self, name: str) -> set[tuple[str, int]] | None:
+        return self.places(self.group.members[name].assigned)
+
+    def close(self) -> None:
+        self.harness.close()
+
+
+class Seen(NamedTuple):
+    """One answer; `assigned` is None where it said nothing."""
+
+    result: HeartbeatResult
+    assigned: set[tuple[str, int]] | None

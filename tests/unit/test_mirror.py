@@ -17,6 +17,9 @@ ELSEWHERE: dict[str, str] = {
     "broker/authorized_operations.py": "a constant",
     "broker/metric_family.py": "values",
     "broker/group_events.py": "values; used in each test of groups",
+    "broker/modern_groups/assignment_spec.py": "values",
+    "broker/modern_groups/range_assignor.py": "tests/property/test_assignors.py",
+    "broker/modern_groups/uniform_assignor.py": "tests/property/test_assignors.py",
     "broker/modern_groups/outcome.py": "values; used in each test of modern groups",
     "broker/modern_groups/machine.py": "an interface; tests/unit/broker/modern_groups/test_modern_groups.py",
     "broker/request_context.py": "values",
@@ -74,6 +77,7 @@ ELSEWHERE: dict[str, str] = {
     "clients/async_message_set_client.py": "sockets: tests/client/test_message_set_clients.py",
     # Tested together with what they are a part of.
     "broker/dispatcher.py": "tests/client/test_wire.py, tests/compat/test_bad_input.py",
+    "broker/apis/consumer_group_describe.py": "tests/unit/broker/apis/test_consumer_group_heartbeat.py",
     "broker/apis/delete_groups.py": "tests/unit/broker/apis/test_group_apis.py",
     "broker/apis/describe_groups.py": "tests/unit/broker/apis/test_group_apis.py",
     "broker/apis/find_coordinator.py": "tests/unit/broker/apis/test_group_apis.py",

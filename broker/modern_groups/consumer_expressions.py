@@ -1,0 +1,35 @@
+"""What follows when the pool has matched a group's expressions against all topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..group_types import Group
+from .consumer_group import ConsumerGroup, ResolvedExpression
+from .consumer_records import epoch_record, expression_record
+from .modern_group import metadata_hash
+from .outcome import Outcome
+from .topic_image import TopicImage
+
+
+def expressions_resolved(
+    found: Group | None, resolved: Mapping[str, ResolvedExpression], image: TopicImage
+) -> Outcome[None] | None:
+    """The topics are written, in a new group epoch if they are others than before. None if nobody has the expressions."""
+    if not isinstance(found, ConsumerGroup):
+        return None
+    wanted = {expression: each for expression, each in resolved.items() if expression in found.expressions}
+    if not wanted:
+        return None
+    group_id = found.group_id
+    records = [expression_record(group_id, expression, each) for expression, each in wanted.items()]
+    after = {**found.resolved, **wanted}
+    names = set(found.names).union(*(each.topics for each in after.values()))
+    new_hash = metadata_hash(names, image)
+    unlike = [
+        one for one, each in wanted.items() if one not in found.resolved or found.resolved[one].topics != each.topics
+    ]
+    rebalanced = bool(unlike) or new_hash != found.metadata_hash
+    if rebalanced:
+        records.append(epoch_record(group_id, found.group_epoch + 1, new_hash))
+    return Outcome(None, records, rebalanced=rebalanced)
