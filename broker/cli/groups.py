@@ -1,4 +1,4 @@
-"""`tidelog groups list|describe|delete|reset`: consumer groups, what they have committed, and how far behind they are.
+"""`tidelog groups list|describe|delete|reset`: groups, what they have committed, and how far behind they are.
 
 Lag is in offsets, as Kafka's own tools count it: the end of the partition minus what is committed.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...protocol.messages.describe_groups import DescribedGroup
     from .kafka_client import KafkaClient
+    from .modern_groups import ShownGroup
     from .offsets import Partition
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -130,6 +131,31 @@ def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
     return found
 
 
+def _shown(client: KafkaClient, names: list[str]) -> list[ShownGroup]:
+    """Each group as its type tells of it. Classic ones, and names that are not there, are asked for as classic ones."""
+    from .modern_groups import DESCRIBE, ShownGroup, ShownMember
+
+    types = {one.group_id: one.group_type.lower() for one in _listed(client, [])}
+    found = []
+    for kind, described in DESCRIBE.items():
+        of_kind = [name for name in names if types.get(name) == kind]
+        found += described(client, of_kind) if of_kind else []
+    classic = [name for name in names if types.get(name) not in DESCRIBE]
+    for group in _described(client, classic) if classic else []:
+        members = tuple(
+            ShownMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                tuple(_assigned(member.member_assignment)),
+            )
+            for member in group.members
+        )
+        found.append(ShownGroup(group.group_id, "classic", group.group_state, group.protocol_data, members))
+    return sorted(found)
+
+
 def _assigned(assignment: bytes) -> list[Partition]:
     """The partitions of a member, where its assignment is a consumer's."""
     from ...protocol.errors import ProtocolError
@@ -149,9 +175,9 @@ def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
     from .offsets import LATEST, offsets_at, partitions_of
 
     found = []
-    for group in _described(client, groups):
+    for group in _shown(client, groups):
         committed = committed_of(client, group.group_id)
-        owners = {part: member for member in group.members for part in _assigned(member.member_assignment)}
+        owners = {part: member for member in group.members for part in member.partitions}
         there: set[Partition] = set()
         for topic in {topic for topic, _ in (*committed, *owners)}:
             try:
@@ -164,15 +190,16 @@ def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
         found.append(
             {
                 "group": group.group_id,
-                "state": group.group_state,
-                "protocol": group.protocol_data,
+                "type": group.group_type,
+                "state": group.state,
+                "protocol": group.protocol,
                 "members": [
                     {
                         "member": member.member_id,
-                        "instance": member.group_instance_id,
+                        "instance": member.instance_id,
                         "client": member.client_id,
                         "host": member.client_host,
-                        "partitions": len(_assigned(member.member_assignment)),
+                        "partitions": len(member.partitions),
                     }
                     for member in group.members
                 ],
@@ -209,7 +236,8 @@ def picture(group: dict[str, Any]) -> list[str]:
 
     lags = [part["lag"] for part in group["partitions"] if part["lag"] is not None]
     count = len(group["members"])
-    head = f"{group['group']}  {group['state']}  {count} member{'s' if count != 1 else ''}  lag {sum(lags):,}"
+    kind = "" if group["type"] == "classic" else f"{group['type']}  "
+    head = f"{group['group']}  {kind}{group['state']}  {count} member{'s' if count != 1 else ''}  lag {sum(lags):,}"
     members = [(one["member"], one["client"], one["host"], one["partitions"]) for one in group["members"]]
     rows = [
         (part["topic"], part["partition"], part["committed"], part["end"], part["lag"], part["member"] or "")

@@ -11,6 +11,8 @@ handled with a store that was restored wrongly shows.
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -18,9 +20,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from support.clients.librdkafka import consumer
 from support.daemon import Daemon
+from support.dump_log_segments import PEER
 from support.streams_application import (
     ACCOUNTS,
     CLOSING_MS,
@@ -162,6 +172,61 @@ def test_exactly_once_over_kills(daemon: Daemon, tmp_path: Path, rounds: int, se
         application.stop()
     flow.close()
     assert wrong(flow.seen, expected(flow.orders), flow.base_ms + CLOSING_MS) == []
+
+
+def test_a_streams_group_of_two_instances(daemon: Daemon, tmp_path: Path, seed: int) -> None:
+    """One of two instances is killed, and the other takes over; Kafka's own tool lists, describes, resets and deletes."""
+    admin = AdminClient({"bootstrap.servers": daemon.bootstrap, **QUIET})
+    for made in admin.create_topics([NewTopic(name, PARTITIONS) for name in ("accounts", "orders", *OUTPUTS)]).values():
+        made.result(30)
+    group = ConfigResource(ResourceType.GROUP, "orders-app")
+    group.add_incremental_config(
+        ConfigEntry("streams.num.standby.replicas", "1", incremental_operation=AlterConfigOpType.SET)
+    )
+    admin.incremental_alter_configs([group])[group].result(30)
+    flow = Flow(daemon.bootstrap, seed)
+    flow.accounts()
+    instances = [
+        Application(daemon.bootstrap, "orders-app", tmp_path / name, KINDS["streams"]) for name in ("one", "two")
+    ]
+    try:
+        for instance in instances:
+            instance.start()
+        flow.run(lambda: all(instance.is_up for instance in instances), "both instances", ordering=False)
+        flow.run(lambda: flow.counts["totals"] >= 200, "the first counts")
+        members = streams_tool(daemon, "--describe", "--group", "orders-app", "--members", "--verbose")
+        assert members.count("StreamThread") == 4
+        assert "STANDBY" in members
+        instances[0].kill()
+        goal = len(flow.orders) + 1
+        flow.run(lambda: flow.counts["totals"] >= goal, "counts after the kill of an instance")
+        count_all(flow, "totals", "windows")
+        windows = expected(flow.orders).closed
+        flow.order(*closing_orders(flow.base_ms))
+        flow.run(lambda: flow.counts["closed"] >= len(windows), "closed windows", ordering=False)
+        count_all(flow, "totals", "windows")
+    finally:
+        for instance in instances:
+            instance.stop()
+    flow.close()
+    assert wrong(flow.seen, expected(flow.orders), flow.base_ms + CLOSING_MS) == []
+    assert streams_tool(daemon, "--list", "--state").split() == ["GROUP", "STATE", "orders-app", "Empty"]
+    reset = ("--reset-offsets", "--group", "orders-app", "--input-topic", "orders", "--to-earliest", "--execute")
+    lines = [line.split() for line in streams_tool(daemon, *reset).splitlines()]
+    assert sorted(line for line in lines if line[:1] == ["orders-app"]) == [
+        ["orders-app", "orders", str(part), "0"] for part in range(PARTITIONS)
+    ]
+    assert "was successful" in streams_tool(daemon, "--delete", "--group", "orders-app")
+    assert streams_tool(daemon, "--list").split() == []
+
+
+def streams_tool(daemon: Daemon, *arguments: str) -> str:
+    """What kafka-streams-groups.sh prints."""
+    command = [sys.executable, str(PEER), "tool", "org.apache.kafka.tools.streams.StreamsGroupCommand"]
+    command += ["--bootstrap-server", daemon.bootstrap, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def kill(victim: str, application: Application, daemon: Daemon) -> None:

@@ -28,6 +28,7 @@ def test_what_is_no_time_is_refused() -> None:
 def test_the_picture_sums_the_lag() -> None:
     group = {
         "group": "g",
+        "type": "classic",
         "state": "Stable",
         "members": [{"member": "m", "client": "c", "host": "/127.0.0.1", "partitions": 1}],
         "partitions": [
@@ -37,5 +38,6 @@ def test_the_picture_sums_the_lag() -> None:
     }
     lines = picture(group)
     assert lines[0] == "g  Stable  1 member  lag 1,000"
+    assert picture({**group, "type": "streams"})[0] == "g  streams  Stable  1 member  lag 1,000"
     assert lines[2].split() == ["t", "0", "5", "1,005", "1,000", "m"]
     assert lines[3].split() == ["t", "1", "–", "7", "–"]

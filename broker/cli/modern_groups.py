@@ -1,0 +1,100 @@
+"""Groups of the newer protocols as `tidelog groups describe` shows them: consumer (KIP-848) and streams (KIP-1071).
+
+A streams group's partitions are those that its active tasks read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .kafka_client import KafkaClient
+    from .offsets import Partition
+
+
+class ShownMember(NamedTuple):
+    """One member, and the partitions that it reads."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[Partition, ...]
+
+
+class ShownGroup(NamedTuple):
+    """One group. `protocol` is the assignor, where the group has one of its own."""
+
+    group_id: str
+    group_type: str
+    state: str
+    protocol: str
+    members: tuple[ShownMember, ...]
+
+
+def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
+    """KafkaFailure."""
+    from ...protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+    from .kafka_client import check
+
+    found = []
+    answer = client.ask(StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse)
+    for group in answer.groups:
+        check(f"group {group.group_id}", group.error_code, group.error_message)
+        subtopologies = group.topology.subtopologies if group.topology is not None else None
+        inputs = {
+            each.subtopology_id: [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
+            for each in subtopologies or ()
+        }
+        members = tuple(
+            ShownMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                tuple(
+                    (topic, partition)
+                    for tasks in member.assignment.active_tasks
+                    for topic in inputs.get(tasks.subtopology_id, ())
+                    for partition in tasks.partitions
+                ),
+            )
+            for member in group.members
+        )
+        found.append(ShownGroup(group.group_id, "streams", group.group_state, "", members))
+    return found
+
+
+def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
+    """KafkaFailure."""
+    from ...protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+    from .kafka_client import check
+
+    found = []
+    answer = client.ask(ConsumerGroupDescribeRequest(group_ids=names), ConsumerGroupDescribeResponse)
+    for group in answer.groups:
+        check(f"group {group.group_id}", group.error_code, group.error_message)
+        members = tuple(
+            ShownMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                tuple(
+                    (topic.topic_name, partition)
+                    for topic in member.assignment.topic_partitions
+                    for partition in topic.partitions
+                ),
+            )
+            for member in group.members
+        )
+        found.append(ShownGroup(group.group_id, "consumer", group.group_state, group.assignor_name, members))
+    return found
+
+
+#: By type, as ListGroups has it.
+DESCRIBE: Mapping[str, Callable[[Any, Sequence[str]], list[ShownGroup]]] = {
+    "consumer": consumer_groups,
+    "streams": streams_groups,
+}
