@@ -8,9 +8,10 @@ import pytest
 from support.segment_dirs import write_checkpoint, write_log
 from tidelog.pipeline.exceptions import DirectoryError, TopicError
 from tidelog.pipeline.log_directory import LogDirectories
-from tidelog.pipeline.places import Bounds
+from tidelog.pipeline.places import Bounds, TopicPartition
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.ledger import DELETE_RECORDS, LEDGER_FILE, RETENTION, Ledger, encode
 from tidelog.storage.producer_entry import ProducerStateEntry
 from tidelog.storage.producer_snapshot import encode_snapshot
 
@@ -86,3 +87,25 @@ def test_committed_data_ends_before_the_oldest_open_transaction(tmp_path: Path) 
     assert ends == {0: 0, 1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 6, 7: 6}
     (tmp_path / "t-0" / f"{2:020d}.snapshot").unlink()
     assert LogDirectories([str(tmp_path)]).partition_bounds("t", 0, read_committed=True).end == 6
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "replication-offset-checkpoint"])
+def test_a_directory_of_a_newer_daemon_is_told(home: Path, name: str) -> None:
+    """Each of these files begins with its version."""
+    (home / name).write_text("version=7\nnode.id=1\ncluster.id=x\n" if name == "meta.properties" else "7\n0\n")
+    with pytest.raises(DirectoryError, match=rf"{name}.* version .?7"):
+        LogDirectories([str(home)]).partition_bounds("t", 0)
+
+
+def test_what_has_taken_records_is_told_by_the_ledger(home: Path) -> None:
+    found = LogDirectories([str(home)])
+    where = TopicPartition("t", 0)
+    assert found.why_gone(where, 5) == "retention or DeleteRecords has taken"
+    assert found.why_gone(where, 6) == "DeleteRecords has taken", "retention takes whole segments"
+    for removed, word in (
+        ({RETENTION: 3}, "retention has taken"),
+        ({DELETE_RECORDS: 3, RETENTION: 0, "superseded": 9}, "DeleteRecords has taken"),
+        ({DELETE_RECORDS: 3, RETENTION: 1}, "retention or DeleteRecords has taken"),
+    ):
+        (home / "t-0" / LEDGER_FILE).write_bytes(encode(Ledger(first=sum(removed.values()), removed=removed)))
+        assert found.why_gone(where, 5) == word
