@@ -104,7 +104,7 @@ def with_broker(home: Path, small: int, large: int, given: argparse.Namespace) -
             spark.stop()
     finally:
         broker.stop()
-    page = render(samples, machine(home), small, large, given.runs)
+    page = render(samples, f"{machine(home)}. {others()}", small, large, given.runs)
     print(page)
     if given.write or (not given.quick and given.small is None and given.large is None):
         PAGE.write_text(page)
@@ -202,6 +202,11 @@ def rounds(case: Case, broker: Tidelog, runs: int) -> dict[str, list[Sample]]:
             found[side].append(sample)
             say(f"{case.name}, {side}: {sample.seconds:.1f} s, {sample.cpu_s:.1f} CPU-s")
     return found
+
+
+def others() -> str:
+    """How busy the machine was beside: processes that wanted to run in the last 15 minutes, ours among them."""
+    return f"Load average of the last 15 minutes, this among it: {os.getloadavg()[2]:.1f}; above 4, others disturbed."
 
 
 def say(text: str) -> None:
