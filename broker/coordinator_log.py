@@ -110,6 +110,12 @@ class PartitionCoordinatorLog:
     def append(self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int) -> asyncio.Future[None] | None:
         return self._append(partition, coordinator_batch(records, now_ms))[1]
 
+    def append_at(
+        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        """As `append`; the offset of the first record too."""
+        return self._append(partition, coordinator_batch(records, now_ms))
+
     def append_transactional(
         self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int, producer_epoch: int
     ) -> tuple[int, asyncio.Future[None] | None]:
@@ -127,6 +133,18 @@ class PartitionCoordinatorLog:
         """The epoch of the partition's log, which rises with each start; 0 without one."""
         log = self._topics.log(self._topic, partition)
         return 0 if log is None else log.leader_epoch
+
+    def end_offset(self, partition: int) -> int:
+        """Where the next record goes; 0 without a log."""
+        log = self._topics.log(self._topic, partition)
+        return 0 if log is None else log.log_end_offset
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """What is below `offset` need not be kept: the log starts there, as far as it is safely on disk. Retention does the
+        rest. Raises as the log's `increment_log_start_offset`."""
+        log = self._topics.log(self._topic, partition)
+        if log is not None:
+            log.increment_log_start_offset(min(offset, log.high_watermark))
 
     def is_empty(self, partition: int) -> bool:
         log = self._topics.log(self._topic, partition)

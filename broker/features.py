@@ -20,6 +20,7 @@ STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
 """1: consumer groups of KIP-848."""
+SHARE_VERSION = "share.version"
 
 
 class Feature(NamedTuple):
@@ -34,7 +35,7 @@ class Feature(NamedTuple):
 SUPPORTED = {
     METADATA_VERSION: Feature(7, 30, 30),
     GROUP_VERSION: Feature(0, 1, 1),
-    "share.version": Feature(0, 0, 0),
+    SHARE_VERSION: Feature(0, 1, 1),
     STREAMS_VERSION: Feature(0, 1, 1),
     TRANSACTION_VERSION: Feature(0, 2, 2),
 }

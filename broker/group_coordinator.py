@@ -408,6 +408,10 @@ class GroupCoordinator:
             if not in_states or group.state_name.lower() in in_states
         ]
 
+    def ids_of_type(self, kind: GroupType) -> list[str]:
+        """Groups of a type in the partitions that are loaded."""
+        return [group.group_id for shard in self._shards for group in shard.groups.values() if group.group_type is kind]
+
     def describe_group(self, group_id: str) -> DescribedGroup:
         """The classic group with its members; an error inside where there is none or it cannot be told yet."""
         try:

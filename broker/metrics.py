@@ -50,6 +50,7 @@ class LoopFacts(NamedTuple):
 def loop_facts(broker: Broker) -> LoopFacts:
     """Loop thread."""
     from .message_set_listener import message_set_families  # of no use where nobody scrapes
+    from .share_metrics import share_families
 
     families = [
         *request_families(broker.counters),
@@ -58,6 +59,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *quota_families(broker),
         *security_families(broker.socket_server),
         *transaction_families(broker.known_transactions),
+        *share_families(broker.known_share),
     ]
     groups = group_facts(broker.groups, per_group=broker.config.metrics_per_group) if broker.ready else None
     return LoopFacts(families, groups)

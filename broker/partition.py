@@ -53,7 +53,7 @@ class Partition:
         #: How appends get to the log: while it is engaged, by `append_later`.
         self.directory = directory
         #: Fetches that are looked at again when the high watermark moves.
-        self.waiters: set[DelayedFetch] = set()
+        self.waiters: set[DelayedFetch[Any]] = set()
         self._loop = loop
         self._syncer = syncer
         self._syncing = False

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from .partition import Partition
-    from .send import Part
     from .timer import Timer, TimerHandle
+
+
+T = TypeVar("T")
+
+
+class Watched(Protocol):
+    """What has waiting fetches looked at again: a partition, or a share group's part in one."""
+
+    waiters: set[DelayedFetch[Any]]
 
 
 class FetchPurgatory:
@@ -25,7 +32,7 @@ class FetchPurgatory:
     def __init__(self, loop: asyncio.AbstractEventLoop, timer: Timer) -> None:
         self.loop = loop
         self.timer = timer
-        self._all: set[DelayedFetch] = set()
+        self._all: set[DelayedFetch[Any]] = set()
 
     @property
     def waiting(self) -> int:
@@ -39,21 +46,21 @@ class FetchPurgatory:
 
     def wait(
         self,
-        partitions: Sequence[Partition],
+        partitions: Sequence[Watched],
         max_wait_ms: int,
-        attempt: Callable[[bool], list[Part] | None],
-    ) -> asyncio.Future[list[Part]]:
+        attempt: Callable[[bool], T | None],
+    ) -> asyncio.Future[T]:
         """A future of the answer. `attempt(last)` makes it; None while there is too little (never when last)."""
-        fetch = DelayedFetch(self, partitions, max_wait_ms, attempt)
+        fetch: DelayedFetch[T] = DelayedFetch(self, partitions, max_wait_ms, attempt)
         self._all.add(fetch)
         return fetch.future
 
-    def forget(self, fetch: DelayedFetch) -> None:
+    def forget(self, fetch: DelayedFetch[Any]) -> None:
         """Called by a fetch that is done."""
         self._all.discard(fetch)
 
 
-class DelayedFetch:
+class DelayedFetch(Generic[T]):
     """One waiting fetch. It removes itself when its future is done, or cancelled by a lost connection."""
 
     __slots__ = ("_attempt", "_partitions", "_purgatory", "_scheduled", "_timer", "future")
@@ -61,15 +68,15 @@ class DelayedFetch:
     def __init__(
         self,
         purgatory: FetchPurgatory,
-        partitions: Sequence[Partition],
+        partitions: Sequence[Watched],
         max_wait_ms: int,
-        attempt: Callable[[bool], list[Part] | None],
+        attempt: Callable[[bool], T | None],
     ) -> None:
         self._purgatory = purgatory
         self._partitions = partitions
         self._attempt = attempt
         self._scheduled = False
-        self.future: asyncio.Future[list[Part]] = purgatory.loop.create_future()
+        self.future: asyncio.Future[T] = purgatory.loop.create_future()
         self.future.add_done_callback(self._done)
         self._timer: TimerHandle = purgatory.timer.call_later(max_wait_ms, self.expire)
         for partition in partitions:
@@ -100,7 +107,7 @@ class DelayedFetch:
         if answer is not None:
             self.future.set_result(answer)
 
-    def _done(self, future: asyncio.Future[list[Part]]) -> None:
+    def _done(self, future: asyncio.Future[T]) -> None:
         self._timer.cancel()
         self._purgatory.forget(self)
         for partition in self._partitions:

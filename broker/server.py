@@ -53,7 +53,7 @@ from .resource_configs import ResourceConfigs
 from .socket_server import SocketServer
 from .thread_priority import prefer_latency
 from .timer import LoopTimer, Timer
-from .topics import TRANSACTION_STATE, TopicRegistry
+from .topics import SHARE_GROUP_STATE, TRANSACTION_STATE, TopicRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .message_set_listener import MessageSetListener
     from .security.credentials import Users
     from .security.listener_security import ListenerSecurity
+    from .share.manager import SharePartitions
     from .transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger(__name__)
@@ -143,6 +144,7 @@ class Broker:
         self.known_mover: LogMover | None = None
         self._users: Users | None = None
         self._stored_credentials: Mapping[str, Mapping[str, str]] = {}
+        self._share: SharePartitions | None = None
         # Made in `start`, in this order, when the directories are locked.
         self.logs: LogManager
         self.metadata: MetadataStore
@@ -205,6 +207,21 @@ class Broker:
         """`transactions`, unless nobody has asked for it yet."""
         return self._transactions
 
+    @property
+    def share(self) -> SharePartitions:
+        """Made when first asked for, or at start when there is something to load, as `transactions` is."""
+        if self._share is None:
+            from .share.coordinator import ShareCoordinator
+            from .share.manager import SharePartitions
+
+            self._share = SharePartitions(self, ShareCoordinator.of(self))
+        return self._share
+
+    @property
+    def known_share(self) -> SharePartitions | None:
+        """`share`, unless nobody has asked for it yet."""
+        return self._share
+
     async def start(self) -> list[str]:
         """Starts everything; returns the address of each listener, Kafka's first.
 
@@ -227,6 +244,8 @@ class Broker:
         await self.groups.start()
         if self.topics.get(TRANSACTION_STATE) is not None:
             await self.transactions.start()
+        if self.topics.get(SHARE_GROUP_STATE) is not None:
+            await self.share.coordinator.start()
         await self.socket_server.start()
         self.logs.start()
         self.cleaner = LogCleaner(self.config, self.logs, self._file_system, self.time)
@@ -286,6 +305,8 @@ class Broker:
         self.quotas.use(config)
         self.logs.use(config)
         self.topics.use(config)
+        if self._share is not None:
+            self._share.settings.use(config)
         self.scheduler.resize(config.background_threads)
         if self.known_mover is not None:
             self.known_mover.use(config)
@@ -310,6 +331,9 @@ class Broker:
             self.groups.close()
         if self._transactions is not None:
             self._transactions.close()
+        if self._share is not None:
+            self._share.close()
+            self._share.coordinator.close()
         await run(None, self.conversions.close)
         if hasattr(self, "partitions"):
             self.partitions.close()

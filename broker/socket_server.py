@@ -133,6 +133,8 @@ class SocketServer:
         self._container = container_network(os.environ)
         self._warned = False
         self.message_set_endpoints: list[Endpoint] = []
+        self.on_closed: list[Callable[[Connection], object]] = []
+        """Called with each connection that has ended."""
         self.connections: set[Connection] = set()
         self.wait_of: Callable[[str, str], int] = lambda _address, _listener: 0
         """How long, in ms, a new connection from an address to a listener is not read: quotas on connections (KIP-612)."""
@@ -252,6 +254,8 @@ class SocketServer:
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]
+            for callback in self.on_closed:
+                callback(connection)
 
     async def stop_accepting(self) -> None:
         """Closes the listeners; open connections stay."""

@@ -48,7 +48,8 @@ log = logging.getLogger(__name__)
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+SHARE_GROUP_STATE = "__share_group_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 
 KEEP_EVERYTHING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Settings under which nothing is deleted or cleaned."""
@@ -370,6 +371,13 @@ class TopicRegistry:
             return self._config.transaction_state_log_num_partitions, _internal_overrides(
                 self._defaults, self._config.transaction_state_log_segment_bytes, "uncompressed"
             )
+        if name == SHARE_GROUP_STATE:  # its coordinator says what is redundant
+            return self._config.share_coordinator_state_topic_num_partitions, {
+                **_internal_overrides(
+                    self._defaults, self._config.share_coordinator_state_topic_segment_bytes, "producer"
+                ),
+                **KEEP_EVERYTHING,
+            }
         return self._config.num_partitions, {}
 
     def _adopted(self, name: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .definitions import HONOURED_BROKER
+from .definitions import BROKER_SETTINGS, HONOURED_BROKER
+from .definitions_share import SHARE_ORDER
 from .exceptions import ConfigError
 from .listener import Listener, ListenerLimits, parse_address, parse_address_limits, parse_listener, parse_protocol_map
 from .listener_checks import limits_of, security_problems, unknown_listener
@@ -123,6 +124,32 @@ class BrokerConfig:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_remove_expired_transaction_cleanup_interval_ms: int
     transaction_partition_verification_enable: bool
+    # Share groups
+    group_share_session_timeout_ms: int
+    group_share_min_session_timeout_ms: int
+    group_share_max_session_timeout_ms: int
+    group_share_heartbeat_interval_ms: int
+    group_share_min_heartbeat_interval_ms: int
+    group_share_max_heartbeat_interval_ms: int
+    group_share_max_size: int
+    group_share_assignment_interval_ms: int
+    group_share_min_assignment_interval_ms: int
+    group_share_max_assignment_interval_ms: int
+    group_share_delivery_count_limit: int
+    group_share_min_delivery_count_limit: int
+    group_share_max_delivery_count_limit: int
+    group_share_record_lock_duration_ms: int
+    group_share_min_record_lock_duration_ms: int
+    group_share_max_record_lock_duration_ms: int
+    group_share_partition_max_record_locks: int
+    group_share_min_partition_max_record_locks: int
+    group_share_max_partition_max_record_locks: int
+    group_share_max_share_sessions: int
+    share_coordinator_state_topic_num_partitions: int
+    share_coordinator_state_topic_segment_bytes: int
+    share_coordinator_snapshot_update_records_per_snapshot: int
+    share_coordinator_state_topic_prune_interval_ms: int
+    share_coordinator_cold_partition_snapshot_interval_ms: int
     # Process, log lines and metrics
     event_loop: str
     logging_level: str
@@ -273,6 +300,15 @@ def _resolve(values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:
     low, high = attributes["group_min_session_timeout_ms"], attributes["group_max_session_timeout_ms"]
     if low > high:
         problems.append(f"group.min.session.timeout.ms={low} is above group.max.session.timeout.ms={high}")
+    for lower, upper in SHARE_ORDER:
+        low, high = attributes[BROKER_SETTINGS[lower].attribute], attributes[BROKER_SETTINGS[upper].attribute]
+        if low > high:
+            problems.append(f"{lower}={low} is above {upper}={high}")
+    beat, session = attributes["group_share_heartbeat_interval_ms"], attributes["group_share_session_timeout_ms"]
+    if beat >= session:
+        problems.append(
+            f"group.share.heartbeat.interval.ms={beat} is not below group.share.session.timeout.ms={session}"
+        )
     return attributes, problems
 
 

@@ -18,6 +18,7 @@ from .definitions_ignored import FAMILIES, IGNORED_ROWS
 from .definitions_limits import LIMIT_ROWS
 from .definitions_operation import OPERATION_ROWS
 from .definitions_security import SECURITY_ROWS
+from .definitions_share import SHARE_ROWS
 from .definitions_topic import TOPIC_ROWS
 from .definitions_transactions import TRANSACTION_ROWS
 from .listener_settings import PREFIX, listener_row
@@ -51,7 +52,8 @@ TOPIC_SETTINGS: dict[str, Setting] = {row.name: row for row in TOPIC_ROWS}
 _DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
 
 _ROWS = (
-    BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, SECURITY_ROWS, _DERIVED,
+    BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, SHARE_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, SECURITY_ROWS,
+    _DERIVED,
     IGNORED_ROWS,
 )  # fmt: skip
 

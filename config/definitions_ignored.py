@@ -59,6 +59,8 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         delete.records.purgatory.purge.interval.requests share.fetch.purgatory.purge.interval.requests
         group.coordinator.threads group.coordinator.background.threads group.coordinator.append.linger.ms
         group.coordinator.cached.buffer.max.bytes group.coordinator.new.enable offsets.load.buffer.size
+        share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes share.coordinator.load.buffer.size
+        share.coordinator.threads share.coordinator.write.timeout.ms share.coordinator.state.topic.compression.codec
         transaction.state.log.load.buffer.size max.request.partition.size.limit
         """,
     ),
@@ -101,22 +103,13 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
     (
         "that protocol is not answered by this version",
         """
-        group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
-        group.share.enable group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
-        group.share.max.assignment.interval.ms group.share.max.delivery.count.limit group.share.max.groups
-        group.share.max.heartbeat.interval.ms group.share.max.partition.max.record.locks
-        group.share.max.record.lock.duration.ms group.share.max.session.timeout.ms
-        group.share.max.share.sessions group.share.max.size group.share.min.assignment.interval.ms
-        group.share.min.delivery.count.limit group.share.min.heartbeat.interval.ms
-        group.share.min.partition.max.record.locks group.share.min.record.lock.duration.ms
-        group.share.min.session.timeout.ms group.share.partition.max.record.locks
-        group.share.persister.class.name group.share.record.lock.duration.ms group.share.session.timeout.ms
-        share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
-        share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.load.buffer.size
-        share.coordinator.snapshot.update.records.per.snapshot share.coordinator.state.topic.compression.codec
-        share.coordinator.state.topic.num.partitions share.coordinator.state.topic.prune.interval.ms
-        share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
         transaction.two.phase.commit.enable
+        """,
+    ),
+    (
+        "share.version says whether there are share groups, and what it names there is one of",
+        """
+        group.share.assignors group.share.enable group.share.max.groups group.share.persister.class.name
         """,
     ),
     (
@@ -125,7 +118,10 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
     ),
     (
         "the coordinator is in the same process, so that nothing is retried on the way to it",
-        "add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms",
+        """
+        add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
+        group.share.initialize.retry.interval.ms
+        """,
     ),
     (
         "every record is answered in a format that its client reads",

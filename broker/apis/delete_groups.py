@@ -9,20 +9,38 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ..error_mapping import error_code
+from ..group_types import GroupType
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
+    from ..server import Broker
 
 
 @api(ApiKey.DELETE_GROUPS, (0, 2), DeleteGroupsRequest)
 def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    outcomes = {name: context.broker.groups.delete_group(name) for name in dict.fromkeys(request.groups_names)}
+    broker = context.broker
+    shared = set(request.groups_names).intersection(broker.groups.ids_of_type(GroupType.SHARE))
+    outcomes = {
+        name: _delete_shared(name, broker) if name in shared else broker.groups.delete_group(name)
+        for name in dict.fromkeys(request.groups_names)
+    }
     if any(inspect.isawaitable(outcome) for outcome in outcomes.values()):
         return _later(outcomes)
     return _respond({name: code for name, code in outcomes.items() if isinstance(code, ErrorCode)})
+
+
+async def _delete_shared(name: str, broker: Broker) -> ErrorCode:
+    """What was delivered of partitions goes first, so that a crash in between leaves a group to delete again."""
+    try:
+        await broker.share.groups.delete_state(name)
+    except Exception as error:
+        return error_code(error)[0]
+    outcome = broker.groups.delete_group(name)
+    return outcome if isinstance(outcome, ErrorCode) else await outcome
 
 
 async def _later(outcomes: dict[str, ErrorCode | Awaitable[ErrorCode]]) -> DeleteGroupsResponse:

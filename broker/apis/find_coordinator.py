@@ -1,8 +1,9 @@
 """FindCoordinator, API key 10, versions 0 to 6: which node looks after a group. There is one node, so it does.
 
 - 1 has key types, 4 asks for many keys at once (KIP-699), 6 knows share partitions (KIP-932).
-- The first look-up for a group makes `__consumer_offsets`, that for a transactional id `__transaction_state`; the answer
-  waits for it, where Kafka answers COORDINATOR_NOT_AVAILABLE and has the client come again.
+- The first look-up for a group makes `__consumer_offsets`, that for a transactional id `__transaction_state`, that
+  for a share partition (GROUP:TOPIC-ID:PARTITION) `__share_group_state`; the answer waits for it, where Kafka answers
+  COORDINATOR_NOT_AVAILABLE and has the client come again.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ..features import SHARE_VERSION
 from .registry import api
 
 if TYPE_CHECKING:
     from ..group_coordinator import GroupCoordinator
     from ..request_context import RequestContext
+    from ..share.coordinator import ShareCoordinator
     from ..transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger(__name__)
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-NO_SHARE_GROUPS = "this broker does not support share groups yet"
+SHARE_FROM = 6
+NO_SHARE_KEY = "the key is not GROUP:TOPIC-ID:PARTITION"
+NO_SHARE_GROUPS = "share groups are for version 6 and later, and where share.version is not 0"
 
 
 @api(ApiKey.FIND_COORDINATOR, (0, 6), FindCoordinatorRequest)
@@ -34,13 +39,17 @@ def find_coordinator(
     broker = context.broker
     if request.key_type == GROUP and not broker.groups.is_open:
         return _make_topic(broker.groups, request, context)
+    if _is_for_share_groups(request, context) and not broker.share.coordinator.is_open:
+        return _make_topic(broker.share.coordinator, request, context)
     if request.key_type == TRANSACTION and not broker.transactions.is_open:
         return _make_topic(broker.transactions, request, context)
     return _answer(request, context, ErrorCode.NONE, None)
 
 
 async def _make_topic(
-    coordinator: GroupCoordinator | TransactionCoordinator, request: FindCoordinatorRequest, context: RequestContext
+    coordinator: GroupCoordinator | TransactionCoordinator | ShareCoordinator,
+    request: FindCoordinatorRequest,
+    context: RequestContext,
 ) -> FindCoordinatorResponse:
     try:
         await coordinator.ensure_topic()
@@ -53,9 +62,9 @@ async def _make_topic(
 def _answer(
     request: FindCoordinatorRequest, context: RequestContext, code: ErrorCode, message: str | None
 ) -> FindCoordinatorResponse:
-    if request.key_type == SHARE:
+    if request.key_type == SHARE and not _is_for_share_groups(request, context):
         code, message = ErrorCode.INVALID_REQUEST, NO_SHARE_GROUPS
-    elif request.key_type not in (GROUP, TRANSACTION):
+    elif request.key_type not in (GROUP, TRANSACTION, SHARE):
         code, message = ErrorCode.INVALID_REQUEST, f"there is no key type {request.key_type}"
     found = code is ErrorCode.NONE
     node_id = context.broker.logs.node_id if found else -1
@@ -64,7 +73,23 @@ def _answer(
         return FindCoordinatorResponse(
             coordinators=[
                 Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
+                if request.key_type != SHARE or _is_share_key(key)
+                else Coordinator(
+                    key=key, node_id=-1, port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=NO_SHARE_KEY
+                )
                 for key in request.coordinator_keys
             ]
         )
     return FindCoordinatorResponse(error_code=code, error_message=message, node_id=node_id, host=host, port=port)
+
+
+def _is_for_share_groups(request: FindCoordinatorRequest, context: RequestContext) -> bool:
+    if request.key_type != SHARE or context.api_version < SHARE_FROM:
+        return False
+    return context.broker.features.level(SHARE_VERSION) > 0
+
+
+def _is_share_key(key: str) -> bool:
+    from ..share.records import is_coordinator_key
+
+    return is_coordinator_key(key)

@@ -21,7 +21,7 @@ from ..group_shards import append_error
 from ..group_types import Group, GroupType
 from .delays import Delays
 from .modern_group import ModernGroup
-from .outcome import Delay, DelaySet, GroupRecord, Outcome, Work
+from .outcome import Delay, DelaySet, GroupRecord, MemberGone, Outcome, Work
 from .registry import TYPES, encoded, machine_class, replay
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class ModernGroups:
         self._adopt = adopt
         self._delays = Delays(timer, time, self._delay_passed)
         self._machines: dict[GroupType, Machine] = {}
+        self.on_member_gone: list[Callable[[GroupType, str, str], object]] = []
+        """Called with type, group and member when one has left, or was put out."""
         #: Group epochs begun since the start, by type.
         self.rebalances: dict[GroupType, int] = dict.fromkeys(TYPES, 0)
 
@@ -126,6 +128,9 @@ class ModernGroups:
             self._adopt(shard, successor, outcome.rebalance_successor)
         for effect in outcome.effects:
             self._delays.apply(group_id, effect)
+            if isinstance(effect, MemberGone):
+                for callback in self.on_member_gone:
+                    callback(kind, group_id, effect.member_id)
         if outcome.rebalanced:
             self.rebalances[kind] += 1
         if outcome.work is not None and group_id not in self._working:

@@ -44,6 +44,7 @@ class GroupTypeEntry(NamedTuple):
 TYPES: Mapping[GroupType, GroupTypeEntry] = {
     GroupType.CONSUMER: GroupTypeEntry("consumer_groups", frozenset({3, 4, 5, 6, 7, 8, 16})),
     GroupType.STREAMS: GroupTypeEntry("streams_groups", frozenset({17, 19, 20, 21, 22, 23})),
+    GroupType.SHARE: GroupTypeEntry("share_groups", frozenset(range(10, 16))),
 }
 _TYPE_OF_KEY = {version: kind for kind, entry in TYPES.items() for version in entry.key_versions}
 #: All modern values have this version so far; the key's version is the kind.

@@ -22,6 +22,7 @@ from tidelog.broker.apis.offset_delete import offset_delete
 from tidelog.broker.apis.offset_fetch import offset_fetch
 from tidelog.broker.apis.registry import load_apis
 from tidelog.broker.apis.sync_group import sync_group
+from tidelog.broker.features import Features
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -162,6 +163,7 @@ def test_find_coordinator_of_a_group(version):
     ],
 )
 def test_find_coordinator_of_what_is_not_served(world, version, key_type, code):
+    world.broker.features = Features({"share.version": 0})
     request = FindCoordinatorRequest(key_type=key_type)
     if version >= 4:
         request.coordinator_keys = ["x"]

@@ -1,0 +1,58 @@
+"""AlterShareGroupOffsets, API key 91, version 0: sets where a share group without members goes on (KIP-932).
+
+What was delivered of the partitions before does not count any more. A group that is not there is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    ResponsePartition,
+    ResponseTopic,
+)
+from ..error_mapping import error_code
+from .registry import api
+from .share_group_heartbeat import check_enabled
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, (0, 0), AlterShareGroupOffsetsRequest)
+async def alter_share_group_offsets(
+    request: AlterShareGroupOffsetsRequest, context: RequestContext
+) -> AlterShareGroupOffsetsResponse:
+    starts = {
+        (topic.topic_name, part.partition_index): part.start_offset
+        for topic in request.topics
+        for part in topic.partitions
+    }
+    try:
+        check_enabled(context.broker)
+        outcome = await context.broker.share.groups.alter_offsets(request.group_id, starts)
+    except Exception as error:
+        code, message = error_code(error)
+        return AlterShareGroupOffsetsResponse(error_code=code, error_message=message)
+    topics: dict[str, list[ResponsePartition]] = {}
+    for (name, index), failed in outcome.items():
+        row = ResponsePartition(partition_index=index)
+        if failed is not None:
+            row.error_code, row.error_message = failed.code, failed.message
+        topics.setdefault(name, []).append(row)
+    registry = context.broker.topics
+    return AlterShareGroupOffsetsResponse(
+        error_code=ErrorCode.NONE,
+        responses=[
+            ResponseTopic(
+                topic_name=name,
+                topic_id=bytes(16) if (topic := registry.get(name)) is None else topic.topic_id.bytes,
+                partitions=rows,
+            )
+            for name, rows in topics.items()
+        ],
+    )

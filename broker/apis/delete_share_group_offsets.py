@@ -1,0 +1,39 @@
+"""DeleteShareGroupOffsets, API key 92, version 0: has a share group without members forget topics (KIP-932)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    ResponseTopic,
+)
+from ..error_mapping import error_code
+from .registry import api
+from .share_group_heartbeat import check_enabled
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, (0, 0), DeleteShareGroupOffsetsRequest)
+async def delete_share_group_offsets(
+    request: DeleteShareGroupOffsetsRequest, context: RequestContext
+) -> DeleteShareGroupOffsetsResponse:
+    names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
+    try:
+        check_enabled(context.broker)
+        outcome = await context.broker.share.groups.delete_offsets(request.group_id, names)
+    except Exception as error:
+        code, message = error_code(error)
+        return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message)
+    rows = []
+    for name, failed in outcome.items():
+        topic = context.broker.topics.get(name)
+        row = ResponseTopic(topic_name=name, topic_id=bytes(16) if topic is None else topic.topic_id.bytes)
+        if failed is not None:
+            row.error_code, row.error_message = failed.code, failed.message
+        rows.append(row)
+    return DeleteShareGroupOffsetsResponse(responses=rows)

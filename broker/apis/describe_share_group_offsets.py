@@ -1,0 +1,60 @@
+"""DescribeShareGroupOffsets, API key 90, versions 0 and 1: where share groups begin to read (KIP-932).
+
+- 1 tells the lag: records that nobody of the group is done with (KIP-1226).
+- Null topics: all that the group has state of. A start offset of -1: nothing was delivered of the partition yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    RequestGroup,
+    ResponseGroup,
+    ResponsePartition,
+    ResponseTopic,
+)
+from .registry import api
+from .share_group_heartbeat import check_enabled
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, (0, 1), DescribeShareGroupOffsetsRequest)
+def describe_share_group_offsets(
+    request: DescribeShareGroupOffsetsRequest, context: RequestContext
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(groups=[_describe(group, context) for group in request.groups])
+
+
+def _describe(group: RequestGroup, context: RequestContext) -> ResponseGroup:
+    wanted = None if group.topics is None else [(topic.topic_name, topic.partitions) for topic in group.topics]
+    try:
+        check_enabled(context.broker)
+        rows = context.broker.share.groups.offsets(group.group_id, wanted)
+    except ProtocolError as error:
+        return ResponseGroup(group_id=group.group_id, error_code=error.code, error_message=error.message)
+    asked = dict(wanted or ())
+    topics = []
+    for name, topic, offsets in rows:
+        if topic is None:
+            code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text
+            partitions = [
+                ResponsePartition(partition_index=index, start_offset=-1, error_code=code, error_message=message)
+                for index in asked[name]
+            ]
+            topics.append(ResponseTopic(topic_name=name, partitions=partitions))
+            continue
+        partitions = [
+            ResponsePartition(
+                partition_index=index, start_offset=at.start_offset, leader_epoch=at.leader_epoch, lag=at.lag
+            )
+            for index, at in offsets.items()
+        ]
+        topics.append(ResponseTopic(topic_name=name, topic_id=topic.topic_id.bytes, partitions=partitions))
+    return ResponseGroup(group_id=group.group_id, topics=topics)

@@ -1,0 +1,65 @@
+"""ReadShareGroupState, API key 84, version 0: what a share group was delivered of partitions.
+
+Brokers of a cluster ask the share coordinator so; here it is in the same process, and tools may ask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.messages.read_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
+from ..error_mapping import error_code
+from ..share.manager import synced
+from ..share.records import SharePartitionKey
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+    from ..share.coordinator import ShareCoordinator
+
+
+@api(ApiKey.READ_SHARE_GROUP_STATE, (0, 0), ReadShareGroupStateRequest)
+async def read_share_group_state(
+    request: ReadShareGroupStateRequest, context: RequestContext
+) -> ReadShareGroupStateResponse:
+    coordinator = context.broker.share.coordinator
+    return ReadShareGroupStateResponse(
+        results=[
+            ReadStateResult(
+                topic_id=topic.topic_id,
+                partitions=[
+                    await _outcome(
+                        coordinator, SharePartitionKey(request.group_id, topic.topic_id, part.partition), part
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _outcome(coordinator: ShareCoordinator, key: SharePartitionKey, part: PartitionData) -> PartitionResult:
+    try:
+        state, unsynced = coordinator.read(key, part.leader_epoch)
+        await synced(unsynced)
+    except Exception as error:
+        code, message = error_code(error)
+        return PartitionResult(partition=part.partition, error_code=code, error_message=message)
+    return PartitionResult(
+        partition=part.partition,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        state_batches=[
+            StateBatch(first_offset=first, last_offset=last, delivery_state=kind, delivery_count=count)
+            for first, last, kind, count in state.batches
+        ],
+    )

@@ -1,0 +1,69 @@
+"""ShareAcknowledge, API key 79, versions 1 and 2: a member of a share group says what became of records that it has.
+
+- 2 knows acknowledgements that renew (KIP-1222), and tells how long they hold.
+- It belongs to the session that ShareFetch opened, and has an epoch of its row; -1 closes the session, and what the member
+  still has may be had by others.
+- The answer comes when the outcome is as durable as `__share_group_state` is asked to be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.share_acknowledge import (
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from ..features import SHARE_VERSION
+from ..share.acknowledgements import Refused, acknowledge, check_member
+from ..share.manager import durable
+from ..share.sessions import FINAL_EPOCH, TopicIdPartition
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+
+
+@api(ApiKey.SHARE_ACKNOWLEDGE, (1, 2), ShareAcknowledgeRequest)
+async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
+    broker = context.broker
+    try:
+        if broker.features.level(SHARE_VERSION) < 1:
+            raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0")
+        key = check_member(request.group_id, request.member_id)
+        shares = broker.share
+        shares.sessions.checked(key, request.share_session_epoch)
+    except Refused as error:
+        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))
+    except ProtocolError as error:
+        return ShareAcknowledgeResponse(error_code=error.code, error_message=str(error))
+    outcomes = acknowledge(
+        shares,
+        broker.partitions,
+        key,
+        [
+            (TopicIdPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches)
+            for topic in request.topics
+            for part in topic.partitions
+        ],
+        context.api_version,
+        is_renewal=request.is_renew_ack,
+    )
+    topics: dict[bytes, list[PartitionData]] = {}
+    for where, outcome in outcomes.items():
+        done = await durable(outcome)
+        topics.setdefault(where.topic_id, []).append(
+            PartitionData(partition_index=where.partition, error_code=done.error, error_message=done.message)
+        )
+    if request.share_session_epoch == FINAL_EPOCH:
+        shares.end_session(key)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=shares.settings.limits(key.group).lock_ms,
+        responses=[
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()
+        ],
+    )

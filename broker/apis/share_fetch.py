@@ -1,0 +1,95 @@
+"""ShareFetch, API key 78, versions 1 and 2: a member of a share group gets records, and says what became of others.
+
+- 2 knows acknowledgements that renew (KIP-1222): a request with `is_renew_ack` fetches nothing. It has an acquire mode
+  (KIP-1206): 0 gives whole log batches, 1 no more than `max_records`.
+- A session is opened with epoch 0 and closed with -1; in between only what changes is named and answered. When all sessions
+  are taken, the answer waits `max_wait_ms`, so that a client that comes again at once does not burn either side.
+- The answer holds the batches that have the records that were acquired; `acquired_records` says which of them those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.headers import parse_request_header
+from ...protocol.messages.share_fetch import ShareFetchRequest
+from ...protocol.schema import decode
+from ..connection import ConnectionAborted
+from ..error_mapping import error_code
+from ..features import SHARE_VERSION
+from ..share.acknowledgements import RENEW_FROM, Refused, check_member
+from ..share.answer import share_fetch_frame
+from ..share.fetch import ShareFetchJob
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..connection import Connection
+    from ..send import Part
+    from ..server import Broker
+
+
+@api(ApiKey.SHARE_FETCH, (1, 2), ShareFetchRequest, raw=True)
+def share_fetch(
+    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+) -> Awaitable[list[Part]]:
+    frame = bytes(memoryview(buffer)[start:end])  # the buffer is used again while this waits
+    try:
+        header, body = parse_request_header(frame)
+        request, _ = decode(ShareFetchRequest, version, frame, body)
+    except ProtocolError as error:
+        raise ConnectionAborted(f"malformed SHARE_FETCH v{version}: {error}") from None
+    return _answer(broker, request, version, correlation_id, header.client_id, connection)
+
+
+async def _answer(
+    broker: Broker,
+    request: ShareFetchRequest,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    connection: Connection,
+) -> list[Part]:
+    try:
+        if broker.features.level(SHARE_VERSION) < 1:
+            raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0")
+        key = check_member(request.group_id, request.member_id)
+        if version >= RENEW_FROM and request.is_renew_ack:
+            _check_renewal(request)
+        most = min(request.max_bytes, broker.fetch_max_bytes)
+        if broker.quotas.active:
+            most = min(most, broker.quotas.most_fetched(client_id))
+        job = ShareFetchJob(broker, broker.share, key, request, version, most)
+        topics = await job.run(connection)
+    except Refused as error:
+        return _failed(broker, version, correlation_id, ErrorCode.INVALID_REQUEST, str(error))
+    except Exception as error:
+        code, message = error_code(error)
+        if code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            await broker.purgatory.wait((), request.max_wait_ms, lambda last: True if last else None)
+        return _failed(broker, version, correlation_id, code, message)
+    for rows in topics.values():
+        for row in rows:
+            for code in {row.error, row.acknowledge_error} - {ErrorCode.NONE}:
+                broker.counters.errors[ApiKey.SHARE_FETCH, code] += 1
+    lock_ms = broker.share.settings.limits(key.group).lock_ms
+    return share_fetch_frame(version, correlation_id, ErrorCode.NONE, None, lock_ms, topics)
+
+
+def _failed(broker: Broker, version: int, correlation_id: int, code: ErrorCode, message: str) -> list[Part]:
+    broker.counters.errors[ApiKey.SHARE_FETCH, code] += 1
+    return share_fetch_frame(version, correlation_id, code, message, 0, {})
+
+
+def _check_renewal(request: ShareFetchRequest) -> None:
+    """Raises Refused."""
+    fields = {
+        "max_bytes": request.max_bytes,
+        "min_bytes": request.min_bytes,
+        "max_records": request.max_records,
+        "max_wait_ms": request.max_wait_ms,
+    }
+    if wrong := [name for name, value in fields.items() if value]:
+        raise Refused(f"a request that renews fetches nothing: {', '.join(wrong)} must be 0")

@@ -1,0 +1,92 @@
+"""ShareGroupHeartbeat, API key 76, version 1: members of share groups join, stay and leave (KIP-932).
+
+- Members choose their ids. Epoch 0 joins, and must say what the member reads; -1 leaves.
+- What the member is to read is answered when it is new to it. Of a topic that nobody in the group has read before, state is
+  made first, so that the first answer has it already.
+- UNSUPPORTED_VERSION where `share.version` is 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ..error_mapping import error_code
+from ..features import SHARE_VERSION
+from ..modern_groups.modern_group import JOINING_EPOCH, LEAVING_EPOCH
+from ..modern_groups.share_groups import ShareHeartbeat, ShareHeartbeatResult
+from .registry import api
+
+if TYPE_CHECKING:
+    from ..request_context import RequestContext
+    from ..server import Broker
+
+
+@api(ApiKey.SHARE_GROUP_HEARTBEAT, (1, 1), ShareGroupHeartbeatRequest)
+async def share_group_heartbeat(
+    request: ShareGroupHeartbeatRequest, context: RequestContext
+) -> ShareGroupHeartbeatResponse:
+    try:
+        check_enabled(context.broker)
+        _check(request)
+        names = request.subscribed_topic_names
+        asked = ShareHeartbeat(
+            request.group_id,
+            request.member_id,
+            request.member_epoch,
+            request.rack_id,
+            None if names is None else frozenset(names),
+            context.client_id or "",
+            context.client_host,
+        )
+        result = await context.broker.share.groups.heartbeat(asked)
+    except Exception as error:
+        code, message = error_code(error)
+        return ShareGroupHeartbeatResponse(error_code=code, error_message=message)
+    return _answer(result)
+
+
+def check_enabled(broker: Broker) -> None:
+    """Raises ProtocolError UNSUPPORTED_VERSION while share groups are turned off."""
+    if not broker.features.level(SHARE_VERSION):
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0: there are no share groups")
+
+
+def _check(request: ShareGroupHeartbeatRequest) -> None:
+    problem = ""
+    if not request.member_id:
+        problem = "MemberId can't be empty."
+    elif not request.group_id:
+        problem = "GroupId can't be empty."
+    elif request.rack_id == "":
+        problem = "RackId can't be empty."
+    elif request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
+        problem = "SubscribedTopicNames must be set in first request."
+    elif request.member_epoch < LEAVING_EPOCH:
+        problem = "MemberEpoch is invalid."
+    if problem:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _answer(result: ShareHeartbeatResult) -> ShareGroupHeartbeatResponse:
+    assignment = None
+    if result.assignment is not None:
+        assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                for topic_id, partitions in sorted(result.assignment.items())
+            ]
+        )
+    return ShareGroupHeartbeatResponse(
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=assignment,
+    )

@@ -1,0 +1,258 @@
+"""The records of share groups: how each is made of the state, and what each does to it.
+
+    10  one member: what it told       12  assignment epoch, time      14  one member: epoch, what it reads
+    11  group epoch, metadata hash     13  one member: its target      15  partitions whose state is kept
+
+A group comes into being with its first record of any kind, as in Kafka. While loading, a tombstone for what is not there is
+no error: compaction may have removed what it forgot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...protocol.messages.share_group_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    TopicInfo,
+    TopicPartition,
+    TopicPartitions,
+    TopicPartitionsInfo,
+)
+from .modern_group import LEAVING_EPOCH, NO_ASSIGNMENT_EPOCH, MemberState, Partitions
+from .outcome import GroupRecord
+from .registry import Groups, RecordKind
+from .share_group import ShareGroup, ShareMember, StatePartitions
+
+# -- made of the state
+
+
+def member_record(group_id: str, member: ShareMember) -> GroupRecord:
+    return GroupRecord(
+        ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
+        ShareGroupMemberMetadataValue(
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(member.subscribed_topics),
+        ),
+    )
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
+    return GroupRecord(
+        ShareGroupMetadataKey(group_id=group_id), ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    )
+
+
+def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> GroupRecord:
+    return GroupRecord(
+        ShareGroupTargetAssignmentMetadataKey(group_id=group_id),
+        ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
+
+
+def target_record(group_id: str, member_id: str, target: Partitions) -> GroupRecord:
+    return GroupRecord(
+        ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        ShareGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
+                for topic_id, partitions in sorted(target.items())
+            ]
+        ),
+    )
+
+
+def assignment_record(group_id: str, member: ShareMember) -> GroupRecord:
+    return GroupRecord(
+        ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        ShareGroupCurrentMemberAssignmentValue(
+            member_epoch=member.member_epoch,
+            previous_member_epoch=member.previous_member_epoch,
+            state=member.state,
+            assigned_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                for topic_id, partitions in sorted(member.assigned.items())
+            ],
+        ),
+    )
+
+
+def state_record(
+    group_id: str,
+    initializing: Mapping[bytes, StatePartitions],
+    initialized: Mapping[bytes, StatePartitions],
+    deleting: Mapping[bytes, str],
+) -> GroupRecord:
+    return GroupRecord(
+        ShareGroupStatePartitionMetadataKey(group_id=group_id),
+        ShareGroupStatePartitionMetadataValue(
+            initializing_topics=_infos(initializing),
+            initialized_topics=_infos(initialized),
+            deleting_topics=[TopicInfo(topic_id=key, topic_name=name) for key, name in sorted(deleting.items())],
+        ),
+    )
+
+
+def _infos(topics: Mapping[bytes, StatePartitions]) -> list[TopicPartitionsInfo]:
+    return [
+        TopicPartitionsInfo(topic_id=topic_id, topic_name=state.name, partitions=sorted(state.partitions))
+        for topic_id, state in sorted(topics.items())
+        if state.partitions
+    ]
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
+    """In Kafka's order: the last one forgets the member."""
+    return [
+        GroupRecord(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        GroupRecord(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        GroupRecord(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]
+
+
+def tombstones(group: ShareGroup) -> list[GroupRecord]:
+    """Of the whole group; of its partitions' state too, which must have gone before."""
+    group_id = group.group_id
+    records = [record for member_id in group.members for record in member_tombstones(group_id, member_id)]
+    records.append(GroupRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None))
+    records.append(GroupRecord(ShareGroupMetadataKey(group_id=group_id), None))
+    if group.has_state:
+        records.append(GroupRecord(ShareGroupStatePartitionMetadataKey(group_id=group_id), None))
+    return records
+
+
+# -- done to the state
+
+
+def _group(groups: Groups, group_id: str) -> ShareGroup | None:
+    group = groups.get(group_id)
+    return group if isinstance(group, ShareGroup) else None
+
+
+def _made(groups: Groups, group_id: str) -> ShareGroup:
+    group = _group(groups, group_id)
+    if group is None:
+        group = groups[group_id] = ShareGroup(group_id)
+    return group
+
+
+def _replay_member(
+    groups: Groups, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None
+) -> None:
+    if value is None:
+        if (group := _group(groups, key.group_id)) is not None:
+            group.drop(key.member_id)
+        return
+    group = _made(groups, key.group_id)
+    old = group.members.get(key.member_id) or ShareMember(member_id=key.member_id)
+    group.put(
+        replace(
+            old,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topics=frozenset(value.subscribed_topic_names),
+        )
+    )
+
+
+def _replay_epoch(groups: Groups, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None) -> None:
+    if value is None:
+        if _group(groups, key.group_id) is not None:
+            del groups[key.group_id]
+        return
+    group = _made(groups, key.group_id)
+    group.group_epoch, group.metadata_hash = value.epoch, value.metadata_hash
+
+
+def _replay_target_epoch(
+    groups: Groups, key: ShareGroupTargetAssignmentMetadataKey, value: ShareGroupTargetAssignmentMetadataValue | None
+) -> None:
+    if value is None:
+        if (group := _group(groups, key.group_id)) is not None:
+            group.assignment_epoch = NO_ASSIGNMENT_EPOCH
+        return
+    group = _made(groups, key.group_id)
+    group.assignment_epoch, group.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
+
+
+def _replay_target(
+    groups: Groups, key: ShareGroupTargetAssignmentMemberKey, value: ShareGroupTargetAssignmentMemberValue | None
+) -> None:
+    if value is None:
+        if (group := _group(groups, key.group_id)) is not None:
+            group.drop_target(key.member_id)
+        return
+    _made(groups, key.group_id).set_target(key.member_id, _partitions(value.topic_partitions))
+
+
+def _replay_assignment(
+    groups: Groups, key: ShareGroupCurrentMemberAssignmentKey, value: ShareGroupCurrentMemberAssignmentValue | None
+) -> None:
+    if value is None:
+        group = _group(groups, key.group_id)
+        old = None if group is None else group.members.get(key.member_id)
+        if group is not None and old is not None:
+            gone = replace(old, member_epoch=LEAVING_EPOCH, previous_member_epoch=LEAVING_EPOCH, assigned={})
+            group.put(gone)
+        return
+    group = _made(groups, key.group_id)
+    old = group.members.get(key.member_id) or ShareMember(member_id=key.member_id)
+    group.put(
+        replace(
+            old,
+            member_epoch=value.member_epoch,
+            previous_member_epoch=value.previous_member_epoch,
+            state=MemberState(value.state),
+            assigned=_partitions(value.assigned_partitions),
+        )
+    )
+
+
+def _replay_state(
+    groups: Groups, key: ShareGroupStatePartitionMetadataKey, value: ShareGroupStatePartitionMetadataValue | None
+) -> None:
+    if value is None:
+        if (group := _group(groups, key.group_id)) is not None:
+            group.initializing, group.initialized, group.deleting, group.has_state = {}, {}, {}, False
+        return
+    group = _made(groups, key.group_id)
+    group.initializing = {
+        info.topic_id: StatePartitions(info.topic_name, frozenset(info.partitions))
+        for info in value.initializing_topics
+    }
+    group.initialized = {
+        info.topic_id: StatePartitions(info.topic_name, frozenset(info.partitions)) for info in value.initialized_topics
+    }
+    group.deleting = {info.topic_id: info.topic_name for info in value.deleting_topics}
+    group.has_state = True
+
+
+def _partitions(topics: Iterable[Any]) -> dict[bytes, frozenset[int]]:
+    return {topic.topic_id: frozenset(topic.partitions) for topic in topics}
+
+
+RECORDS: Mapping[int, RecordKind] = {
+    10: RecordKind(ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, _replay_member),
+    11: RecordKind(ShareGroupMetadataKey, ShareGroupMetadataValue, _replay_epoch),
+    12: RecordKind(
+        ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue, _replay_target_epoch
+    ),
+    13: RecordKind(ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, _replay_target),
+    14: RecordKind(ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, _replay_assignment),
+    15: RecordKind(ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, _replay_state),
+}

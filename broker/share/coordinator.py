@@ -1,0 +1,407 @@
+"""The share coordinator: keeps what share groups were delivered of each partition, in `__share_group_state`.
+
+    SharePartitions, apis/…_share_group_state ──► ShareCoordinator ─┬─► state (decides)
+                                                                    └─► CoordinatorLog: `__share_group_state`
+
+What is written is known here at once; whoever tells a client of it waits for the future, which is there when the topic is
+asked to be durable. A write that fails has changed nothing. A partition's records are in the partition of the topic that
+its key hashes to, as in Kafka, so that a directory can change hands.
+
+Loop thread, except that `load` reads the log in pool threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ..coordinator_log import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
+from ..group_shards import append_error, partition_for
+from ..topics import SHARE_GROUP_STATE
+from . import state as states
+from .batches import StateBatch
+from .loading import Loaded, load_share_state
+from .records import SharePartitionKey, ShareState
+from .state import StateEntry, StateShard
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...storage.clock import Time
+    from ..server import Broker
+    from ..timer import Timer, TimerHandle
+
+log = logging.getLogger(__name__)
+
+#: How long a start waits for the state before it takes connections.
+START_PATIENCE_S = 5.0
+#: Snapshots and tombstones are written in batches of at most this many records.
+RECORDS_PER_BATCH = 100
+
+RunBlocking = Callable[[Callable[[], Loaded]], Awaitable[Loaded]]
+Unsynced = asyncio.Future[None] | None
+
+
+class ShareStateLog(CoordinatorLog, Protocol):
+    """Where it all stands."""
+
+    def append_at(
+        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        """As `append`; the offset of the first record too."""
+
+    def end_offset(self, partition: int) -> int:
+        """Where the next record goes. Loop thread."""
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """What is below need not be kept. Loop thread."""
+
+
+class Topics(Protocol):
+    """What is asked of `TopicRegistry`."""
+
+    def by_id(self, topic_id: bytes) -> HasPartitions | None:
+        """None: there is no such topic."""
+
+
+class HasPartitions(Protocol):
+    """A topic."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many it has."""
+
+
+class ShareCoordinator:
+    """Made when it is first asked for, or at start when there is something to load; `close` before the logs are closed."""
+
+    __slots__ = (
+        "_cold_ms", "_loading", "_loop", "_prune_ms", "_run_blocking", "_shards", "_state_log", "_time", "_timer",
+        "_timers", "_topics", "_updates_per_snapshot", "closed", "writes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        state_log: ShareStateLog,
+        topics: Topics,
+        config: BrokerConfig,
+        time: Time,
+        timer: Timer,
+        loop: asyncio.AbstractEventLoop,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._state_log = state_log
+        self._topics = topics
+        self._time = time
+        self._timer = timer
+        self._loop = loop
+        self._run_blocking = run_blocking
+        self._updates_per_snapshot = config.share_coordinator_snapshot_update_records_per_snapshot
+        self._prune_ms = config.share_coordinator_state_topic_prune_interval_ms
+        self._cold_ms = config.share_coordinator_cold_partition_snapshot_interval_ms
+        self._shards: list[StateShard] = []
+        self._loading: asyncio.Task[None] | None = None
+        self._timers: list[TimerHandle] = []
+        self.closed = False
+        #: Records that were written since the start.
+        self.writes = 0
+
+    @classmethod
+    def of(cls, broker: Broker) -> ShareCoordinator:
+        """The coordinator of a whole broker."""
+
+        def run_blocking(load: Callable[[], Loaded]) -> Awaitable[Loaded]:
+            return broker.loop.run_in_executor(broker.io_pool, load)
+
+        coordinator = cls(
+            PartitionCoordinatorLog(SHARE_GROUP_STATE, broker.partitions, broker.topics),
+            broker.topics,
+            broker.config,
+            broker.time,
+            broker.timer,
+            broker.loop,
+            run_blocking,
+        )
+        broker.topics.on_deleted.append(lambda _: coordinator.forget_deleted_topics())
+        return coordinator
+
+    # -- life
+
+    async def start(self, patience_s: float = START_PATIENCE_S) -> None:
+        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet."""
+        if self._state_log.partition_count and not self.is_open:
+            self._open(loaded=False)
+        self._loading = self._loop.create_task(self.load())
+        await asyncio.wait((self._loading,), timeout=patience_s)
+
+    async def load(self) -> None:
+        """Reads all partitions, one after the other. What cannot be read at all is logged and stays in loading."""
+        for index, shard in enumerate(self._shards):
+            if shard.loaded:
+                continue
+            if not self._state_log.is_empty(index):
+                try:
+                    loaded = await self._run_blocking(self._loader(index))
+                except Exception:
+                    log.exception("%s-%d cannot be loaded", SHARE_GROUP_STATE, index)
+                    continue
+                if self.closed:
+                    return
+                shard.entries = loaded.shard.entries
+            shard.loaded = True
+        if self.partition_count:
+            log.info("loaded what %d partitions of share groups were delivered", self.partition_count)
+        self.forget_deleted_topics()
+
+    def _loader(self, index: int) -> Callable[[], Loaded]:
+        return lambda: load_share_state(f"{SHARE_GROUP_STATE}-{index}", index, self._state_log.replay(index))
+
+    async def ensure_topic(self) -> None:
+        """Makes `__share_group_state` if there is none. Raises what making a topic raises."""
+        if self.is_open or self.closed:
+            return
+        await self._state_log.ensure_topic()
+        if not self.is_open:  # another request may have been first
+            self._open(loaded=True)
+
+    def _open(self, *, loaded: bool) -> None:
+        self._shards = [StateShard(index, loaded=loaded) for index in range(self._state_log.partition_count)]
+        self._every(self._prune_ms, self.prune)
+        self._every(self._cold_ms, self.snapshot_cold)
+
+    def _every(self, interval_ms: float, work: Callable[[], None]) -> None:
+        index = len(self._timers)
+
+        def tick() -> None:
+            work()
+            self._timers[index] = self._timer.call_later(interval_ms, tick)
+
+        self._timers.append(self._timer.call_later(interval_ms, tick))
+
+    def close(self) -> None:
+        """Takes no requests any more."""
+        self.closed = True
+        for handle in self._timers:
+            handle.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a `__share_group_state`."""
+        return len(self._shards) > 0
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of share groups that are known."""
+        return sum(len(shard.entries) for shard in self._shards)
+
+    # -- the persister's five calls (KIP-932). All raise ProtocolError, and nothing was changed then.
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Unsynced:
+        """From here on there is state of the partition: nothing delivered, beginning at `start_offset` (-1: wherever the
+        group's settings say when it is first read). FENCED_STATE_EPOCH."""
+        shard = self._shard(key)
+        entry = shard.entries.get(key)
+        state = states.initialized(
+            None if entry is None else entry.state, state_epoch, start_offset, self._time.milliseconds()
+        )
+        self._check_topic(key)
+        return self._snapshot(shard, [(key, state)])
+
+    def initialize_all(
+        self, starts: Mapping[SharePartitionKey, int], state_epoch: int
+    ) -> tuple[list[Unsynced], dict[SharePartitionKey, ProtocolError]]:
+        """`initialize` for many; what is not among the errors is written. Raises nothing."""
+        by_shard: dict[int, list[tuple[SharePartitionKey, ShareState]]] = {}
+        errors: dict[SharePartitionKey, ProtocolError] = {}
+        unsynced: list[Unsynced] = []
+        now = self._time.milliseconds()
+        for key, start in starts.items():
+            try:
+                shard = self._shard(key)
+                self._check_topic(key)
+                entry = shard.entries.get(key)
+                state = states.initialized(None if entry is None else entry.state, state_epoch, start, now)
+                by_shard.setdefault(shard.index, []).append((key, state))
+            except ProtocolError as error:
+                errors[key] = error
+        for index, snapshots in by_shard.items():
+            for begin in range(0, len(snapshots), RECORDS_PER_BATCH):
+                part = snapshots[begin : begin + RECORDS_PER_BATCH]
+                try:
+                    unsynced.append(self._snapshot(self._shards[index], part))
+                except ProtocolError as error:
+                    errors.update((key, error) for key, _ in part)
+        return unsynced, errors
+
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> tuple[ShareState, Unsynced]:
+        """What is kept. A leader epoch that is higher than before (-1: not one) is kept too: those before it are fenced.
+
+        INVALID_REQUEST for a partition that was never initialized, FENCED_LEADER_EPOCH.
+        """
+        shard = self._shard(key)
+        entry = self._known(shard, key)
+        states.check_leader_epoch(entry.state, leader_epoch)
+        self._check_topic(key)
+        if leader_epoch in (states.NO_EPOCH, entry.state.leader_epoch):
+            return entry.state, None
+        state = entry.state
+        unsynced = self._write(shard, key, entry, state.start_offset, state.delivery_complete_count, (), leader_epoch)
+        return shard.entries[key].state, unsynced
+
+    def write(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> Unsynced:
+        """Keeps what changed. As `read`; FENCED_STATE_EPOCH."""
+        shard = self._shard(key)
+        entry = self._known(shard, key)
+        states.check_leader_epoch(entry.state, leader_epoch)
+        states.check_state_epoch(entry.state, state_epoch)
+        self._check_topic(key)
+        return self._write(shard, key, entry, start_offset, delivery_complete_count, batches, entry.state.leader_epoch)
+
+    def delete(self, key: SharePartitionKey) -> Unsynced:
+        """Forgets the partition, if it is known."""
+        shard = self._shard(key)
+        self._check_topic(key)
+        return self._forget(shard, [key]) if key in shard.entries else None
+
+    def summary(self, key: SharePartitionKey) -> ShareState | None:
+        """What is kept, None where nothing is."""
+        shard = self._shard(key)
+        self._check_topic(key)
+        entry = shard.entries.get(key)
+        return None if entry is None else entry.state
+
+    # -- care
+
+    def prune(self) -> None:
+        """Lets go of the beginnings of logs that newer snapshots have made redundant."""
+        for shard in self._shards:
+            if not shard.loaded:
+                continue
+            offset = shard.redundant_before(self._state_log.end_offset(shard.index))
+            if offset > shard.pruned_to:
+                try:
+                    self._state_log.delete_before(shard.index, offset)
+                except Exception as error:
+                    log.warning("%s-%d cannot be pruned: %s", SHARE_GROUP_STATE, shard.index, error)
+                    continue
+                shard.pruned_to = offset
+
+    def snapshot_cold(self) -> None:
+        """Takes snapshots of partitions that nobody has written for long: theirs would hold `prune` back for ever."""
+        now = self._time.milliseconds()
+        for shard in self._shards:
+            if not shard.loaded or all(
+                entry.state.write_ms != entry.state.create_ms for entry in shard.entries.values()
+            ):
+                continue  # each has been since it was last written: another round would not move the oldest
+            cold = [
+                (key, entry.state._replace(snapshot_epoch=entry.state.snapshot_epoch + 1, write_ms=now))
+                for key, entry in shard.entries.items()
+                if now - entry.state.write_ms >= self._cold_ms
+            ]
+            self._in_batches(cold, lambda part, shard=shard: self._snapshot(shard, part))
+
+    def forget_deleted_topics(self) -> None:
+        """Of topics that are gone nothing is kept."""
+        for shard in self._shards:
+            if shard.loaded:
+                gone = [key for key in shard.entries if self._topics.by_id(key.topic_id) is None]
+                self._in_batches(gone, lambda part, shard=shard: self._forget(shard, part))
+
+    @staticmethod
+    def _in_batches(items: Sequence[object], write: Callable[..., Unsynced]) -> None:
+        for start in range(0, len(items), RECORDS_PER_BATCH):
+            try:
+                write(items[start : start + RECORDS_PER_BATCH])
+            except ProtocolError as error:
+                log.warning("%s cannot be written: %s", SHARE_GROUP_STATE, error)
+                return
+
+    # -- inside
+
+    def _shard(self, key: SharePartitionKey) -> StateShard:
+        """Raises ProtocolError: INVALID_REQUEST, NOT_COORDINATOR while there is no topic, COORDINATOR_LOAD_IN_PROGRESS,
+        COORDINATOR_NOT_AVAILABLE after close."""
+        if self.closed:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not key.group:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "the group's name is empty")
+        if key.partition < 0:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"there is no partition {key.partition}")
+        if not self._shards:
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+        shard = self._shards[partition_for(key.coordinator_key, len(self._shards))]
+        if not shard.loaded:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    @staticmethod
+    def _known(shard: StateShard, key: SharePartitionKey) -> StateEntry:
+        entry = shard.entries.get(key)
+        if entry is None:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, f"nothing is kept of {key.coordinator_key}: it was not initialized"
+            )
+        return entry
+
+    def _check_topic(self, key: SharePartitionKey) -> None:
+        topic = self._topics.by_id(key.topic_id)
+        if topic is None or key.partition >= topic.partition_count:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _write(
+        self,
+        shard: StateShard,
+        key: SharePartitionKey,
+        entry: StateEntry,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+        leader_epoch: int,
+    ) -> Unsynced:
+        change = states.written(
+            entry,
+            start_offset,
+            delivery_complete_count,
+            batches,
+            leader_epoch,
+            self._updates_per_snapshot,
+            self._time.milliseconds(),
+        )
+        if isinstance(change, ShareState):
+            return self._snapshot(shard, [(key, change)])
+        offset, unsynced = self._append(shard, [states.update_record(key, change)])
+        shard.update(key, change, offset)
+        return unsynced
+
+    def _snapshot(self, shard: StateShard, snapshots: Sequence[tuple[SharePartitionKey, ShareState]]) -> Unsynced:
+        offset, unsynced = self._append(shard, [states.snapshot_record(key, state) for key, state in snapshots])
+        for index, (key, state) in enumerate(snapshots):
+            shard.snapshot(key, state, offset + index)
+        return unsynced
+
+    def _forget(self, shard: StateShard, keys: Sequence[SharePartitionKey]) -> Unsynced:
+        _, unsynced = self._append(shard, [states.tombstone(key) for key in keys])
+        for key in keys:
+            shard.forget(key)
+        return unsynced
+
+    def _append(self, shard: StateShard, records: list[CoordinatorRecord]) -> tuple[int, Unsynced]:
+        try:
+            written = self._state_log.append_at(shard.index, records, self._time.milliseconds())
+        except Exception as error:
+            raise ProtocolError(append_error(error), str(error)) from error
+        self.writes += len(records)
+        return written

@@ -1,0 +1,298 @@
+"""ShareFetchJob: one ShareFetch request, from its session to the records that its member has then.
+
+    session ─► acknowledgements ─► each partition's records: waits for `min_bytes`, `max_wait_ms` at most ─► answer
+
+The records go from the page cache to the socket, as Fetch's do: only batch headers are read here. They are acquired when the
+answer is made, so that nobody has records while he waits. Loop thread; what might touch the disk is read by a pool thread
+first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...storage.exceptions import OffsetOutOfRangeError
+from ..error_mapping import error_code
+from ..send import FileSlice
+from .acknowledgements import acknowledge
+from .answer import PartitionAnswer
+from .log_spans import place_of, read_spans
+from .manager import Acknowledged, HeldPartition, SharePartitions, durable, session_partitions
+from .records import SharePartitionKey
+from .sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, ShareSession, TopicIdPartition
+
+if TYPE_CHECKING:
+    from ...protocol.messages.share_fetch import ShareFetchRequest
+    from ...storage.log_values import FetchDataInfo
+    from ...storage.unified_log import UnifiedLog
+    from ..server import Broker
+
+RECORD_LIMIT = 1
+"""The acquire mode in which `max_records` is not exceeded (KIP-1206)."""
+
+Rows = dict[TopicIdPartition, PartitionAnswer]
+
+
+class _Read(NamedTuple):
+    """What there is of one partition now."""
+
+    where: TopicIdPartition
+    held: HeldPartition
+    offset: int
+    info: FetchDataInfo
+
+
+class ShareFetchJob:
+    """Loop thread."""
+
+    def __init__(
+        self, broker: Broker, shares: SharePartitions, key: MemberKey, request: ShareFetchRequest, version: int,
+        max_bytes: int,
+    ) -> None:  # fmt: skip
+        """`max_bytes`: what the request, the broker and quotas allow."""
+        self._broker = broker
+        self._shares = shares
+        self._key = key
+        self._request = request
+        self._version = version
+        self._max_bytes = max_bytes
+        self._min_bytes = min(request.min_bytes, max_bytes)
+        self._committed = shares.settings.is_committed_only(key.group)
+        self._limits = shares.settings.limits(key.group)
+        self._held: list[tuple[TopicIdPartition, HeldPartition]] = []
+        self._errors: Rows = {}
+
+    async def run(self, connection: object) -> dict[bytes, list[PartitionAnswer]]:
+        """The rows of the answer by topic id; whoever gets them gives back their leases.
+
+        Raises ProtocolError: what opening, finding or continuing the session raises.
+        """
+        request, epoch = self._request, self._request.share_session_epoch
+        session = self._session(connection)
+        acknowledged = self._acknowledge()
+        rows: Rows = {}
+        if not request.is_renew_ack and epoch != FINAL_EPOCH:
+            rows = await self._fetch(self._rotated(session, epoch))
+        try:
+            outcomes = {where: await durable(outcome) for where, outcome in acknowledged.items()}
+            if self._shares.sessions.get(self._key) is session:
+                rows = self._news(session, rows, is_first=epoch == INITIAL_EPOCH)
+            if epoch == FINAL_EPOCH:
+                self._shares.end_session(self._key)
+        except BaseException:
+            release_rows(rows)
+            raise
+        return _by_topic(rows, outcomes)
+
+    def _session(self, connection: object) -> ShareSession:
+        request, sessions = self._request, self._shares.sessions
+        wanted = session_partitions(
+            (topic.topic_id, [part.partition_index for part in topic.partitions]) for topic in request.topics
+        )
+        forgotten = session_partitions((topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data)
+        epoch = request.share_session_epoch
+        if epoch == INITIAL_EPOCH:
+            has_any = any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions)
+            return sessions.opened(self._key, connection, wanted, has_acknowledgements=has_any)
+        if epoch == FINAL_EPOCH:
+            return sessions.checked(self._key, epoch)
+        return sessions.continued(self._key, epoch, wanted, forgotten)
+
+    def _acknowledge(self) -> dict[TopicIdPartition, Acknowledged]:
+        wanted = [
+            (TopicIdPartition(topic.topic_id, part.partition_index), part.acknowledgement_batches)
+            for topic in self._request.topics
+            for part in topic.partitions
+            if part.acknowledgement_batches
+        ]
+        return acknowledge(
+            self._shares,
+            self._broker.partitions,
+            self._key,
+            wanted,
+            self._version,
+            is_renewal=self._request.is_renew_ack,
+        )
+
+    @staticmethod
+    def _rotated(session: ShareSession, epoch: int) -> list[TopicIdPartition]:
+        """Another partition comes first each time, so that one with much in it does not starve the others."""
+        partitions = list(session.partitions)
+        at = epoch % len(partitions) if partitions else 0
+        return partitions[at:] + partitions[:at]
+
+    # -- records
+
+    async def _fetch(self, partitions: Sequence[TopicIdPartition]) -> Rows:
+        if not partitions or self._max_bytes <= 0 or self._request.max_records <= 0:
+            return {}
+        for where in partitions:
+            try:
+                held = await self._shares.hold(SharePartitionKey(self._key.group, *where))
+            except ProtocolError as error:
+                self._errors[where] = PartitionAnswer(where.partition, error.code, str(error))
+            else:
+                self._held.append((where, held))
+        if not self._held:
+            return self._errors
+        await self._warm()
+        max_wait_ms = self._request.max_wait_ms
+        rows = self._attempt(last=max_wait_ms <= 0)
+        if rows is None:
+            rows = await self._wait(max_wait_ms)
+        return {**rows, **self._errors}
+
+    async def _wait(self, max_wait_ms: int) -> Rows:
+        watched = [one for _, held in self._held for one in (held, held.partition)]
+        future = self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(last=last))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():  # the client went in the moment between
+                release_rows(future.result())
+            raise
+
+    async def _warm(self) -> None:
+        """Has the pool find what a first attempt would have to read from disk."""
+        for _, held in self._held:
+            offset = max(held.share.fetch_offset, held.partition.log.log_start_offset)
+            if not held.partition.is_warm(offset) or (self._committed and not held.partition.log.aborted_are_loaded):
+                await self._broker.loop.run_in_executor(self._broker.io_pool, self._look_ahead, held, offset)
+
+    def _look_ahead(self, held: HeldPartition, offset: int) -> None:
+        """Brings index, batch headers and aborted transactions into memory. Pool thread; errors are the read's own."""
+        held.partition.warm(offset)
+        try:
+            info = held.partition.log.read(offset, self._max_bytes)
+        except Exception:
+            return
+        try:
+            read_spans(info, offset + self._limits.max_record_locks)
+        except Exception:
+            return
+        finally:
+            info.release()
+
+    def _attempt(self, *, last: bool) -> Rows | None:
+        """The rows; None: fewer than `min_bytes`, or nothing that the member may have, and there is time left."""
+        if any(held.is_fenced for _, held in self._held):
+            last = True  # the next request is told why
+        reads = self._read([(where, held) for where, held in self._held if not held.is_fenced])
+        if sum(read.info.size for read in reads) < self._min_bytes and not last:
+            for read in reads:
+                read.info.release()
+            return None
+        rows: Rows = {}
+        left = self._request.max_records
+        for read in reads:
+            row, count = self._acquire(read, left)
+            left -= count
+            rows[read.where] = row
+        if last or any(row.records is not None or row.error for row in rows.values()):
+            return rows
+        return None
+
+    def _read(self, partitions: Sequence[tuple[TopicIdPartition, HeldPartition]]) -> list[_Read]:
+        ready: list[tuple[TopicIdPartition, HeldPartition]] = []
+        for where, held in partitions:
+            held.share.move_start(held.partition.log.log_start_offset)
+            if held.share.can_acquire(self._limits):
+                ready.append((where, held))
+        reads: list[_Read] = []
+        total = 0
+        for where, held in ready:
+            log, offset = held.partition.log, held.share.fetch_offset
+            limit = log.last_stable_offset if self._committed else log.high_watermark
+            try:
+                info = log.read(
+                    offset, max(1, self._max_bytes // len(ready)), limit_offset=limit, min_one_message=total == 0
+                )
+            except OffsetOutOfRangeError:  # the log lost its end with the power; it grows there again
+                continue
+            except Exception as error:
+                code, message = error_code(error)
+                self._errors[where] = PartitionAnswer(where.partition, code, message)
+                continue
+            total += info.size
+            reads.append(_Read(where, held, offset, info))
+        return reads
+
+    def _acquire(self, read: _Read, max_records: int) -> tuple[PartitionAnswer, int]:
+        """The row, and how many records the member has by it."""
+        where, held, offset, info = read
+        try:
+            return self._acquired(where, held, offset, info, max_records)
+        except Exception as error:
+            info.release()
+            code, message = error_code(error)
+            return PartitionAnswer(where.partition, code, message), 0
+
+    def _acquired(
+        self, where: TopicIdPartition, held: HeldPartition, offset: int, info: FetchDataInfo, max_records: int
+    ) -> tuple[PartitionAnswer, int]:
+        log: UnifiedLog = held.partition.log
+        request, share = self._request, held.share
+        aborted = log.aborted_transactions(offset, info) if self._committed and info.size else ()
+        spans = read_spans(info, offset + self._limits.max_record_locks, aborted)
+        acquired = share.acquire(
+            self._key.member,
+            spans.spans,
+            offset,
+            self._limits,
+            self._shares.time.monotonic_ms(),
+            max_records=max_records,
+            batch_size=request.batch_size,
+            is_strict=request.share_acquire_mode == RECORD_LIMIT,
+        )
+        if spans.aborted:
+            acquired = share.archive_acquired(spans.aborted, acquired)
+        held.watch_locks()
+        if not acquired:
+            info.release()
+            return PartitionAnswer(where.partition), 0
+        count = sum(lot.last - lot.first + 1 for lot in acquired)
+        self._shares.acquired += count
+        position, size = place_of(acquired, spans, info.position)
+        self._broker.counters.fetched_bytes += size
+        assert info.file is not None
+        records = FileSlice(info.file, position, size, held.partition.just_written(info))
+        return PartitionAnswer(where.partition, records=records, acquired=acquired), count
+
+    @staticmethod
+    def _news(session: ShareSession, rows: Rows, *, is_first: bool) -> Rows:
+        """What the answer tells; the first of a session tells of all of its partitions."""
+        told: Rows = {}
+        for where in (
+            list(session.partitions) if not rows else [*rows, *(w for w in session.partitions if w not in rows)]
+        ):
+            row = rows.get(where) or PartitionAnswer(where.partition)
+            news = session.has_news(where, records=row.records is not None, error=row.error is not ErrorCode.NONE)
+            if news or is_first:
+                told[where] = row
+        return told
+
+
+def _by_topic(rows: Rows, outcomes: Mapping[TopicIdPartition, Acknowledged]) -> dict[bytes, list[PartitionAnswer]]:
+    """The rows and the outcomes of acknowledgements, which may be of other partitions."""
+    topics: dict[bytes, list[PartitionAnswer]] = {}
+    for where, row in rows.items():
+        outcome = outcomes.get(where, Acknowledged())
+        topics.setdefault(where.topic_id, []).append(
+            row._replace(acknowledge_error=outcome.error, acknowledge_message=outcome.message)
+        )
+    for where, outcome in outcomes.items():
+        if where not in rows:
+            topics.setdefault(where.topic_id, []).append(
+                PartitionAnswer(where.partition, acknowledge_error=outcome.error, acknowledge_message=outcome.message)
+            )
+    return topics
+
+
+def release_rows(rows: Mapping[TopicIdPartition, PartitionAnswer]) -> None:
+    """Gives back the leases of an answer that is not sent."""
+    for row in rows.values():
+        if row.records is not None:
+            row.records.release()

@@ -1,0 +1,79 @@
+"""What a share group may do: its own settings (resource type GROUP), where it has none the broker's `group.share.*`.
+
+A group's own value was checked when it was set; should the broker's bounds have changed since, they win. Loop thread.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..metadata_store import GROUP
+from .share_partition import ShareLimits
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ..resource_configs import ResourceConfigs
+
+EARLIEST, LATEST, BY_DURATION = "earliest", "latest", "by_duration"
+READ_COMMITTED = "read_committed"
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+class OffsetReset(NamedTuple):
+    """Where a group begins in a partition: at its EARLIEST or LATEST offset, or BY_DURATION `back_ms` ago."""
+
+    kind: str
+    back_ms: int = 0
+
+
+class ShareGroupSettings:
+    """Asked anew each time: a change counts at once."""
+
+    __slots__ = ("_config", "_resources")
+
+    def __init__(self, resources: ResourceConfigs, config: BrokerConfig) -> None:
+        self._resources = resources
+        self._config = config
+
+    def use(self, config: BrokerConfig) -> None:
+        """The broker's settings have changed."""
+        self._config = config
+
+    def limits(self, group: str) -> ShareLimits:
+        own = self._resources.own(GROUP, group)
+        return ShareLimits(
+            self._number(own.get("share.partition.max.record.locks"), "partition_max_record_locks"),
+            self._number(own.get("share.delivery.count.limit"), "delivery_count_limit"),
+            self._number(own.get("share.record.lock.duration.ms"), "record_lock_duration_ms"),
+            own.get("share.renew.acknowledge.enable", "true").lower() != "false",
+        )
+
+    def is_committed_only(self, group: str) -> bool:
+        """Whether records of open and aborted transactions are left out."""
+        return self._resources.own(GROUP, group).get("share.isolation.level") == READ_COMMITTED
+
+    def offset_reset(self, group: str) -> OffsetReset:
+        return parse_offset_reset(self._resources.own(GROUP, group).get("share.auto.offset.reset", LATEST))
+
+    def _number(self, own: str | None, name: str) -> int:
+        config = self._config
+        if own is None:
+            return int(getattr(config, f"group_share_{name}"))
+        low, high = int(getattr(config, f"group_share_min_{name}")), int(getattr(config, f"group_share_max_{name}"))
+        return min(max(int(own), low), high)
+
+
+def parse_offset_reset(text: str) -> OffsetReset:
+    """ValueError for what `share.auto.offset.reset` does not allow."""
+    kind, colon, duration = text.partition(":")
+    if not colon and kind in (EARLIEST, LATEST):
+        return OffsetReset(kind)
+    found = _DURATION.fullmatch(duration)
+    if kind != BY_DURATION or found is None:
+        raise ValueError(f"{text!r} is not earliest, latest or by_duration:PnDTnHnMn.nS")
+    parts = {name: float(value or 0) for name, value in found.groupdict().items()}
+    seconds = ((parts["days"] * 24 + parts["hours"]) * 60 + parts["minutes"]) * 60 + parts["seconds"]
+    return OffsetReset(BY_DURATION, int(seconds * 1000))

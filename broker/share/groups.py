@@ -1,0 +1,288 @@
+"""ShareGroups: what share groups need besides deciding: state in `__share_group_state` that begins and ends with them.
+
+    apis/share_group_heartbeat ─► ShareGroups ─┬─► ModernGroups ─► share_groups.Machine   `__consumer_offsets`
+         …_share_group_offsets                 └─► ShareCoordinator                       `__share_group_state`
+
+Members of a group that joins several topics at once are assigned them with the answer to their first heartbeat: the state is
+initialized before it is decided. (In Kafka that is another broker's, and comes with a later heartbeat.) Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ..error_mapping import error_code
+from ..group_types import Group, GroupType
+from ..modern_groups.modern_group import LEAVING_EPOCH
+from ..modern_groups.outcome import Outcome
+from ..modern_groups.share_group import ShareGroup, StatePartitions
+from ..modern_groups.share_groups import Machine, ShareHeartbeat, ShareHeartbeatResult, share_group
+from .batches import NO_OFFSET
+from .manager import SharePartitions, synced
+from .records import SharePartitionKey
+
+if TYPE_CHECKING:
+    from ..modern_groups.modern_groups import ModernGroups
+    from ..server import Broker
+    from ..topics import Topic
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+#: Topic name and partition.
+Place = tuple[str, int]
+
+
+class SharePartitionOffset(NamedTuple):
+    """Where a group begins in a partition, -1: nowhere yet; `lag` is -1 where that is not known."""
+
+    start_offset: int = NO_OFFSET
+    leader_epoch: int = 0
+    lag: int = -1
+
+
+class ShareGroups:
+    """Made with the first request for a share group."""
+
+    def __init__(self, broker: Broker, shares: SharePartitions) -> None:
+        self._broker = broker
+        self._shares = shares
+        self._preparing: dict[str, asyncio.Task[None]] = {}
+        self._modern.on_member_gone.append(self._member_gone)
+        broker.topics.on_deleted.append(lambda _: self.forget_deleted_topics())
+
+    @property
+    def _modern(self) -> ModernGroups:
+        return self._broker.groups.modern
+
+    @property
+    def _machine(self) -> Machine:
+        machine: Machine = self._modern.machine(GroupType.SHARE)
+        return machine
+
+    async def _run(self, group_id: str, decide: Callable[[Group | None, int], Outcome[T]]) -> T:
+        answer: Any = self._modern.run(group_id, decide, kind=GroupType.SHARE)
+        result: T = await answer if inspect.isawaitable(answer) else answer
+        return result
+
+    # -- members
+
+    async def heartbeat(self, asked: ShareHeartbeat) -> ShareHeartbeatResult:
+        """A member joins, stays or leaves. Raises ProtocolError."""
+        if asked.member_epoch == LEAVING_EPOCH:
+            return await self._run(asked.group_id, lambda group, _: self._machine.leave(group, asked))
+        await self._prepare(asked)
+        return await self._run(asked.group_id, lambda group, now_ms: self._machine.heartbeat(group, asked, now_ms))
+
+    def _member_gone(self, kind: GroupType, group_id: str, member_id: str) -> None:
+        """A member has left, or its session expired: what it has others may have."""
+        if kind is GroupType.SHARE:
+            self._shares.release_member(group_id, member_id)
+
+    async def _prepare(self, asked: ShareHeartbeat) -> None:
+        """Has the state of what the group reads initialized. One at a time for each group; others wait for it."""
+        group = self._modern.read(asked.group_id)
+        names: Collection[str] = asked.topics or ()
+        if isinstance(group, ShareGroup):
+            names = {*group.names, *names}
+        elif group is not None or asked.member_epoch:
+            return  # the heartbeat is refused
+        if not self._machine.uninitialized(group, names):
+            return
+        task = self._preparing.get(asked.group_id)
+        if task is None:
+            task = self._broker.loop.create_task(self._initialize_missing(asked.group_id, names))
+            self._preparing[asked.group_id] = task
+            task.add_done_callback(lambda _: self._preparing.pop(asked.group_id, None))
+        await asyncio.shield(task)
+
+    async def _initialize_missing(self, group_id: str, names: Collection[str]) -> None:
+        """What fails is logged, and tried again with the next heartbeat."""
+        try:
+            await self._shares.coordinator.ensure_topic()
+            wanted = self._machine.uninitialized(self._modern.read(group_id), names)
+            epoch = await self._run(group_id, lambda group, _: self._machine.initializing(group, group_id, wanted))
+            starts = {(topic, index): NO_OFFSET for topic, state in wanted.items() for index in state.partitions}
+            await self._initialize(group_id, wanted, starts, epoch)
+        except Exception as error:
+            log.warning("group %s: its partitions cannot be made ready: %s", group_id, error_code(error)[1])
+
+    async def _initialize(
+        self,
+        group_id: str,
+        wanted: Mapping[bytes, StatePartitions],
+        starts: Mapping[tuple[bytes, int], int],
+        state_epoch: int,
+    ) -> dict[tuple[bytes, int], ProtocolError]:
+        """State of these partitions that begins at these offsets; what went wrong, by partition."""
+        keys = {SharePartitionKey(group_id, *place): start for place, start in starts.items()}
+        errors: dict[tuple[bytes, int], ProtocolError] = {}
+        unsynced, failed = self._shares.coordinator.initialize_all(keys, state_epoch)
+        for key in keys:
+            self._shares.drop(key)
+        for key, error in failed.items():
+            errors[key.topic_id, key.partition] = error
+        for one in unsynced:
+            await synced(one)
+        bad: dict[bytes, StatePartitions] = {}
+        good: dict[bytes, StatePartitions] = {}
+        for topic_id, state in wanted.items():
+            lost = frozenset(index for index in state.partitions if (topic_id, index) in errors)
+            if lost:
+                bad[topic_id] = state._replace(partitions=lost)
+            if state.partitions - lost:
+                good[topic_id] = state._replace(partitions=state.partitions - lost)
+        await self._run(group_id, lambda group, _: self._machine.initialized(group, group_id, good, bad))
+        return errors
+
+    # -- offsets
+
+    def describe(self, group_id: str) -> ShareGroup:
+        """The group as it is. Raises ProtocolError: GROUP_ID_NOT_FOUND, or what finding a group raises."""
+        return share_group(self._modern.read(group_id), group_id)
+
+    def offsets(
+        self, group_id: str, wanted: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> list[tuple[str, Topic | None, dict[int, SharePartitionOffset]]]:
+        """(name, topic, offsets by partition) of these topics, or of all that the group has read. The topic is None where
+        there is none. Raises ProtocolError as finding the group does."""
+        found = self._modern.read(group_id)
+        if wanted is None:
+            known = found.initialized if isinstance(found, ShareGroup) else {}
+            wanted = [
+                (topic.name, sorted(state.partitions))
+                for topic_id, state in known.items()
+                if (topic := self._broker.topics.by_id(topic_id)) is not None
+            ]
+        rows: list[tuple[str, Topic | None, dict[int, SharePartitionOffset]]] = []
+        for name, partitions in wanted:
+            topic = self._broker.topics.get(name)
+            rows.append(
+                (
+                    name,
+                    topic,
+                    {index: self._offset(group_id, topic, index) for index in partitions if topic is not None},
+                )
+            )
+        return rows
+
+    def _offset(self, group_id: str, topic: Topic | None, partition: int) -> SharePartitionOffset:
+        if topic is None or not self._shares.coordinator.is_open:
+            return SharePartitionOffset()
+        try:
+            state = self._shares.coordinator.summary(SharePartitionKey(group_id, topic.topic_id.bytes, partition))
+        except ProtocolError as error:
+            if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+            return SharePartitionOffset()
+        if state is None:
+            return SharePartitionOffset()
+        start, done = state.start_offset, state.delivery_complete_count
+        found = self._broker.topics.log(topic.name, partition)
+        lag = -1
+        if start != NO_OFFSET and done >= 0 and found is not None:
+            lag = max(0, found.high_watermark - start - done)
+        return SharePartitionOffset(start, state.leader_epoch, lag)
+
+    async def alter_offsets(self, group_id: str, starts: Mapping[Place, int]) -> dict[Place, ProtocolError | None]:
+        """Sets where a group without members goes on; one that is not there is made. Each partition's error, or None.
+
+        Raises ProtocolError: NON_EMPTY_GROUP, or what finding the group raises."""
+        outcome: dict[Place, ProtocolError | None] = {}
+        wanted: dict[bytes, StatePartitions] = {}
+        places: dict[tuple[bytes, int], Place] = {}
+        for place in starts:
+            name, index = place
+            topic = self._broker.topics.get(name)
+            if topic is None or not 0 <= index < topic.partition_count:
+                outcome[place] = ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            outcome[place] = None
+            topic_id = topic.topic_id.bytes
+            known = wanted[topic_id].partitions if topic_id in wanted else frozenset()
+            wanted[topic_id] = StatePartitions(name, known | {index})
+            places[topic_id, index] = place
+        decide = self._machine.initializing
+        epoch = await self._run(group_id, lambda group, _: decide(group, group_id, wanted, must_be_empty=True))
+        if wanted:
+            await self._shares.coordinator.ensure_topic()
+            at = {key: starts[place] for key, place in places.items()}
+            for key, error in (await self._initialize(group_id, wanted, at, epoch)).items():
+                outcome[places[key]] = error
+        return outcome
+
+    async def delete_offsets(self, group_id: str, names: Sequence[str]) -> dict[str, ProtocolError | None]:
+        """A group without members forgets topics. Each topic's error, or None.
+
+        Raises ProtocolError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what finding the group raises."""
+        group = self.describe(group_id)
+        outcome: dict[str, ProtocolError | None] = {}
+        topics: dict[bytes, str] = {}
+        for name in names:
+            topic = self._broker.topics.get(name)
+            outcome[name] = None
+            if topic is None:
+                outcome[name] = ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif topic.topic_id.bytes in group.initialized or topic.topic_id.bytes in group.deleting:
+                topics[topic.topic_id.bytes] = name
+            else:
+                outcome[name] = ProtocolError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."
+                )
+        await self._run(group_id, lambda found, _: self._machine.deleting(found, group_id, topics))
+        await self._delete_state(group_id, topics)
+        await self._run(group_id, lambda found, _: self._machine.deleted(found, group_id, topics.keys()))
+        return outcome
+
+    async def delete_state(self, group_id: str) -> None:
+        """Of a group that is about to be deleted: nothing of it is kept. Raises ProtocolError."""
+        found = self._modern.read(group_id)
+        if isinstance(found, ShareGroup) and not found.members:
+            await self._delete_state(group_id, {*found.initialized, *found.initializing, *found.deleting})
+
+    async def _delete_state(self, group_id: str, topic_ids: Collection[bytes]) -> None:
+        coordinator = self._shares.coordinator
+        if not coordinator.is_open:
+            return
+        for topic_id in topic_ids:
+            topic = self._broker.topics.by_id(topic_id)
+            for index in range(0 if topic is None else topic.partition_count):
+                key = SharePartitionKey(group_id, topic_id, index)
+                self._shares.drop(key)
+                await synced(coordinator.delete(key))
+
+    # -- topics that go
+
+    def forget_deleted_topics(self) -> None:
+        """Groups keep no partitions of topics that are gone."""
+        for group_id in self._broker.groups.ids_of_type(GroupType.SHARE):
+            try:
+                group = self.describe(group_id)
+                gone = {
+                    topic_id
+                    for topic_id in (*group.initialized, *group.initializing, *group.deleting)
+                    if self._broker.topics.by_id(topic_id) is None
+                }
+                if gone:
+                    self._forget(group_id, gone)
+            except ProtocolError as error:
+                log.warning("group %s: what it kept of deleted topics stays: %s", group_id, error)
+
+    def _forget(self, group_id: str, gone: Collection[bytes]) -> None:
+        done: Any = self._modern.run(
+            group_id, lambda found, _: self._machine.deleted(found, group_id, gone), kind=GroupType.SHARE
+        )
+        if inspect.isawaitable(done):
+            self._broker.loop.create_task(_heard(done))
+
+
+async def _heard(done: Awaitable[object]) -> None:
+    try:
+        await done
+    except ProtocolError as error:
+        log.warning("a share group's record is not on disk: %s", error)

@@ -1,0 +1,64 @@
+"""What a slice of a log holds, for a share group: offsets of its batches, where they lie, which of them were aborted.
+
+Reads batch headers, never records. Loop thread, for slices whose headers are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.records.record_batch import MAGIC_V2
+from ...storage.file_records import read_headers
+from .share_partition import Acquired, Span
+
+if TYPE_CHECKING:
+    from ...storage.log_values import FetchDataInfo
+    from ...storage.transaction_index import AbortedTxn
+
+
+class SliceSpans(NamedTuple):
+    """`ends`: the position in the file behind each span's batch."""
+
+    spans: Sequence[Span]
+    ends: Sequence[int]
+    aborted: Sequence[Span]
+
+
+def read_spans(info: FetchDataInfo, until: int, aborted: Sequence[AbortedTxn] = ()) -> SliceSpans:
+    """The whole batches of a slice, up to the one that holds offset `until`.
+
+    A message of format 0 or 1 counts as a batch. OSError, CorruptRecordError.
+    """
+    spans: list[Span] = []
+    ends: list[int] = []
+    lost: list[Span] = []
+    if info.file is None:
+        return SliceSpans((), (), ())
+    for header in read_headers(info.file, info.position, info.position + info.size):
+        base, last = header.base_offset, header.last_offset
+        if header.magic < MAGIC_V2 and header.compression:  # a wrapper tells its last offset alone
+            base = spans[-1].last + 1 if spans else min(info.offset, last)
+        span = Span(base, last)
+        spans.append(span)
+        ends.append(header.position + header.size)
+        if aborted and header.is_transactional and not header.is_control:
+            producer = header.producer_id
+            if any(txn.producer_id == producer and txn.first_offset <= base <= txn.last_offset for txn in aborted):
+                lost.append(span)
+        if last >= until:
+            break
+    return SliceSpans(spans, ends, lost)
+
+
+def place_of(acquired: Sequence[Acquired], read: SliceSpans, start: int) -> tuple[int, int]:
+    """(position, size) of the batches that hold what was acquired; `start` is where the first batch of the slice lies."""
+    first, last = acquired[0].first, acquired[-1].last
+    begin = end = start
+    for span, behind in zip(read.spans, read.ends, strict=True):
+        if span.last < first:
+            begin = behind
+        elif span.base > last:
+            break
+        end = behind
+    return begin, end - begin

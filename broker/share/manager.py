@@ -1,0 +1,379 @@
+"""SharePartitions: the share partitions that somebody reads now, their locks, and the way of what changes into the log.
+
+A share partition is loaded from its kept state when it is first read, and let go of when the group's last session ends, its
+topic goes, or its state is found to have a newer epoch. What a member acknowledges is written first and committed then; the
+answer waits until that is as durable as `__share_group_state` is asked to be. A lock that ends is released whether that
+can be written or not: the state that is kept says nothing of locks, so that nothing is lost.
+
+Loop thread, but for the look-up of an offset by time, which a pool thread makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ..error_mapping import error_code
+from ..group_shards import append_error
+from .batches import NO_OFFSET
+from .coordinator import ShareCoordinator, Unsynced
+from .group_settings import BY_DURATION, EARLIEST, ShareGroupSettings
+from .records import SharePartitionKey, ShareState
+from .sessions import MemberKey, ShareSession, ShareSessions, TopicIdPartition
+from .share_partition import Acknowledgement, Changes, SharePartition
+
+if TYPE_CHECKING:
+    from ..partition import Partition
+    from ..purgatory import DelayedFetch
+    from ..server import Broker
+    from ..timer import TimerHandle
+    from .groups import ShareGroups
+
+log = logging.getLogger(__name__)
+
+#: What the coordinator says of a write or read, as members hear it; all else is a server error to them.
+_PERSISTER_ERRORS = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+#: After these a share partition is loaded anew.
+_FENCED = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+class Acknowledged(NamedTuple):
+    """What came of a partition's acknowledgements; with `unsynced`, when that is done without an error."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    unsynced: Unsynced = None
+
+
+class HeldPartition:
+    """A share partition, the log partition that it reads, and who waits for either."""
+
+    __slots__ = ("_due_ms", "_manager", "_timer", "is_fenced", "key", "leader_epoch", "partition", "share", "state_epoch",
+                 "waiters")  # fmt: skip
+
+    def __init__(
+        self,
+        manager: SharePartitions,
+        key: SharePartitionKey,
+        partition: Partition,
+        share: SharePartition,
+        state_epoch: int,
+        leader_epoch: int,
+    ) -> None:
+        self._manager = manager
+        self.key = key
+        self.partition = partition
+        self.share = share
+        self.state_epoch = state_epoch
+        self.leader_epoch = leader_epoch
+        self.is_fenced = False
+        #: Fetches that are looked at again when records come back, or room is made.
+        self.waiters: set[DelayedFetch[Any]] = set()
+        self._timer: TimerHandle | None = None
+        self._due_ms = 0.0
+
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            waiter.wake()
+
+    def watch_locks(self) -> None:
+        """Has the manager called when the first lock ends."""
+        due = self.share.next_deadline_ms
+        if due is None:
+            self.stop()
+        elif self._timer is None or due < self._due_ms:
+            self.stop()
+            self._due_ms = due
+            manager = self._manager
+            self._timer = manager.timer.call_later(max(0.0, due - manager.time.monotonic_ms()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._manager.expire_locks(self)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class SharePartitions:
+    """Made when it is first asked for; `close` before the coordinator's."""
+
+    def __init__(self, broker: Broker, coordinator: ShareCoordinator) -> None:
+        self._broker = broker
+        self.coordinator = coordinator
+        self.time = broker.time
+        self.timer = broker.timer
+        self.settings = ShareGroupSettings(broker.resources, broker.config)
+        self.sessions = ShareSessions(broker.config.group_share_max_share_sessions)
+        self._held: dict[SharePartitionKey, HeldPartition] = {}
+        self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
+        #: Since the start: records by type of acknowledgement, records that were acquired, locks' records that ended by time,
+        #: sessions that a lost connection ended.
+        self.acknowledged: Counter[int] = Counter()
+        self.acquired = 0
+        self.expired = 0
+        self.lost_sessions = 0
+        self._groups: ShareGroups | None = None
+        broker.socket_server.on_closed.append(self.connection_closed)
+        broker.topics.on_deleted.append(lambda _: self._forget_deleted())
+
+    @property
+    def groups(self) -> ShareGroups:
+        """The groups and their members; made with the first request for one."""
+        if self._groups is None:
+            from .groups import ShareGroups
+
+            self._groups = ShareGroups(self._broker, self)
+        return self._groups
+
+    def close(self) -> None:
+        """Nothing expires any more."""
+        for task in self._loading.values():
+            task.cancel()
+        for held in self._held.values():
+            held.stop()
+
+    # -- what metrics ask
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._held)
+
+    @property
+    def in_flight_records(self) -> int:
+        return sum(held.share.in_flight_records for held in self._held.values())
+
+    # -- partitions
+
+    def get(self, key: SharePartitionKey) -> HeldPartition | None:
+        """The partition, if somebody reads it."""
+        return self._held.get(key)
+
+    async def hold(self, key: SharePartitionKey) -> HeldPartition:
+        """The partition, loaded if need be. Raises ProtocolError."""
+        held = self._held.get(key)
+        if held is not None:
+            return held
+        task = self._loading.get(key)
+        if task is None:
+            task = self._broker.loop.create_task(self._load(key))
+            self._loading[key] = task
+            task.add_done_callback(lambda done: self._loaded(key, done))
+        return await asyncio.shield(task)
+
+    def _loaded(self, key: SharePartitionKey, done: asyncio.Task[HeldPartition]) -> None:
+        del self._loading[key]
+        if not done.cancelled():
+            done.exception()  # told to whoever waits; nobody may
+
+    async def _load(self, key: SharePartitionKey) -> HeldPartition:
+        partition = self._partition(key)
+        leader_epoch = partition.log.leader_epoch
+        try:
+            state, unsynced = self.coordinator.read(key, leader_epoch)
+        except ProtocolError as error:
+            raise _for_members(error) from error
+        if unsynced is not None:  # should it be lost with the power, the next start's epoch is higher all the same
+            unsynced.add_done_callback(_seen)
+        start = state.start_offset
+        if start == NO_OFFSET:
+            start = await self._first_offset(key.group, partition)
+        held = HeldPartition(self, key, partition, _share_partition(state, start), state.state_epoch, leader_epoch)
+        if self._broker.partitions.get(partition.log.topic, key.partition) is not partition:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it went meanwhile
+        self._held[key] = held
+        return held
+
+    def _partition(self, key: SharePartitionKey) -> Partition:
+        table = self._broker.partitions
+        name = table.name_of(key.topic_id)
+        if name is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = table.get(name, key.partition)
+        if partition is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    async def _first_offset(self, group: str, partition: Partition) -> int:
+        """Where a group begins that has not read the partition before."""
+        reset = self.settings.offset_reset(group)
+        found = partition.log
+        if reset.kind == EARLIEST:
+            return found.log_start_offset
+        if reset.kind == BY_DURATION:
+            timestamp = self.time.milliseconds() - reset.back_ms
+            at = await self._broker.loop.run_in_executor(
+                self._broker.io_pool, lambda: found.lookup_by_timestamp(timestamp)
+            )
+            if at is not None:
+                return at.offset
+        return found.high_watermark
+
+    def drop(self, key: SharePartitionKey) -> None:
+        """Nobody has anything of it any more; who reads it next loads it anew."""
+        held = self._held.pop(key, None)
+        if held is not None:
+            held.is_fenced = True
+            held.stop()
+            held.wake()
+
+    def _forget_deleted(self) -> None:
+        for key in [key for key in self._held if self._broker.topics.by_id(key.topic_id) is None]:
+            self.drop(key)
+
+    def group_emptied(self, group: str) -> None:
+        """The last member's session has ended."""
+        for key in [key for key in self._held if key.group == group]:
+            self.drop(key)
+
+    # -- what members say
+
+    def acknowledge(
+        self, key: SharePartitionKey, member: str, acknowledgements: Sequence[Acknowledgement]
+    ) -> Acknowledged:
+        """All of it, or an error and nothing."""
+        held = self._held.get(key)
+        if held is None:
+            return Acknowledged(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nobody has records of it")
+        now = self.time.monotonic_ms()
+        try:
+            changes = held.share.acknowledge(member, acknowledgements, self.settings.limits(key.group), now)
+            unsynced = self._keep(held, changes)
+        except ProtocolError as error:
+            return Acknowledged(error.code, str(error))
+        for first, last, types in acknowledgements:
+            if len(types) == 1:
+                self.acknowledged[types[0]] += last - first + 1
+            else:
+                self.acknowledged.update(types)
+        return Acknowledged(unsynced=unsynced)
+
+    def release(self, key: SharePartitionKey, member: str) -> None:
+        """The member has gone, or reads this no more: others may have what it had."""
+        held = self._held.get(key)
+        if held is not None:
+            changes = held.share.release(member, self.settings.limits(key.group))
+            self._keep_whatever_happens(held, changes)
+
+    def end_session(self, key: MemberKey) -> None:
+        """The member closes its session."""
+        session = self.sessions.remove(key)
+        if session is not None:
+            self._release(session)
+
+    def release_member(self, group: str, member: str) -> None:
+        """The member has left its group, or was put out of it."""
+        self.end_session(MemberKey(group, member))
+        for key in [key for key in self._held if key.group == group]:
+            self.release(key, member)
+
+    def connection_closed(self, connection: object) -> None:
+        """Its sessions are over."""
+        for session in self.sessions.remove_connection(connection):
+            self.lost_sessions += 1
+            self._release(session)
+
+    def _release(self, session: ShareSession) -> None:
+        group, member = session.key
+        for topic_id, partition in session.partitions:
+            self.release(SharePartitionKey(group, topic_id, partition), member)
+        if not self.sessions.has_group(group):
+            self.group_emptied(group)
+
+    def expire_locks(self, held: HeldPartition) -> None:
+        """Called when the first lock of a partition may have ended."""
+        changes = held.share.expire(self.settings.limits(held.key.group), self.time.monotonic_ms())
+        self.expired += sum(edit.last - edit.first + 1 for edit in changes.edits)
+        self._keep_whatever_happens(held, changes)
+        held.watch_locks()
+
+    # -- inside
+
+    def _keep(self, held: HeldPartition, changes: Changes) -> Unsynced:
+        """Writes, then does it. Raises ProtocolError, and nothing has changed then."""
+        unsynced = None
+        if changes.batches:
+            try:
+                unsynced = self.coordinator.write(
+                    held.key,
+                    held.state_epoch,
+                    held.leader_epoch,
+                    held.share.start_offset,
+                    changes.delivery_complete_count,
+                    changes.batches,
+                )
+            except ProtocolError as error:
+                told = _for_members(error)
+                if told.code in _FENCED:
+                    self.drop(held.key)
+                raise told from error
+        self._commit(held, changes)
+        return unsynced
+
+    def _keep_whatever_happens(self, held: HeldPartition, changes: Changes) -> None:
+        if not changes.edits:
+            return
+        try:
+            unsynced = self._keep(held, changes)
+        except ProtocolError as error:
+            log.warning("%s: released, but that is not written: %s", held.key.coordinator_key, error)
+            if not held.is_fenced:
+                self._commit(held, changes)
+            return
+        if unsynced is not None:
+            unsynced.add_done_callback(_seen)
+
+    @staticmethod
+    def _commit(held: HeldPartition, changes: Changes) -> None:
+        held.share.commit(changes)
+        held.watch_locks()
+        held.wake()
+
+
+def session_partitions(topics: Iterable[tuple[bytes, Iterable[int]]]) -> list[TopicIdPartition]:
+    """Each once, in order."""
+    return list(dict.fromkeys(TopicIdPartition(topic_id, index) for topic_id, indexes in topics for index in indexes))
+
+
+async def durable(outcome: Acknowledged) -> Acknowledged:
+    """What it is when it is as durable as asked for."""
+    if outcome.unsynced is None:
+        return outcome
+    try:
+        await synced(outcome.unsynced)
+    except Exception as error:
+        return Acknowledged(append_error(error), error_code(error)[1])
+    return Acknowledged()
+
+
+async def synced(unsynced: Unsynced) -> None:
+    """Returns when it is as durable as asked for. The future is shared: a client that goes away must not cancel it."""
+    if unsynced is not None:
+        await asyncio.shield(unsynced)
+
+
+def _share_partition(state: ShareState, start: int) -> SharePartition:
+    return SharePartition(start, [batch for batch in state.batches if batch.first >= start])
+
+
+def _for_members(error: ProtocolError) -> ProtocolError:
+    return ProtocolError(_PERSISTER_ERRORS.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), str(error))
+
+
+def _seen(done: asyncio.Future[None]) -> None:
+    """A sync that nobody waits for."""
+    if not done.cancelled() and (error := done.exception()) is not None:
+        log.error("a release of records is not on disk: %s", error)

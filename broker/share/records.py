@@ -1,0 +1,182 @@
+"""Keys and values of `__share_group_state`, as Apache Kafka 4.3 writes and reads them (KIP-932).
+
+    key     ShareSnapshotKey (kind 0) or ShareUpdateKey (kind 1): group, topic id, partition
+    value   ShareSnapshotValue or ShareUpdateValue, version 0; null behind a snapshot's key: forgotten
+
+The declarations in `protocol/messages/share_group_state.py` are the layout. Any thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ...protocol.errors import ProtocolError
+from ...protocol.messages import share_group_state as layout
+from ...protocol.schema import decode_with_version, encode_with_version
+from .batches import NO_OFFSET, RecordState, StateBatch
+
+SNAPSHOT, UPDATE = 0, 1
+VALUE_VERSION = 0
+
+
+class ShareRecordError(ValueError):
+    """A key or value that is not what its version says."""
+
+
+class SharePartitionKey(NamedTuple):
+    """One partition of one group."""
+
+    group: str
+    topic_id: bytes
+    partition: int
+
+    @property
+    def coordinator_key(self) -> str:
+        """As FindCoordinator names it, and what says which partition of `__share_group_state` it is in."""
+        return f"{self.group}:{topic_id_text(self.topic_id)}:{self.partition}"
+
+
+class ShareState(NamedTuple):
+    """All about a share partition that outlives a start. Times in milliseconds since 1970, 0: not known.
+
+    `state_epoch` rises when an administrator sets the start offset, `leader_epoch` when the partition's leader does;
+    `start_offset` is -1 until somebody reads. `delivery_complete_count` is -1 where an older version has not kept it.
+    """
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int = -1
+    batches: Sequence[StateBatch] = ()
+    create_ms: int = 0
+    write_ms: int = 0
+
+
+class ShareUpdate(NamedTuple):
+    """What has changed since the snapshot of that epoch. `start_offset` and `leader_epoch` are -1 where they are as before."""
+
+    snapshot_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int = -1
+    batches: Sequence[StateBatch] = ()
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """As Kafka prints a topic id: 22 letters of base64."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def is_coordinator_key(text: str) -> bool:
+    """Whether it is GROUP:TOPIC-ID:PARTITION."""
+    group, _, rest = text.partition(":")
+    topic_id, _, partition = rest.partition(":")
+    return bool(group) and re.fullmatch(r"[A-Za-z0-9_-]{22}", topic_id) is not None and partition.isdecimal()
+
+
+def snapshot_key(key: SharePartitionKey) -> bytes:
+    return encode_with_version(
+        layout.ShareSnapshotKey(group_id=key.group, topic_id=key.topic_id, partition=key.partition), SNAPSHOT
+    )
+
+
+def update_key(key: SharePartitionKey) -> bytes:
+    return encode_with_version(
+        layout.ShareUpdateKey(group_id=key.group, topic_id=key.topic_id, partition=key.partition), UPDATE
+    )
+
+
+def snapshot_value(state: ShareState) -> bytes:
+    value = layout.ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        create_timestamp=state.create_ms,
+        write_timestamp=state.write_ms,
+        state_batches=_batches(state.batches),
+    )
+    return encode_with_version(value, VALUE_VERSION)
+
+
+def update_value(update: ShareUpdate) -> bytes:
+    value = layout.ShareUpdateValue(
+        snapshot_epoch=update.snapshot_epoch,
+        leader_epoch=update.leader_epoch,
+        start_offset=update.start_offset,
+        delivery_complete_count=update.delivery_complete_count,
+        state_batches=_batches(update.batches),
+    )
+    return encode_with_version(value, VALUE_VERSION)
+
+
+def read_key(data: bytes) -> tuple[int, SharePartitionKey] | None:
+    """The kind, and what it is about; None for a kind that is not known. ShareRecordError."""
+    kind = int.from_bytes(data[:2], "big", signed=True) if len(data) >= 2 else -1
+    if kind not in (SNAPSHOT, UPDATE):
+        return None
+    try:
+        key: layout.ShareSnapshotKey | layout.ShareUpdateKey
+        if kind == SNAPSHOT:
+            key = decode_with_version(layout.ShareSnapshotKey, data)[0]
+        else:
+            key = decode_with_version(layout.ShareUpdateKey, data)[0]
+    except ProtocolError as error:
+        raise ShareRecordError(f"no key of __share_group_state: {error}") from None
+    return kind, SharePartitionKey(key.group_id, key.topic_id, key.partition)
+
+
+def read_snapshot(data: bytes) -> ShareState:
+    """ShareRecordError."""
+    try:
+        value, _ = decode_with_version(layout.ShareSnapshotValue, data)
+        return ShareState(
+            value.snapshot_epoch,
+            value.state_epoch,
+            value.leader_epoch,
+            value.start_offset,
+            value.delivery_complete_count,
+            _read_batches(value.state_batches),
+            value.create_timestamp,
+            value.write_timestamp,
+        )
+    except (ProtocolError, ValueError) as error:
+        raise ShareRecordError(f"no snapshot of __share_group_state: {error}") from None
+
+
+def read_update(data: bytes) -> ShareUpdate:
+    """ShareRecordError."""
+    try:
+        value, _ = decode_with_version(layout.ShareUpdateValue, data)
+        return ShareUpdate(
+            value.snapshot_epoch,
+            value.leader_epoch,
+            value.start_offset,
+            value.delivery_complete_count,
+            _read_batches(value.state_batches),
+        )
+    except (ProtocolError, ValueError) as error:
+        raise ShareRecordError(f"no update of __share_group_state: {error}") from None
+
+
+def _batches(batches: Iterable[StateBatch]) -> list[layout.StateBatch]:
+    return [
+        layout.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
+    ]
+
+
+def _read_batches(batches: Iterable[layout.StateBatch]) -> tuple[StateBatch, ...]:
+    """ValueError for offsets or a state that there cannot be."""
+    read = []
+    for batch in batches:
+        if not NO_OFFSET < batch.first_offset <= batch.last_offset:
+            raise ValueError(f"no offsets: {batch.first_offset} to {batch.last_offset}")
+        state = RecordState(batch.delivery_state)
+        read.append(StateBatch(batch.first_offset, batch.last_offset, state, batch.delivery_count))
+    return tuple(read)

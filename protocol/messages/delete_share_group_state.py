@@ -1,0 +1,60 @@
+"""DeleteShareGroupState (86): forgets what is delivered of partitions for a share group (KIP-932).
+
+Brokers ask the share coordinator; no client does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..api_keys import ApiKey
+from ..schema import ApiMessage, Struct, array, int16, int32, string, uuid
+
+
+class PartitionData(Struct):
+    """One partition."""
+
+    partition: int = int32()
+
+
+class DeleteStateData(Struct):
+    """Partitions of one topic, by its id."""
+
+    topic_id: bytes = uuid()
+    partitions: Sequence[PartitionData] = array(PartitionData)
+
+
+class DeleteShareGroupStateRequest(ApiMessage):
+    """One group."""
+
+    API_KEY = ApiKey.DELETE_SHARE_GROUP_STATE
+    VERSIONS = (0, 0)
+    FLEXIBLE_FROM = 0
+
+    group_id: str = string()
+    topics: Sequence[DeleteStateData] = array(DeleteStateData)
+
+
+class PartitionResult(Struct):
+    """One partition's outcome."""
+
+    partition: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+
+
+class DeleteStateResult(Struct):
+    """Partitions of one topic, by its id."""
+
+    topic_id: bytes = uuid()
+    partitions: Sequence[PartitionResult] = array(PartitionResult)
+
+
+class DeleteShareGroupStateResponse(ApiMessage):
+    """For each partition of the request."""
+
+    API_KEY = ApiKey.DELETE_SHARE_GROUP_STATE
+    VERSIONS = (0, 0)
+    FLEXIBLE_FROM = 0
+
+    results: Sequence[DeleteStateResult] = array(DeleteStateResult)

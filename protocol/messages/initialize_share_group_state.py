@@ -1,0 +1,62 @@
+"""InitializeShareGroupState (83): begins to keep what is delivered of partitions for a share group (KIP-932).
+
+Brokers ask the share coordinator; no client does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..api_keys import ApiKey
+from ..schema import ApiMessage, Struct, array, int16, int32, int64, string, uuid
+
+
+class PartitionData(Struct):
+    """One partition."""
+
+    partition: int = int32()
+    state_epoch: int = int32()
+    start_offset: int = int64()
+
+
+class InitializeStateData(Struct):
+    """Partitions of one topic, by its id."""
+
+    topic_id: bytes = uuid()
+    partitions: Sequence[PartitionData] = array(PartitionData)
+
+
+class InitializeShareGroupStateRequest(ApiMessage):
+    """One group."""
+
+    API_KEY = ApiKey.INITIALIZE_SHARE_GROUP_STATE
+    VERSIONS = (0, 0)
+    FLEXIBLE_FROM = 0
+
+    group_id: str = string()
+    topics: Sequence[InitializeStateData] = array(InitializeStateData)
+
+
+class PartitionResult(Struct):
+    """One partition's outcome."""
+
+    partition: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+
+
+class InitializeStateResult(Struct):
+    """Partitions of one topic, by its id."""
+
+    topic_id: bytes = uuid()
+    partitions: Sequence[PartitionResult] = array(PartitionResult)
+
+
+class InitializeShareGroupStateResponse(ApiMessage):
+    """For each partition of the request."""
+
+    API_KEY = ApiKey.INITIALIZE_SHARE_GROUP_STATE
+    VERSIONS = (0, 0)
+    FLEXIBLE_FROM = 0
+
+    results: Sequence[InitializeStateResult] = array(InitializeStateResult)

@@ -1,0 +1,462 @@
+"""Share groups over the wire, on a daemon whose clock the tests move: sessions, locks, what a member's end and a restart do.
+
+What Kafka's own share consumer makes of it is in tests/compat.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
+from support.wire_client import WireClient
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
+from tidelog.protocol.messages.alter_share_group_offsets import RequestPartition as AlterPartition
+from tidelog.protocol.messages.alter_share_group_offsets import RequestTopic as AlterTopic
+from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tidelog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from tidelog.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from tidelog.protocol.messages.delete_share_group_offsets import RequestTopic as DeleteTopic
+from tidelog.protocol.messages.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStateData,
+)
+from tidelog.protocol.messages.delete_share_group_state import PartitionData as DeletePartition
+from tidelog.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    RequestGroup,
+)
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tidelog.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateData,
+)
+from tidelog.protocol.messages.initialize_share_group_state import PartitionData as InitializePartition
+from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tidelog.protocol.messages.read_share_group_state import PartitionData as ReadPartition
+from tidelog.protocol.messages.read_share_group_state import (
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateData,
+)
+from tidelog.protocol.messages.read_share_group_state_summary import PartitionData as SummaryPartition
+from tidelog.protocol.messages.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryData,
+)
+from tidelog.protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from tidelog.protocol.messages.write_share_group_state import PartitionData as WritePartition
+from tidelog.protocol.messages.write_share_group_state import (
+    StateBatch,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateData,
+)
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.testing import Broker
+
+TOPIC = "orders"
+LOCK_MS = 20_000
+
+
+class World:
+    """A broker with one topic of one partition, and members of the group `g`, which begins at the earliest offset."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.clients: list[Any] = []
+        broker.create_topic(TOPIC)
+        self.admin = self.opened(WireClient(self.address, timeout_s=60))
+        found = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        assert self.admin.ask(found, 6, FindCoordinatorResponse).coordinators[0].error_code == 0
+        self.configure("g", "share.auto.offset.reset", "earliest")
+        self.configure("g", "share.record.lock.duration.ms", str(LOCK_MS))
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self.broker.bootstrap_servers.rsplit(":", 1)
+        return host, int(port)
+
+    def opened(self, client: Any) -> Any:
+        self.clients.append(client)
+        return client
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.__exit__(None, None, None)
+
+    def member(self, name: str, group: str = "g") -> ShareClient:
+        client: ShareClient = self.opened(ShareClient(self.address, group, name))
+        assert client.join(TOPIC).error_code == 0
+        if not client.partitions:  # assignments are made once in a second
+            self.broker.clock.advance(seconds=1)
+            client.heartbeat()
+        assert client.partitions
+        return client
+
+    def configure(self, group: str, name: str, value: str) -> None:
+        change = AlterableConfig(name=name, config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=32, resource_name=group, configs=[change])
+        answer = self.admin.ask(
+            IncrementalAlterConfigsRequest(resources=[resource]), 1, IncrementalAlterConfigsResponse
+        )
+        assert answer.responses[0].error_code == 0, answer.responses[0].error_message
+
+    def produce(self, *values: str, days_ago: int = 0) -> None:
+        """One batch."""
+        now_ms = int(self.broker.clock.now.timestamp() * 1000) - days_ago * 86_400_000
+        batch = build_batch([Record(i, now_ms, None, v.encode()) for i, v in enumerate(values)])
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])],
+        )
+        answer = self.admin.ask(request, 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+
+    def offsets(self, group: str = "g") -> list[tuple[int, int]]:
+        """(start offset, lag) of the topic's partitions."""
+        request = DescribeShareGroupOffsetsRequest(groups=[RequestGroup(group_id=group, topics=None)])
+        (row,) = self.admin.ask(request, 1, DescribeShareGroupOffsetsResponse).groups
+        assert row.error_code == 0
+        return [(part.start_offset, part.lag) for topic in row.topics for part in topic.partitions]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with Broker({"offsets.topic.num.partitions": 2, "share.coordinator.state.topic.num.partitions": 2}) as broker:
+        world = World(broker)
+        yield world
+        world.close()
+
+
+def test_a_member_reads_and_acknowledges(world: World) -> None:
+    world.produce("a", "b", "c")
+    world.produce("d")
+    ann = world.member("ann")
+    assert ann.partitions == (0,), "with the answer to the first heartbeat"
+    ann.fetch()
+    assert (ann.got, ann.values) == ({0: [(0, 3, 1)]}, {0: [b"a", b"b", b"c", b"d"]})
+    assert ann.acknowledge(0, 1, ACCEPT) == 0
+    assert ann.acknowledge(2, 3, REJECT, RELEASE) == 0
+    assert world.offsets() == [(2, 1)]
+    ann.fetch()
+    assert (ann.got, ann.values) == ({0: [(3, 3, 2)]}, {0: [b"d"]})
+    assert ann.acknowledge(3, 3, ACCEPT) == 0
+    assert ann.acknowledge(3, 3, ACCEPT) == 0, "what is done with is passed over"
+    ann.fetch()
+    assert ann.got == {}
+
+
+def test_acknowledgements_ride_on_a_fetch(world: World) -> None:
+    world.produce("a", "b")
+    ann = world.member("ann")
+    ann.fetch()
+    world.produce("c")
+    ann.fetch((0, 1, ACCEPT))
+    assert (ann.got, ann.acknowledge_errors) == ({0: [(2, 2, 1)]}, {0: 0})
+    ann.fetch((7, 9, ACCEPT))
+    assert ann.acknowledge_errors == {0: ErrorCode.INVALID_REQUEST}
+
+
+def test_nobody_gets_what_another_has_until_its_time_is_over(world: World) -> None:
+    world.produce("a")
+    ann, bob = world.member("ann"), world.member("bob")
+    ann.fetch()
+    bob.fetch()
+    assert (ann.got, bob.got) == ({0: [(0, 0, 1)]}, {})
+    world.broker.clock.advance(milliseconds=LOCK_MS / 2)
+    bob.fetch()
+    assert bob.got == {}
+    world.broker.clock.advance(milliseconds=LOCK_MS / 2)
+    bob.fetch()
+    assert bob.got == {0: [(0, 0, 2)]}
+    assert ann.acknowledge(0, 0, ACCEPT) == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_a_member_may_ask_for_more_time(world: World) -> None:
+    world.produce("a")
+    ann, bob = world.member("ann"), world.member("bob")
+    ann.fetch()
+    world.broker.clock.advance(milliseconds=LOCK_MS / 2)
+    assert ann.acknowledge(0, 0, RENEW) == 0
+    world.broker.clock.advance(milliseconds=LOCK_MS * 3 / 4)
+    bob.fetch()
+    assert bob.got == {}
+    assert ann.acknowledge(0, 0, ACCEPT) == 0
+    world.configure("g", "share.renew.acknowledge.enable", "false")
+    world.produce("b")
+    ann.fetch()
+    assert ann.acknowledge(1, 1, RENEW) == ErrorCode.INVALID_RECORD_STATE
+    answer = ann.fetch((1, 1, RENEW), is_renew_ack=True)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST, "it would fetch"
+
+
+@pytest.mark.parametrize("end", ["close", "disconnect", "leave", "expire"])
+def test_what_a_member_has_when_it_goes_others_may_have(world: World, end: str) -> None:
+    world.produce("a", "b")
+    ann, bob = world.member("ann"), world.member("bob")
+    ann.fetch()
+    assert ann.got == {0: [(0, 1, 1)]}
+    bob.fetch()
+    if end == "close":
+        assert ann.fetch((0, 0, ACCEPT), epoch=-1).error_code == 0
+        assert ann.fetch().error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert bob.fetch(max_wait_ms=30_000).error_code == 0
+        assert bob.got == {0: [(1, 1, 2)]}
+        return
+    if end == "disconnect":
+        ann.wire.socket.close()
+        assert bob.fetch(max_wait_ms=30_000).error_code == 0
+    elif end == "leave":
+        assert ann.heartbeat(-1).error_code == 0
+        bob.fetch()
+    else:
+        world.configure("g", "share.record.lock.duration.ms", "60000")
+        assert ann.acknowledge(0, 1, RENEW) == 0
+        for _ in range(5):
+            world.broker.clock.advance(seconds=10)
+            assert bob.heartbeat().error_code == 0
+        bob.fetch()
+        assert ann.heartbeat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bob.got == {0: [(0, 1, 2)]}
+
+
+def test_a_fetch_waits_for_records(world: World) -> None:
+    ann = world.member("ann")
+    ann.fetch()
+
+    produced = threading.Timer(0.1, world.produce, ("late",))
+    produced.start()
+    ann.fetch(max_wait_ms=60_000)
+    produced.join()
+    assert ann.values == {0: [b"late"]}
+
+
+def test_a_restart_keeps_what_was_acknowledged_and_no_more(world: World) -> None:
+    world.produce("a", "b", "c", "d")
+    ann = world.member("ann")
+    ann.fetch()
+    assert ann.acknowledge(0, 0, ACCEPT) == 0
+    assert ann.acknowledge(2, 2, RELEASE) == 0
+    ann.wire.socket.close()
+    world.broker.restart()
+    with ShareClient(world.address, "g", "ann") as again:
+        again.topic_id, again.partitions, again.session_epoch = ann.topic_id, (0,), 0
+        again.fetch()
+        assert again.got == {0: [(1, 3, 2)]}, "its session ended in order: what it had was given back"
+        again.member_epoch = ann.member_epoch
+        assert again.heartbeat().error_code == 0, "members are known"
+
+
+def test_sessions_have_epochs_and_a_limit() -> None:
+    with Broker({"group.share.max.share.sessions": 1, "group.share.max.size": 1}) as broker:
+        world = World(broker)
+        ann = world.member("ann")
+        assert ann.fetch().error_code == 0
+        assert ann.fetch(epoch=7).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        assert ann.acknowledge(0, 0, ACCEPT, epoch=0) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        assert ann.acknowledge(0, 0, ACCEPT, epoch=9) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        with ShareClient(world.address, "g", "bob") as bob:
+            assert bob.join(TOPIC).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+            assert bob.acknowledge(0, 0, ACCEPT, epoch=1) == ErrorCode.SHARE_SESSION_NOT_FOUND
+            assert bob.fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            bob.member = ""
+            assert bob.fetch().error_code == ErrorCode.INVALID_REQUEST
+            assert bob.acknowledge(0, 0, ACCEPT) == ErrorCode.INVALID_REQUEST
+        world.close()
+
+
+def test_where_a_group_begins(world: World) -> None:
+    world.produce("old", days_ago=1)
+    late = world.member("late", "l")
+    late.fetch()
+    world.configure("d", "share.auto.offset.reset", "by_duration:PT1H")
+    by_time = world.member("dora", "d")
+    by_time.fetch()
+    world.produce("new")
+    late.fetch()
+    by_time.fetch()
+    assert (late.values, by_time.values) == ({0: [b"new"]}, {0: [b"new"]}), "the first is a day old"
+
+
+def test_records_that_the_log_drops_nobody_waits_for(world: World) -> None:
+    world.produce("a", "b")
+    world.produce("c")
+    ann = world.member("ann")
+    ann.fetch(max_records=1)
+    assert ann.got == {0: [(0, 1, 1)]}
+    rows = [DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])]
+    world.admin.ask(DeleteRecordsRequest(topics=rows, timeout_ms=1000), 2, DeleteRecordsResponse)
+    assert ann.acknowledge(0, 1, RELEASE) == 0
+    ann.fetch()
+    assert ann.got == {0: [(1, 1, 2), (2, 2, 1)]}
+
+
+def test_a_members_epoch_is_watched(world: World) -> None:
+    ann = world.member("ann")
+    assert ann.heartbeat(ann.member_epoch + 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert ann.heartbeat(-2).error_code == ErrorCode.INVALID_REQUEST
+    assert ann.heartbeat(0).error_code == ErrorCode.INVALID_REQUEST, "it must say what it reads"
+    with ShareClient(world.address, "nobody", "x") as other:
+        assert other.heartbeat(3).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert other.heartbeat(-1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def describe(world: World, group: str = "g") -> Any:
+    (row,) = world.admin.ask(ShareGroupDescribeRequest(group_ids=[group]), 1, ShareGroupDescribeResponse).groups
+    return row
+
+
+def alter(world: World, start: int, partition: int = 0) -> Any:
+    part = AlterPartition(partition_index=partition, start_offset=start)
+    request = AlterShareGroupOffsetsRequest(group_id="g", topics=[AlterTopic(topic_name=TOPIC, partitions=[part])])
+    return world.admin.ask(request, 0, AlterShareGroupOffsetsResponse)
+
+
+def delete_offsets(world: World, *topics: str) -> Any:
+    request = DeleteShareGroupOffsetsRequest(group_id="g", topics=[DeleteTopic(topic_name=topic) for topic in topics])
+    return world.admin.ask(request, 0, DeleteShareGroupOffsetsResponse)
+
+
+def test_administration(world: World) -> None:
+    world.produce("a", "b", "c")
+    assert describe(world).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    ann = world.member("ann")
+    ann.fetch()
+    assert ann.acknowledge(0, 2, ACCEPT) == 0
+    row = describe(world)
+    (member,) = row.members
+    assert (row.group_state, row.assignor_name, member.member_id) == ("Stable", "simple", "ann")
+    assert [(t.topic_name, list(t.partitions)) for t in member.assignment.topic_partitions] == [(TOPIC, [0])]
+    listed = world.admin.ask(ListGroupsRequest(types_filter=["Share"]), 5, ListGroupsResponse).groups
+    assert [(g.group_id, g.group_type, g.group_state) for g in listed] == [("g", "share", "Stable")]
+    assert alter(world, 1).error_code == ErrorCode.NON_EMPTY_GROUP
+    assert delete_offsets(world, TOPIC).error_code == ErrorCode.NON_EMPTY_GROUP
+    ann.fetch(epoch=-1)
+    ann.heartbeat(-1)
+    assert world.offsets() == [(0, 0)]
+    answer = alter(world, 1)
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    assert alter(world, 1, partition=9).responses[0].partitions[0].error_code == 3
+    assert world.offsets() == [(1, 2)]
+    ann.session_epoch = ann.member_epoch = 0
+    ann.join(TOPIC)
+    ann.fetch()
+    assert ann.got == {0: [(1, 2, 1)]}
+    ann.fetch(epoch=-1)
+    ann.heartbeat(-1)
+    rows = delete_offsets(world, TOPIC, "nothing").responses
+    assert [(one.topic_name, one.error_code) for one in rows] == [(TOPIC, 0), ("nothing", 3)]
+    assert world.offsets() == []
+    deleted = world.admin.ask(DeleteGroupsRequest(groups_names=["g"]), 2, DeleteGroupsResponse).results
+    assert deleted[0].error_code == 0
+    assert describe(world).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert delete_offsets(world, TOPIC).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_topic_that_goes_takes_its_state_along(world: World) -> None:
+    world.produce("a")
+    ann = world.member("ann")
+    ann.fetch()
+    world.broker.delete_topic(TOPIC)
+    assert ann.fetch().responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert world.offsets() == []
+    world.broker.create_topic(TOPIC, partitions=3)
+    world.broker.clock.advance(seconds=1)
+    (assigned,) = ann.heartbeat().assignment.topic_partitions
+    assert (list(assigned.partitions), assigned.topic_id != ann.topic_id) == ([0, 1, 2], True)
+
+
+def test_share_groups_can_be_turned_off(world: World) -> None:
+    off = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
+    answer = world.admin.ask(UpdateFeaturesRequest(feature_updates=[off]), 1, UpdateFeaturesResponse)
+    assert answer.error_code == 0, answer.error_message
+    unsupported = ErrorCode.UNSUPPORTED_VERSION
+    with ShareClient(world.address, "g", "ann") as ann:
+        assert ann.join(TOPIC).error_code == unsupported
+        assert ann.fetch().error_code == unsupported
+        assert ann.acknowledge(0, 0, ACCEPT) == unsupported
+    assert describe(world).error_code == unsupported
+    assert alter(world, 0).error_code == unsupported
+    assert delete_offsets(world, TOPIC).error_code == unsupported
+    request = DescribeShareGroupOffsetsRequest(groups=[RequestGroup(group_id="g", topics=None)])
+    assert world.admin.ask(request, 1, DescribeShareGroupOffsetsResponse).groups[0].error_code == unsupported
+
+
+def test_who_looks_after_a_share_partition(world: World) -> None:
+    keys = ["g:AQIDBAUGBwgJCgsMDQ4PEA:0", "g:0"]
+    request = FindCoordinatorRequest(key_type=2, coordinator_keys=keys)
+    rows = world.admin.ask(request, 6, FindCoordinatorResponse).coordinators
+    assert [row.error_code for row in rows] == [0, ErrorCode.INVALID_REQUEST]
+    assert rows[0].port == world.address[1]
+
+
+def test_the_persisters_own_requests(world: World) -> None:
+    """As brokers of a cluster would send them."""
+    with ShareClient(world.address, "g", "ann") as ann:
+        ann.join(TOPIC)
+        topic_id = ann.topic_id
+    ask: Callable[..., Any] = world.admin.ask
+
+    def data(cls: Any, part: Any, **fields: Any) -> list[Any]:
+        return [cls(topic_id=topic_id, partitions=[part(partition=0, **fields)])]
+
+    def row(answer: Any) -> Any:
+        return answer.results[0].partitions[0]
+
+    initialize = InitializeShareGroupStateRequest(
+        group_id="p", topics=data(InitializeStateData, InitializePartition, state_epoch=1, start_offset=3)
+    )
+    assert row(ask(initialize, 0, InitializeShareGroupStateResponse)).error_code == 0
+    batch = StateBatch(first_offset=3, last_offset=4, delivery_state=2, delivery_count=1)
+    write = WriteShareGroupStateRequest(
+        group_id="p",
+        topics=data(
+            WriteStateData, WritePartition, state_epoch=1, leader_epoch=0, start_offset=3, delivery_complete_count=2,
+            state_batches=[batch],
+        ),
+    )  # fmt: skip
+    assert row(ask(write, 1, WriteShareGroupStateResponse)).error_code == 0
+    batch.delivery_state = 9
+    assert row(ask(write, 1, WriteShareGroupStateResponse)).error_code == ErrorCode.INVALID_REQUEST
+    read = ReadShareGroupStateRequest(group_id="p", topics=data(ReadStateData, ReadPartition, leader_epoch=4))
+    state = row(ask(read, 0, ReadShareGroupStateResponse))
+    assert (state.error_code, state.state_epoch, state.start_offset) == (0, 1, 3)
+    assert [(b.first_offset, b.last_offset, b.delivery_state) for b in state.state_batches] == [(3, 4, 2)]
+    summary = ReadShareGroupStateSummaryRequest(
+        group_id="p", topics=data(ReadStateSummaryData, SummaryPartition, leader_epoch=4)
+    )
+    found = row(ask(summary, 1, ReadShareGroupStateSummaryResponse))
+    assert (found.leader_epoch, found.start_offset, found.delivery_complete_count) == (4, 3, 2)
+    delete = DeleteShareGroupStateRequest(group_id="p", topics=data(DeleteStateData, DeletePartition))
+    assert row(ask(delete, 0, DeleteShareGroupStateResponse)).error_code == 0
+    assert row(ask(summary, 1, ReadShareGroupStateSummaryResponse)).start_offset == -1
+    assert row(ask(read, 0, ReadShareGroupStateResponse)).error_code == ErrorCode.INVALID_REQUEST

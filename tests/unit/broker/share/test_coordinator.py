@@ -1,0 +1,256 @@
+"""The share coordinator on a log in memory: what it writes, what a restart makes of that, and whom it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.groups import MemoryCoordinatorLog
+from support.mock_time import MockTime, MockTimer
+from tidelog.broker.coordinator_log import CoordinatorRecord
+from tidelog.broker.share.batches import RecordState, StateBatch
+from tidelog.broker.share.coordinator import ShareCoordinator
+from tidelog.broker.share.loading import load_share_state
+from tidelog.broker.share.records import SNAPSHOT, SharePartitionKey, read_key
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.storage.exceptions import KafkaStorageError
+
+TOPIC = b"t" * 16
+KEY = SharePartitionKey("g", TOPIC, 0)
+ACKNOWLEDGED, AVAILABLE = RecordState.ACKNOWLEDGED, RecordState.AVAILABLE
+
+
+class StateLog(MemoryCoordinatorLog):
+    """One partition, with the rest of what the share coordinator asks of it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop, partitions=1)
+        self.start = 0
+
+    def append_at(
+        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        return self.append_transactional(partition, records, now_ms, -1, -1)
+
+    def end_offset(self, partition: int) -> int:
+        return sum(len(batch.records) for batch in self.batches[partition])
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        self.start = offset
+
+    def share_records(self) -> list[tuple[int, SharePartitionKey, bytes | None]]:
+        """(kind, key, value) of all."""
+        rows = [row for batch in self.batches[0] for row in batch.records]
+        return [(*read, value) for _, key, value in rows if key is not None and (read := read_key(key)) is not None]
+
+
+class Topics:
+    """A TopicRegistry, as far as it is asked."""
+
+    def __init__(self) -> None:
+        self.partitions = {TOPIC: 3}
+
+    def by_id(self, topic_id: bytes) -> Any:
+        count = self.partitions.get(topic_id)
+        return None if count is None else SimpleNamespace(partition_count=count)
+
+
+class Rig:
+    """A coordinator; `restarted` is another on the same log."""
+
+    def __init__(self, log: StateLog | None = None, topics: Topics | None = None, **config: Any) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.log = log or StateLog(self.loop)
+        self.topics = topics or Topics()
+        self.time = MockTime()
+        self.timer = MockTimer(self.time)
+        self.config = config
+
+        async def run_blocking(load: Any) -> Any:
+            return load()
+
+        self.coordinator = ShareCoordinator(
+            self.log, self.topics, BrokerConfig(**config), self.time, self.timer, self.loop, run_blocking
+        )
+
+    async def started(self) -> Rig:
+        await self.coordinator.start()
+        return self
+
+    async def restarted(self) -> Rig:
+        self.coordinator.close()
+        return await Rig(self.log, self.topics, **self.config).started()
+
+    def write(self, first: int, last: int, start: int = 0, **epochs: int) -> None:
+        batches = [StateBatch(first, last, ACKNOWLEDGED, 1)]
+        self.coordinator.write(KEY, epochs.get("state", 5), epochs.get("leader", -1), start, last - start + 1, batches)
+
+
+def refused(call: Any, *arguments: Any) -> ErrorCode:
+    with pytest.raises(ProtocolError) as caught:
+        call(*arguments)
+    return caught.value.code
+
+
+async def test_what_is_written_is_there_after_a_restart() -> None:
+    rig = await Rig().started()
+    rig.coordinator.initialize(KEY, 5, -1)
+    assert rig.coordinator.read(KEY, 7)[0].leader_epoch == 7
+    rig.write(0, 9)
+    rig.write(10, 19)
+    rig.coordinator.write(KEY, 5, 7, 20, 0, [StateBatch(25, 29, AVAILABLE, 2)])
+    state = rig.coordinator.read(KEY, 7)[0]
+    assert (state.start_offset, state.state_epoch, state.delivery_complete_count) == (20, 5, 0)
+    assert state.batches == (StateBatch(25, 29, AVAILABLE, 2),)
+    again = await rig.restarted()
+    assert again.coordinator.summary(KEY) == state
+    assert again.coordinator.partition_count == 1
+
+
+async def test_a_snapshot_comes_after_some_updates_and_makes_what_was_before_redundant() -> None:
+    rig = await Rig(share_coordinator_snapshot_update_records_per_snapshot=3).started()
+    rig.coordinator.initialize(KEY, 5, 0)
+    for index in range(8):
+        rig.write(index, index)
+    kinds = [kind for kind, _, _ in rig.log.share_records()]
+    assert [index for index, kind in enumerate(kinds) if kind == SNAPSHOT] == [0, 4, 8]
+    state = rig.coordinator.summary(KEY)
+    assert state is not None
+    assert (state.snapshot_epoch, state.batches) == (2, (StateBatch(0, 7, ACKNOWLEDGED, 1),))
+    rig.coordinator.prune()
+    assert rig.log.start == 8
+    assert (await rig.restarted()).coordinator.summary(KEY) == state
+
+
+async def test_the_oldest_snapshot_holds_the_log_until_it_is_taken_again() -> None:
+    rig = await Rig(share_coordinator_snapshot_update_records_per_snapshot=1).started()
+    idle = SharePartitionKey("idle", TOPIC, 0)
+    rig.coordinator.initialize(idle, 0, 0)
+    rig.coordinator.initialize(KEY, 5, 0)
+    for index in range(6):
+        rig.write(index, index)
+    rig.time.advance(299_000)
+    assert rig.log.start == 0
+    rig.time.advance(1_000)
+    assert rig.log.start == 0, "pruned before the snapshot"
+    rig.time.advance(300_000)
+    assert rig.log.start == rig.log.end_offset(0) - 2
+    before = rig.log.end_offset(0)
+    rig.coordinator.snapshot_cold()
+    assert rig.log.end_offset(0) == before, "once is enough"
+    rig.coordinator.close()
+
+
+async def test_older_epochs_are_fenced() -> None:
+    rig = await Rig().started()
+    rig.coordinator.initialize(KEY, 5, -1)
+    rig.coordinator.read(KEY, 7)
+    assert refused(rig.coordinator.read, KEY, 6) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refused(rig.coordinator.write, KEY, 5, 6, 0, 0, ()) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refused(rig.coordinator.write, KEY, 4, 7, 0, 0, ()) is ErrorCode.FENCED_STATE_EPOCH
+    assert refused(rig.coordinator.initialize, KEY, 4, 0) is ErrorCode.FENCED_STATE_EPOCH
+    rig.coordinator.initialize(KEY, 6, 100)
+    state = rig.coordinator.summary(KEY)
+    assert state is not None
+    assert (state.start_offset, state.snapshot_epoch, state.batches) == (100, 1, ())
+    assert refused(rig.coordinator.write, KEY, 5, 7, 0, 0, ()) is ErrorCode.FENCED_STATE_EPOCH
+
+
+async def test_what_is_not_there_cannot_be_asked_for() -> None:
+    rig = Rig()
+    assert refused(rig.coordinator.summary, KEY) is ErrorCode.NOT_COORDINATOR
+    await rig.started()
+    assert refused(rig.coordinator.read, KEY, 0) is ErrorCode.INVALID_REQUEST
+    assert refused(rig.coordinator.write, KEY, 0, 0, 0, 0, ()) is ErrorCode.INVALID_REQUEST
+    assert rig.coordinator.delete(KEY) is None
+    for key in (KEY._replace(partition=3), KEY._replace(topic_id=b"u" * 16)):
+        assert refused(rig.coordinator.initialize, key, 0, 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for key in (KEY._replace(partition=-1), KEY._replace(group="")):
+        assert refused(rig.coordinator.initialize, key, 0, 0) is ErrorCode.INVALID_REQUEST
+    rig.coordinator.close()
+    assert refused(rig.coordinator.summary, KEY) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_write_that_fails_changes_nothing() -> None:
+    rig = await Rig().started()
+    rig.coordinator.initialize(KEY, 5, 0)
+    rig.log.failure = KafkaStorageError("the disk")
+    before = rig.coordinator.summary(KEY)
+    assert (
+        refused(rig.coordinator.write, KEY, 5, -1, 0, 1, [StateBatch(0, 0, ACKNOWLEDGED, 1)])
+        is ErrorCode.NOT_COORDINATOR
+    )
+    assert refused(rig.coordinator.delete, KEY) is ErrorCode.NOT_COORDINATOR
+    _, errors = rig.coordinator.initialize_all({KEY: 4}, 9)
+    assert errors[KEY].code is ErrorCode.NOT_COORDINATOR
+    assert rig.coordinator.summary(KEY) == before
+
+
+async def test_who_writes_is_told_when_it_is_durable() -> None:
+    rig = await Rig().started()
+    rig.log.durable = False
+    unsynced = rig.coordinator.initialize(KEY, 5, 0)
+    assert unsynced is not None
+    assert not unsynced.done()
+    unsynced.set_result(None)
+
+
+async def test_many_are_initialized_in_few_batches() -> None:
+    rig = Rig()
+    rig.topics.partitions[TOPIC] = 250
+    await rig.started()
+    starts = {KEY._replace(partition=index): index for index in range(251)}
+    unsynced, errors = rig.coordinator.initialize_all(starts, 1)
+    assert unsynced == [None] * 3
+    assert {key.partition: error.code for key, error in errors.items()} == {250: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    state = (await rig.restarted()).coordinator.summary(KEY._replace(partition=249))
+    assert state is not None
+    assert state.start_offset == 249
+
+
+async def test_of_deleted_topics_nothing_is_kept() -> None:
+    rig = await Rig().started()
+    rig.topics.partitions[b"u" * 16] = 1
+    other = SharePartitionKey("g", b"u" * 16, 0)
+    rig.coordinator.initialize(KEY, 1, 0)
+    rig.coordinator.initialize(other, 1, 0)
+    del rig.topics.partitions[TOPIC]
+    rig.coordinator.forget_deleted_topics()
+    assert rig.log.share_records()[-1] == (SNAPSHOT, KEY, None)
+    assert (await rig.restarted()).coordinator.partition_count == 1
+    del rig.topics.partitions[b"u" * 16]
+    assert (await rig.restarted()).coordinator.partition_count == 0, "one that went while nobody looked"
+
+
+async def test_until_it_is_loaded_nobody_is_answered() -> None:
+    rig = Rig()
+    rig.log.put(0, -1, [(b"\x00\x00rubbish", b""), (None, b""), (b"\x00\x09", b"")])
+    waiting: asyncio.Future[Any] = rig.loop.create_future()
+
+    async def slow(load: Any) -> Any:
+        await waiting
+        return load()
+
+    rig.coordinator._run_blocking = slow
+    task = rig.loop.create_task(rig.coordinator.start())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert refused(rig.coordinator.summary, KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    waiting.set_result(None)
+    await task
+    assert rig.coordinator.summary(KEY) is None
+
+
+async def test_what_cannot_be_read_is_counted_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    rig = await Rig().started()
+    rig.coordinator.initialize(KEY, 1, 3)
+    rig.log.put(0, -1, [(b"\x00\x00rubbish", b""), (None, b""), (b"\x00\x09", b""), (b"\x00\x01", None)])
+    rig.write(3, 5, 3)
+    loaded = load_share_state("log", 0, rig.log.replay(0))
+    assert (loaded.skipped, loaded.broken) == (2, 2)
+    assert len(caplog.records) == 1
+    assert loaded.shard.entries[KEY].state.batches == (StateBatch(3, 5, ACKNOWLEDGED, 1),)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+from tidelog.broker.share.sessions import MAX_EPOCH, MemberKey, ShareSessions, TopicIdPartition
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+
+ANN, BOB = MemberKey("g", "ann"), MemberKey("g", "bob")
+A, B, C = (TopicIdPartition(b"t" * 16, index) for index in range(3))
+
+
+def opened(sessions: ShareSessions, key: MemberKey = ANN, connection: object = "c1") -> object:
+    return sessions.opened(key, connection, [A, B], has_acknowledgements=False)
+
+
+def code_of(call: object, *arguments: object, **named: object) -> ErrorCode:
+    with pytest.raises(ProtocolError) as caught:
+        call(*arguments, **named)  # type: ignore[operator]
+    return caught.value.code
+
+
+def test_each_request_has_the_next_epoch() -> None:
+    sessions = ShareSessions(10)
+    opened(sessions)
+    session = sessions.continued(ANN, 1, [C], [A])
+    assert list(session.partitions) == [B, C]
+    assert code_of(sessions.continued, ANN, 1, [], []) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert sessions.continued(ANN, 2, [], []).epoch == 3
+
+
+def test_epochs_begin_anew_behind_the_last() -> None:
+    sessions = ShareSessions(10)
+    opened(sessions)
+    session = sessions.get(ANN)
+    assert session is not None
+    session.epoch = MAX_EPOCH
+    assert sessions.checked(ANN, MAX_EPOCH).epoch == 1
+
+
+def test_what_is_not_open_cannot_go_on() -> None:
+    sessions = ShareSessions(10)
+    assert code_of(sessions.checked, ANN, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert code_of(sessions.checked, ANN, -1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert code_of(sessions.checked, ANN, 0) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+def test_a_session_begins_without_acknowledgements() -> None:
+    sessions = ShareSessions(10)
+    assert code_of(sessions.opened, ANN, "c", [A], has_acknowledgements=True) is ErrorCode.INVALID_REQUEST
+    assert len(sessions) == 0
+
+
+def test_there_are_no_more_than_the_limit_but_a_member_may_begin_anew() -> None:
+    sessions = ShareSessions(1)
+    first = opened(sessions)
+    assert code_of(sessions.opened, BOB, "c2", [A], has_acknowledgements=False) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert opened(sessions, connection="c2") is not first
+    assert (len(sessions), sessions.partition_count) == (1, 2)
+    assert sessions.remove_connection("c1") == [], "it is another connection's by now"
+
+
+def test_sessions_end_with_their_connection() -> None:
+    sessions = ShareSessions(10)
+    opened(sessions)
+    opened(sessions, BOB)
+    opened(sessions, MemberKey("h", "cat"), "c2")
+    assert {session.key for session in sessions.remove_connection("c1")} == {ANN, BOB}
+    assert (sessions.has_group("g"), sessions.has_group("h")) == (False, True)
+    assert sessions.remove(ANN) is None
+
+
+def test_an_answer_tells_what_is_new() -> None:
+    sessions = ShareSessions(10)
+    opened(sessions)
+    session = sessions.continued(ANN, 1, [C], [])
+    assert not session.has_news(A, records=False, error=False)
+    assert session.has_news(C, records=False, error=False), "it is new in the session"
+    assert not session.has_news(C, records=False, error=False)
+    assert session.has_news(A, records=True, error=False)
+    assert list(session.partitions) == [B, C, A], "who had records comes last"
+    assert session.has_news(B, records=False, error=True)
+    assert session.has_news(B, records=False, error=False), "that the error is over is news"
+    assert session.has_news(TopicIdPartition(b"x" * 16, 0), records=False, error=True)
