@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell find broker cleaner config pipeline protocol storage -name '_*.pyx' -o -name '_*.h' -o -name '_*.pxi')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run setup test check slow lint demo bench docs clean help
+.PHONY: run setup test check slow lint demo demo-pipeline bench docs clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
@@ -46,6 +46,9 @@ slow: $(VENV)/.dev        ## the full rings: hours
 
 demo: $(VENV)/.demo       ## all flights of New York in 2013 through a daemon, checked byte for byte (a minute)
 	@$(BIN)/python benchmarks/demo.py
+
+demo-pipeline: $(VENV)/.demo $(VENV)/.spark  ## the same flights through Spark: archive, latest, delays, replay, audit (some minutes)
+	@$(BIN)/python benchmarks/demo_pipeline.py
 
 $(VENV)/.demo: $(VENV)/.installed
 	@$(BIN)/pip install --quiet --editable '.[demo]'

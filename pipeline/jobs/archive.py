@@ -71,7 +71,7 @@ def archive(
             splitBytes=str(file_bytes),
         )  # fmt: skip
         with watched(spark, total, progress):
-            write(rows, os.path.join(folder, data))
+            write(rows, os.path.join(folder, data), total)
         files = list_files(folder, data)
         add_manifest(folder, version, topic, {**(before.ends if before else {}), **ends}, files)
     report |= {
@@ -99,8 +99,16 @@ def plan(before: Archive | None, bounds: Mapping[int, tuple[int, int]]) -> tuple
     return starts, ends
 
 
-def write(rows: Any, folder: str) -> None:
-    """The source's rows as an archive's files."""
+def write(rows: Any, folder: str, offsets: int) -> None:
+    """The source's rows, of so many offsets, as an archive's files.
+
+    A split of the source is as much as a file shall hold, and there are as many writers as splits. What lies close together in
+    time and offsets goes to one writer: else each of them would write a file for each day that its split touches.
+    """
+    writers = max(1, rows.rdd.getNumPartitions())
+    together = max(1, -(-offsets // writers))
+    from pyspark.sql import functions as f
+
     spark = rows.sparkSession
     name = "spark.sql.parquet.outputTimestampType"
     kept = spark.conf.get(name, None)
@@ -111,6 +119,7 @@ def write(rows: Any, folder: str) -> None:
             .withColumnRenamed("offset", "_offset")
             .select(*COLUMNS)
             .selectExpr("*", "date(timestamp) as date")
+            .repartition(writers, f.col("date"), f.expr(f"_offset div {together}"))
             .sortWithinPartitions("date", "_partition", "_offset")
             .write.partitionBy("date")
             .option("compression", "zstd")

@@ -152,6 +152,7 @@ class Producer:
 
     def partitions(self, topic: str) -> int:
         """How many it has. DeliveryError when there is no such topic."""
+        self.flush()  # leaders may be others now, and nothing may overtake what is on its way to the old ones
         self._topics.add(topic)
         self._look_up()
         count = 1 + max((number for name, number in self._leaders if name == topic), default=-1)
@@ -256,20 +257,17 @@ class Producer:
         return failed
 
     def _again(self, node: int, failed: list[Pending], unsent: Iterable[Pending] = ()) -> None:
-        """Sends what is not acknowledged on this broker again, in order, to whoever leads now."""
+        """Sends what is not acknowledged again, in order, to whoever leads now; what waits to be sent, too.
+
+        Leaders are looked up anew, so nothing may stay on its way to those of before: a newer batch would overtake it.
+        """
         left = list(failed)
-        flights = self._flights.pop(node, deque())
-        broken = False
-        for flight in flights:
-            if not broken:
-                try:
-                    answer = self._client.connection(node).receive(flight.ticket)
-                    left += self._failed(flight.batches, answer)
-                    continue
-                except BrokerUnreachableError:
-                    broken = True
-            left += flight.batches
+        flights, self._flights = self._flights, {}
+        for number in [node, *(other for other in flights if other != node)]:
+            left += self._drain(number, flights.get(number, ()))
         left += unsent
+        gathered, self._gathered = self._gathered, {}
+        left += [batch for batches in gathered.values() for batch in batches]
         deadline = self._clock() + self._timeout_s
         pause = self._client.settings.backoff_ms / 1000
         # A batch that comes again while one before it on its partition is missing is out of order: one at a time.
@@ -280,13 +278,13 @@ class Producer:
                 self._look_up()
                 leader = self._leaders.get(batch.place, -1)
                 if leader >= 0:
-                    # What other requests wait for on that connection must be taken before this one's answer.
-                    while self._flights.get(leader):
-                        self._receive(leader)
+                    self._started.add(batch.place)
+                    self._add_partitions([batch.place])
                     connection = self._client.connection(leader)
                     answer = connection.receive(self._submit(connection, [batch]))
                     if not self._failed([batch], answer, in_order=True):
                         left.pop(0)
+                        deadline = self._clock() + self._timeout_s
                         pause = self._client.settings.backoff_ms / 1000
                         continue
                     why = "its leader is not ready"
@@ -299,6 +297,22 @@ class Producer:
                 )
             self._sleep(pause)
             pause = min(2 * pause, self._client.settings.max_backoff_ms / 1000)
+
+    def _drain(self, node: int, flights: Iterable[_Flight]) -> list[Pending]:
+        """Those of a broker's requests that were not taken, or of which nobody can tell."""
+        left: list[Pending] = []
+        broken = False
+        for flight in flights:
+            if not broken:
+                try:
+                    answer = self._client.connection(node).receive(flight.ticket)
+                except BrokerUnreachableError:
+                    broken = True
+                else:
+                    left += self._failed(flight.batches, answer)
+                    continue
+            left += flight.batches
+        return left
 
     def _add_partitions(self, places: Iterable[Place]) -> None:
         new = sorted(set(places) - self._added)
