@@ -146,3 +146,32 @@ def test_reading_files_that_the_daemon_rolls_and_cleans_meanwhile(tmp_path: Path
             assert {(row.offset, row.key, row.value) for row in found} <= set(sent)
             removed = len(sent) - len(found)
         producer.close()
+
+
+def test_committed_reads_leave_out_what_was_aborted_or_is_open(daemon: Daemon) -> None:
+    """By files and over TCP, with transactions that reach over segments."""
+    with KafkaAdminClient(bootstrap_servers=daemon.bootstrap) as admin:
+        admin.create_topics([NewTopic("paid", 1, 1)])
+    kept: list[bytes] = []
+    everything: list[bytes] = []
+    producer = KafkaProducer(bootstrap_servers=daemon.bootstrap, transactional_id="payer", linger_ms=2)
+    producer.init_transactions()
+    for number, ending in enumerate(["commit", "abort", "commit", "abort", "abort", "commit", "open"]):
+        producer.begin_transaction()
+        values = [b"%d-%d " % (number, one) + bytes(600) for one in range(100)]
+        for value in values:
+            producer.send("paid", value, partition=0)
+        producer.flush()
+        everything += values
+        if ending == "commit":
+            producer.commit_transaction()
+            kept += values
+        elif ending == "abort":
+            producer.abort_transaction()
+    for way in ways(daemon):
+        rows = read_all({**way, "subscribe": "paid", "isolation": "read_committed"})
+        assert [row.value for _, row in rows] == kept, way
+        rows = read_all({**way, "subscribe": "paid"})
+        assert [row.value for _, row in rows] == everything, way
+    producer.abort_transaction()
+    producer.close()
