@@ -55,7 +55,7 @@ def offsets_text(key: bytes | None, value: bytes | None) -> tuple[str | None, st
     version = int.from_bytes(key[:2], "big", signed=True)
     is_offset = version in range(OffsetCommitKey.VERSIONS[0], OffsetCommitKey.VERSIONS[1] + 1)
     if not is_offset and version != GroupMetadataKey.VERSIONS[0]:
-        return f"a key of version {version}, which is not known", None
+        return _modern_text(version, key, value)
     try:
         decoded, _ = decode(OffsetCommitKey if is_offset else GroupMetadataKey, version, key, 2)
         key_text = _json({"type": str(version), "data": as_data(decoded, version)})
@@ -70,6 +70,24 @@ def offsets_text(key: bytes | None, value: bytes | None) -> tuple[str | None, st
     except ProtocolError as error:
         raise ValueError(str(error)) from None
     return key_text, _json({"version": str(version), "data": data})
+
+
+def _modern_text(version: int, key: bytes, value: bytes | None) -> tuple[str | None, str | None]:
+    """A record of a group of one of the newer protocols."""
+    from ..modern_groups.registry import record_kind
+
+    kind = record_kind(version)
+    if kind is None:
+        return f"a key of version {version}, which is not known", None
+    try:
+        decoded, _ = decode(kind.key, version, key, 2)
+        key_text = _json({"type": str(version), "data": as_data(decoded, version)})
+        if value is None:
+            return key_text, _DELETED
+        content, version = decode_with_version(kind.value, value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return key_text, _json({"version": str(version), "data": as_data(content, version)})
 
 
 def _group(group: GroupMetadataValue, version: int) -> dict[str, Any]:

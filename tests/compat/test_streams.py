@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
 )
 from support.clients.librdkafka import consumer
 from support.daemon import Daemon
-from support.dump_log_segments import PEER
+from support.dump_log_segments import PEER, dump
 from support.streams_application import (
     ACCOUNTS,
     CLOSING_MS,
@@ -218,6 +218,18 @@ def test_a_streams_group_of_two_instances(daemon: Daemon, tmp_path: Path, seed: 
     ]
     assert "was successful" in streams_tool(daemon, "--delete", "--group", "orders-app")
     assert streams_tool(daemon, "--list").split() == []
+    check_records(max(daemon.directory.glob("__consumer_offsets-*/*.log"), key=lambda path: path.stat().st_size))
+
+
+def check_records(file: Path) -> None:
+    """Kafka's decoder reads the group's records, of every kind, as ours does."""
+    command = [sys.executable, "-m", "tidelog.broker", "log", "dump", "--decode", str(file)]
+    ours = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True).stdout.splitlines()
+    theirs = dump([file], "--offsets-decoder", "--print-data-log").splitlines()
+    records = [line for line in theirs if line.startswith("| offset")]
+    assert [line for line in ours if line.startswith("| offset")] == records
+    kinds = {line.partition('"type":"')[2].partition('"')[0] for line in records}
+    assert kinds >= {"17", "19", "20", "21", "22", "23"}
 
 
 def streams_tool(daemon: Daemon, *arguments: str) -> str:

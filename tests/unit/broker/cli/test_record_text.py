@@ -6,6 +6,8 @@ import json
 
 import pytest
 from tidelog.broker.cli.record_text import as_data, decoder_for, metadata_text, offsets_text, transactions_text
+from tidelog.broker.modern_groups.registry import encoded
+from tidelog.broker.modern_groups.streams_records import target_epoch_record
 from tidelog.broker.offsets_records import OffsetAndMetadata, offset_key, offset_value
 from tidelog.broker.transaction_records import transaction_key, transaction_value
 from tidelog.broker.transaction_states import TransactionMetadata, TransactionState
@@ -79,3 +81,13 @@ def test_a_member_of_another_kind_keeps_its_bytes() -> None:
         "subscription",
         "assignment",
     }
+
+
+def test_records_of_newer_groups() -> None:
+    key, value = encoded(target_epoch_record("g", 7, 99))
+    key_text = '{"type":"20","data":{"groupId":"g"}}'
+    text = '{"version":"0","data":{"assignmentEpoch":7,"assignmentTimestamp":99}}'
+    assert offsets_text(key, value) == (key_text, text)
+    assert offsets_text(key, None) == (key_text, "<DELETE>")
+    with pytest.raises(ValueError):
+        offsets_text(key[:-1], value)
