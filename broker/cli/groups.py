@@ -193,6 +193,8 @@ def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
                 "type": group.group_type,
                 "state": group.state,
                 "protocol": group.protocol,
+                "epoch": group.epoch,
+                "assignment_epoch": group.assignment_epoch,
                 "members": [
                     {
                         "member": member.member_id,
@@ -200,6 +202,8 @@ def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
                         "client": member.client_id,
                         "host": member.client_host,
                         "partitions": len(member.partitions),
+                        "epoch": member.epoch,
+                        "protocol": member.protocol or group.group_type,
                     }
                     for member in group.members
                 ],
@@ -238,7 +242,11 @@ def picture(group: dict[str, Any]) -> list[str]:
     count = len(group["members"])
     kind = "" if group["type"] == "classic" else f"{group['type']}  "
     head = f"{group['group']}  {kind}{group['state']}  {count} member{'s' if count != 1 else ''}  lag {sum(lags):,}"
-    members = [(one["member"], one["client"], one["host"], one["partitions"]) for one in group["members"]]
+    titles: tuple[str, ...] = ("member", "client", "host", "partitions")
+    if group.get("epoch") is not None:
+        head += f"  {group['protocol']}, epoch {group['epoch']}, assigned {group['assignment_epoch']}"
+        titles = (*titles, "epoch", "protocol")
+    members = [tuple(one[name] for name in titles) for one in group["members"]]
     rows = [
         (part["topic"], part["partition"], part["committed"], part["end"], part["lag"], part["member"] or "")
         for part in group["partitions"]
@@ -246,7 +254,7 @@ def picture(group: dict[str, Any]) -> list[str]:
     return [
         head,
         *table(("topic", "partition", "committed", "end", "lag", "member"), rows, indent="  "),
-        *table(("member", "client", "host", "partitions"), members, indent="  "),
+        *table(titles, members, indent="  "),
     ]
 
 

@@ -21,6 +21,9 @@ class ShownMember(NamedTuple):
     client_id: str
     client_host: str
     partitions: tuple[Partition, ...]
+    epoch: int | None = None
+    protocol: str = ""
+    """Of a member of a consumer group: `classic` or `consumer`."""
 
 
 class ShownGroup(NamedTuple):
@@ -31,6 +34,8 @@ class ShownGroup(NamedTuple):
     state: str
     protocol: str
     members: tuple[ShownMember, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
 
 
 def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
@@ -86,10 +91,22 @@ def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGrou
                     for topic in member.assignment.topic_partitions
                     for partition in topic.partitions
                 ),
+                member.member_epoch,
+                "classic" if member.member_type == 0 else "consumer",
             )
             for member in group.members
         )
-        found.append(ShownGroup(group.group_id, "consumer", group.group_state, group.assignor_name, members))
+        found.append(
+            ShownGroup(
+                group.group_id,
+                "consumer",
+                group.group_state,
+                group.assignor_name,
+                members,
+                group.group_epoch,
+                group.assignment_epoch,
+            )
+        )
     return found
 
 

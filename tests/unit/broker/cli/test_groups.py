@@ -41,3 +41,21 @@ def test_the_picture_sums_the_lag() -> None:
     assert picture({**group, "type": "streams"})[0] == "g  streams  Stable  1 member  lag 1,000"
     assert lines[2].split() == ["t", "0", "5", "1,005", "1,000", "m"]
     assert lines[3].split() == ["t", "1", "–", "7", "–"]
+
+
+def test_the_picture_of_a_consumer_group() -> None:
+    member = {"member": "m", "client": "c", "host": "/h", "partitions": 2, "epoch": 6, "protocol": "classic"}
+    group = {
+        "group": "g",
+        "type": "consumer",
+        "state": "Reconciling",
+        "protocol": "uniform",
+        "epoch": 7,
+        "assignment_epoch": 6,
+        "members": [member],
+        "partitions": [],
+    }
+    lines = picture(group)
+    assert lines[0] == "g  consumer  Reconciling  1 member  lag 0  uniform, epoch 7, assigned 6"
+    assert lines[-2].split() == ["member", "client", "host", "partitions", "epoch", "protocol"]
+    assert lines[-1].split() == ["m", "c", "/h", "2", "6", "classic"]

@@ -58,16 +58,25 @@ def test_a_streams_group_without_a_topology() -> None:
 def test_a_consumer_group() -> None:
     member = consumer.Member(
         member_id="m",
+        member_epoch=6,
+        member_type=0,
         client_id="c",
         client_host="/h",
         assignment=consumer.Assignment(
             topic_partitions=[consumer.TopicPartitions(topic_name="orders", partitions=[0, 2])]
         ),
     )
-    group = consumer.DescribedGroup(group_id="g", group_state="Stable", assignor_name="uniform", members=[member])
+    group = consumer.DescribedGroup(
+        group_id="g",
+        group_state="Stable",
+        group_epoch=7,
+        assignment_epoch=6,
+        assignor_name="uniform",
+        members=[member],
+    )
     client: Any = Client(consumer.ConsumerGroupDescribeResponse(groups=[group]))
-    shown = ShownMember("m", None, "c", "/h", (("orders", 0), ("orders", 2)))
-    assert consumer_groups(client, ["g"]) == [ShownGroup("g", "consumer", "Stable", "uniform", (shown,))]
+    shown = ShownMember("m", None, "c", "/h", (("orders", 0), ("orders", 2)), 6, "classic")
+    assert consumer_groups(client, ["g"]) == [ShownGroup("g", "consumer", "Stable", "uniform", (shown,), 7, 6)]
 
 
 def test_errors_are_told() -> None:
