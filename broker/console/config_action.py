@@ -77,7 +77,7 @@ def config(state: ConsoleState, request: PageRequest) -> Page:
         now,
     ]  # fmt: skip
     fields = {"kind": kind, "name": name, "setting": key, "do": do, **({} if value is None else {"value": value})}
-    return ask(state, request, Plan(f"{title}?", says, fields, "Change it", back))
+    return ask(state, request, Plan(f"{title}?", says, fields, "Change it", back, form))
 
 
 def _after_text(state: ConsoleState, row: Any, setting: Setting, value: str | None) -> str:
@@ -87,7 +87,7 @@ def _after_text(state: ConsoleState, row: Any, setting: Setting, value: str | No
     following = next((one for one in row.synonyms if one.source != own), None)
     if following is None:
         return "its default"
-    return f"{following.value} ({source_text(state, following, following.name)}, by {following.name})"
+    return f"{following.value} ({source_text(state, following)}, by {following.name})"
 
 
 def _facts(state: ConsoleState, row: Any, setting: Setting) -> list[Element]:

@@ -23,13 +23,15 @@ log = logging.getLogger(__name__)
 
 
 class Plan(NamedTuple):
-    """What would be done. `fields`: what the confirmation brings back; `button`: what it says; `back`: where one came from."""
+    """What would be done. `fields`: what the confirmation brings back; `button`: what it says; `back`: where one came from;
+    `other`: a form that asks for another plan."""
 
     title: str
     says: Sequence[object]
     fields: Mapping[str, object]
     button: str
     back: Element
+    other: Element | None = None
 
 
 def ask(state: ConsoleState, request: PageRequest, plan: Plan) -> Page:
@@ -39,10 +41,10 @@ def ask(state: ConsoleState, request: PageRequest, plan: Plan) -> Page:
     form = element(
         "form",
         [element("input", type="hidden", name=name, value=value) for name, value in fields.items()],
-        element("p", element("button", plan.button, class_="act"), " ", plan.back, class_="buttons"),
+        element("p", element("button", plan.button, class_="act"), element("span", "or back to ", plan.back), class_="buttons"),
         method="post", action=request.path,
     )  # fmt: skip
-    return document(state, request, plan.title, plan.says, form, headers=headers)
+    return document(state, request, plan.title, plan.says, form, plan.other, headers=headers)
 
 
 def nothing_to_do(state: ConsoleState, request: PageRequest, title: str, *says: object, back: Element) -> Page:

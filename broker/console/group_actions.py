@@ -21,7 +21,7 @@ from .group_facts import SHARE, Position, describe_group, error_name, find_group
 from .layout import choice, cut, field, get_form, link, note, quiet, table
 from .loop_calls import ACTION_TIMEOUT_S
 from .page_request import BAD_REQUEST, PageError, whole_number
-from .records import moment_ms
+from .records import TIME_HINT, moment_ms
 from .units import plural
 
 if TYPE_CHECKING:
@@ -89,12 +89,11 @@ def reset_offsets(state: ConsoleState, request: PageRequest) -> Page:
         warning,
         note(f"The group's offsets in {topic} change, in {plural(len(changes), 'partition')}.", kind="warn"),
         table(("partition", "committed", "then", "reads"), rows, {0, 1, 2}, caption=f"Offsets in {topic}"),
-        form,
     ]
     fields: dict[str, object] = {"group": listed.group_id, "topic": topic, "to": to}
     fields |= {f"{_AT}{one.partition}": "" if one.after is None else one.after for one in changes}
     button = "Forget these offsets" if to == FORGET else "Set these offsets"
-    return ask(state, request, Plan(f"{title}?", says, fields, button, back))
+    return ask(state, request, Plan(f"{title}?", says, fields, button, back, form))
 
 
 def _form(request: PageRequest, group_id: str, at: list[Position]) -> Element:
@@ -110,7 +109,7 @@ def _form(request: PageRequest, group_id: str, at: list[Position]) -> Element:
         topic,
         choice("to", "Set them", request.text("to", LATEST), _CHOICES),
         field("offset", "The offset", request.text("offset"), inputmode="numeric", size=12),
-        field("time", "The time, UTC", request.text("time"), kind="datetime-local", step=1),
+        field("time", "The time, UTC", request.text("time"), hint=TIME_HINT),
         group=group_id, button="Show what would change",
     )  # fmt: skip
 

@@ -75,7 +75,7 @@ def clean(state: ConsoleState, request: PageRequest) -> Page:
     return ask(
         state,
         request,
-        Plan(f"Clean {topic} now?", says, {"topic": topic}, "Clean now", topic_link(topic, text="no, back")),
+        Plan(f"Clean {topic} now?", says, {"topic": topic}, "Clean now", topic_link(topic, text="the topic")),
     )
 
 
@@ -185,10 +185,9 @@ def delete_records(state: ConsoleState, request: PageRequest) -> Page:
             ("records", _records_text(state, log, start, offset)),
             ("files that go with retention's next run", _files_text(log, offset)),
         ),
-        form,
     ]
     fields = {"topic": topic, "partition": number, "offset": offset}
-    return ask(state, request, Plan(f"{title}?", says, fields, f"Delete all below {offset}", back))
+    return ask(state, request, Plan(f"{title}?", says, fields, f"Delete all below {offset}", back, form))
 
 
 def _refusal(log: UnifiedLog) -> str | None:

@@ -41,6 +41,7 @@ KEY_BUDGET = 32 << 20
 """Bytes that one look for a key reads: the next one goes on."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 _HEX = "0x"
+TIME_HINT = "as 2026-11-21T08:30:00, or milliseconds"
 _HINT = f"text, or {_HEX} and hexadecimal digits; empty: of each key"
 
 Decoder = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
@@ -72,7 +73,7 @@ def browse(state: ConsoleState, request: PageRequest, topic: str, partition: str
         get_form(
             path,
             field("offset", "From offset", request.text("offset"), inputmode="numeric", size=12),
-            field("time", "or from a time, UTC", request.text("time"), kind="datetime-local", step=1),
+            field("time", "or from a time, UTC", request.text("time"), hint=TIME_HINT),
             field("count", "Records", str(count), kind="number", min=1, max=MAX_COUNT),
             choice("isolation", "As seen by", isolation, [(READ_UNCOMMITTED,) * 2, (READ_COMMITTED,) * 2]),
         ),

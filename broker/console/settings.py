@@ -66,12 +66,17 @@ def describe(state: ConsoleState, kind: int, name: str, keys: list[str] | None =
     return list(result.configs)
 
 
-def source_text(state: ConsoleState, row: Any, name: str | None = None) -> str:
-    """Where a value comes from: of what was given at the start, the file, the variable or --set."""
-    text = SOURCES.get(row.source if name else row.config_source, "elsewhere")
-    source = row.source if name else row.config_source
+def source_text(state: ConsoleState, row: Any) -> str:
+    """Where a setting's value, or a synonym's, comes from: of what was given at the start, the file, the variable or --set."""
+    source = getattr(row, "config_source", None)
+    name = row.name
+    if source is None:
+        source = row.source
+    elif row.synonyms:  # a topic's value may be the broker's, which has another name
+        name = row.synonyms[0].name
+    text = SOURCES.get(source, "elsewhere")
     if source == ConfigSource.STATIC_BROKER_CONFIG:
-        return state.broker.dynamic.static.origins.get(name or row.name, text)
+        return state.broker.dynamic.static.origins.get(name, text)
     return text
 
 
@@ -117,7 +122,7 @@ def _one(state: ConsoleState, row: Any, setting: Setting, change: Element | None
     value = "hidden" if row.is_sensitive else shown_value(setting, row.value)
     changed = row.config_source != ConfigSource.DEFAULT_CONFIG
     others = [
-        f"{one.name}={one.value if one.value is not None else '(hidden)'} ({source_text(state, one, one.name)})"
+        f"{one.name}={one.value if one.value is not None else '(hidden)'} ({source_text(state, one)})"
         for one in row.synonyms[1:]
     ]
     return element(

@@ -24,8 +24,9 @@ a:hover { text-decoration-thickness: .12em; }
 main:focus-visible { outline: none; }
 code, pre, .mono { font-family: ui-monospace, "SFMono-Regular", Menlo, Consolas, "Liberation Mono", monospace;
   font-size: .93em; }
-.skip { position: absolute; left: -100rem; } .skip:focus { position: static; display: block; padding: .5rem 1rem; }
-.unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+.skip:focus { display: block; padding: .5rem 1rem; }
+.unseen, .skip:not(:focus) { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);
+  white-space: nowrap; }
 header { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 1.5rem; padding: .6rem 1.25rem; background: var(--card);
   border-bottom: 1px solid var(--line); }
 .brand { font-weight: 700; font-size: 1.1rem; color: var(--text); text-decoration: none; letter-spacing: -.01em; }
@@ -37,7 +38,8 @@ main { max-width: 80rem; margin: 0 auto; padding: 1rem 1.25rem 2rem; }
 footer { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; max-width: 80rem; margin: 0 auto; padding: 0 1.25rem 1.5rem;
   color: var(--quiet); font-size: .85rem; }
 h1 { font-size: 1.45rem; line-height: 1.25; margin: .25rem 0 .75rem; overflow-wrap: anywhere; letter-spacing: -.01em; }
-h2 { font-size: 1.05rem; margin: 1.5rem 0 .5rem; overflow-wrap: anywhere; } h3 { font-size: .95rem; margin: 1rem 0 .25rem; }
+h2 { font-size: 1.05rem; margin: 1.5rem 0 .5rem; overflow-wrap: anywhere; } h3 { font-size: .95rem; margin: 1rem 0 .25rem;
+  overflow-wrap: anywhere; }
 p { margin: .5rem 0; overflow-wrap: anywhere; }
 .crumbs { font-size: .85rem; overflow-wrap: anywhere; } .small { font-size: .85rem; } .quiet, small { color: var(--quiet); }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); gap: 1rem; margin: 1rem 0; }
@@ -58,7 +60,7 @@ p { margin: .5rem 0; overflow-wrap: anywhere; }
 .badge.warn { color: var(--warn); background: var(--warntint); border-color: transparent; }
 .badge.bad { color: var(--bad); background: var(--badtint); border-color: transparent; }
 .badge.clean, .badge.dirty, .badge.active, .badge.closed { color: var(--on); border-color: transparent; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
+.wide { overflow-x: auto; position: relative; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th:last-child, td:last-child { padding-right: 0; } tbody tr:last-child td { border-bottom: 0; }
 th { color: var(--quiet); font-weight: 600; font-size: .82rem; vertical-align: bottom; } td { overflow-wrap: anywhere;
@@ -99,11 +101,10 @@ pre { margin: .35rem 0; padding: .6rem .75rem; background: var(--ground); border
 details summary { cursor: pointer; color: var(--link); }
 @media (max-width: 44rem) { main { padding: .75rem .9rem 1.5rem; } header { padding: .5rem .9rem; } footer {
   padding: 0 .9rem 1rem; }
-  header li a { padding: .3rem .4rem; }
+  header li a { padding: .3rem .4rem; } .facts { grid-template-columns: repeat(auto-fill, minmax(min(8.5rem, 100%), 1fr)); }
   table, tbody, tr, td { display: block; } thead { display: none; } tr { border-bottom: 1px solid var(--line);
   padding: .5rem 0; }
   tbody tr:last-child { border-bottom: 0; } tbody tr:hover td { background: none; }
   td, td.number { border: 0; padding: .05rem 0; text-align: left; white-space: normal; overflow-wrap: anywhere; }
   td:empty { display: none; } td[data-label]::before { content: attr(data-label) ": "; color: var(--quiet); } }
-@media (prefers-reduced-motion: no-preference) { a, button { transition: color .1s, background .1s; } }
 """

@@ -180,7 +180,8 @@ def partition(state: ConsoleState, request: PageRequest, name: str, number: str)
             _offsets(told),
             element(
                 "p",
-                link("records", topic_path(name, number, "records")),
+                link("records", topic_path(name, number, "records")), " ",
+                link("newest of each key", topic_path(name, number, "latest")),
                 [
                     [" ", button_link("Delete records…", "/actions/delete-records", topic=name, partition=number)],
                     [" ", button_link("Clean now…", "/actions/clean", topic=name)],

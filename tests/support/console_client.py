@@ -111,7 +111,8 @@ class Browser:
         asked = self.get(path)
         assert asked.status == 200, asked.words
         page = asked.page
-        form = page.forms[-1]
-        assert form["method"] == "post", f"nothing to confirm: {asked.words}"
+        confirming = [form for form in page.forms if form["method"] == "post"]
+        assert len(confirming) == 1, f"nothing to confirm: {asked.words}"
+        (form,) = confirming
         answer = self.post(form["action"], page.inputs)
         return self.get(answer.headers["location"]) if answer.status == 303 else answer

@@ -14,9 +14,12 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from support.console_world import LONG_NAME
+from tidelog.broker.console.routes import find
 
 FIRST = ("accounts", "hostile", LONG_NAME, "expiring", "payments", "broken")
-MOST_OF_A_KIND = 6
+MOST_OF_A_KIND = 2
+#: Kinds whose pages differ most by what they are about.
+MANY = {"/topics/{topic}": 4, "/topics/{topic}/{number:partition}": 6, "/topics/{topic}/{number:partition}/records": 4}
 #: Links that lead on for ever (from offset to offset) end here.
 MOST_PAGES = 400
 
@@ -40,7 +43,7 @@ class _Links(HTMLParser):
 
 def get(url: str) -> Fetched:
     with urllib.request.urlopen(url, timeout=30) as answer:
-        return Fetched(answer.headers.get_content_type(), answer.read().decode())
+        return Fetched(answer.headers.get_content_type(), answer.read().decode("utf-8", "replace"))
 
 
 def links(text: str) -> list[str]:
@@ -50,13 +53,10 @@ def links(text: str) -> list[str]:
 
 
 def kind_of(address: str) -> str:
-    """What pages of one kind have in common: /topics/accounts/0?offset=5 is of kind /topics/*/N?offset."""
-    parts = urllib.parse.urlsplit(address)
-    steps = parts.path.split("/")
-    named = ["N" if step.isdecimal() else "*" if at >= 2 and before in ("topics", "groups", "settings") else step
-             for at, (before, step) in enumerate(zip(["", *steps], steps, strict=False))]  # fmt: skip
-    query = "&".join(sorted(urllib.parse.parse_qs(parts.query, keep_blank_values=True)))
-    return "/".join(named) + (f"?{query}" if query else "")
+    """What pages of one kind have in common: the route, whatever topic, offset or search it is about."""
+    path = urllib.parse.unquote(urllib.parse.urlsplit(address).path)
+    found = find(path)
+    return path if found is None else found[0].path
 
 
 def _rank(address: str) -> tuple[int, bool, int]:
@@ -74,12 +74,13 @@ def pages(root: str) -> list[str]:
     while waiting and len(found) < MOST_PAGES:
         waiting.sort(key=_rank)
         address = waiting.pop(0)
-        if of_kind[kind_of(address)] >= MOST_OF_A_KIND:
+        kind = kind_of(address)
+        if of_kind[kind] >= MANY.get(kind, MOST_OF_A_KIND) or "live=no" in address:  # that is the same page at rest
             continue
         fetched = get(f"http://{root}{address}")
         if fetched.kind != "text/html":
             continue
-        of_kind[kind_of(address)] += 1
+        of_kind[kind] += 1
         found.append(address)
         for link in links(fetched.text):
             target = urllib.parse.urlsplit(urllib.parse.urljoin(f"http://{root}{address}", link))

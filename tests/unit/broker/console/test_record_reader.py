@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cleaning import CleaningWorld, data_records, put
+from tidelog.broker.console import record_reader
 from tidelog.broker.console.record_reader import (
     ABORTED,
     COMMITTED,
@@ -77,15 +79,23 @@ BATCHES = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(BATCHES, st.booleans(), st.integers(1, 12), st.integers(0, 100), st.integers(0, 60))
+@given(
+    BATCHES,
+    st.booleans(),
+    st.integers(1, 12),
+    st.integers(0, 100),
+    st.integers(0, 60),
+    st.sampled_from([100, 700, 1 << 19]),
+)
 def test_pages_are_those_of_a_list(
     batches: list[tuple[list[tuple[bytes, bytes | None]], Compression]],
     is_cleaned: bool,
     count: int,
     at: int,
     deleted: int,
+    window: int,
 ) -> None:
-    """Forward and back from anywhere, newest of each key, one alone; over compaction's gaps and a log start."""
+    """Forward and back from anywhere, newest of each key, one alone; over compaction's gaps and a log start, in small steps."""
     world = World()
     for records, codec in batches:
         world.append(records, codec)
@@ -93,6 +103,12 @@ def test_pages_are_those_of_a_list(
         world.log.roll()
         world.world.clean_all()
     world.log.increment_log_start_offset(min(deleted, world.log.high_watermark))
+    with mock.patch.multiple(record_reader, WINDOW_BYTES=window, SLICE_BYTES=window):
+        _check(world, count, at)
+    world.world.stop()
+
+
+def _check(world: World, count: int, at: int) -> None:
     reader = world.reader()
     everything = reader.forward(0, 10_000, Budget())
     oracle = _all(world)
@@ -109,7 +125,6 @@ def test_pages_are_those_of_a_list(
     assert offsets(latest) == sorted(newest.values(), reverse=True)[:count]
     one = reader.one(at)
     assert (isinstance(one, Shown) and one.record.offset) == (at if at in {r.offset for r in oracle} else False)
-    world.world.stop()
 
 
 def _all(world: World) -> list[Record]:
@@ -151,8 +166,10 @@ def test_turning_pages_shows_each_record_once_whatever_a_page_may_cost(
 
 def test_transactions(make: Callable[..., World]) -> None:
     world = make(cleanup_policy=frozenset({"delete"}))
-    for producer, is_commit in ((7, True), (8, False)):
-        world.append([(b"k", b"v")], producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
+    for sequence, (producer, is_commit) in enumerate(((7, True), (7, False))):
+        world.append(
+            [(b"k", b"v")], producer_id=producer, producer_epoch=0, base_sequence=sequence, is_transactional=True
+        )
         world.mark(producer, is_commit=is_commit)
     world.append([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
     world.append([(b"k", b"plain")])
