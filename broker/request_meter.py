@@ -22,6 +22,7 @@ _NAME_AT = 10
 #: Bytes before `throttle_time_ms` in a framed Fetch response: size, correlation id; and a tagged fields' count.
 _FETCH_THROTTLE_AT, _FETCH_FLEXIBLE_FROM = 8, 12
 _PRODUCE_FLEXIBLE_FROM = 9
+_FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 
 
 class RequestMeter:
@@ -50,18 +51,19 @@ class RequestMeter:
         return self._quotas.handled(self.client_id, time.perf_counter() - self._started, self._user)
 
     def settle(self, answer: bytes | list[Part] | None) -> tuple[bytes | list[Part] | None, int]:
-        """A Produce or Fetch request has this answer: the same with the wait in it, and the wait in ms."""
+        """A Produce, Fetch or ShareFetch request has this answer: the same with the wait in it, and the wait in ms."""
         wait = self.handled()
         if self._key == ApiKey.PRODUCE:
             wait = max(wait, self._quotas.produced(self.client_id, self._size, self._user))
             if wait and isinstance(answer, bytes):
                 answer = _with_produce_throttle(answer, self._version, wait)
-        elif self._key == ApiKey.FETCH and answer:
+        elif self._key in _FETCHES and answer:
             parts = answer if isinstance(answer, list) else [answer]
             size = sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
             wait = max(wait, self._quotas.fetched(self.client_id, size, self._user))
             if wait:
-                answer = [_with_fetch_throttle(cast(bytes, parts[0]), self._version, wait), *parts[1:]]
+                version = self._version if self._key == ApiKey.FETCH else _FETCH_FLEXIBLE_FROM  # ShareFetch always is
+                answer = [_with_fetch_throttle(cast(bytes, parts[0]), version, wait), *parts[1:]]
         return answer, wait
 
 

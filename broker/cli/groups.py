@@ -1,6 +1,7 @@
 """`tidelog groups list|describe|delete|reset`: groups, what they have committed, and how far behind they are.
 
-Lag is in offsets, as Kafka's own tools count it: the end of the partition minus what is committed.
+Lag is in offsets, as Kafka's own tools count it: the end of the partition minus what is committed. Of a share group it is what
+nobody is done with from its start offset on, and "committed" is that offset.
 """
 
 from __future__ import annotations
@@ -172,20 +173,26 @@ def _assigned(assignment: bytes) -> list[Partition]:
 def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
     """What is known of these groups, as JSON has it."""
     from .kafka_client import KafkaFailure
+    from .modern_groups import share_offsets
     from .offsets import LATEST, offsets_at, partitions_of
 
     found = []
     for group in _shown(client, groups):
-        committed = committed_of(client, group.group_id)
+        told: dict[Partition, tuple[int | None, int | None]] = {}
+        if group.group_type == "share":  # it commits nothing: it begins at the first record that is not done with
+            told = share_offsets(client, group.group_id)
+            committed = {part: start for part, (start, _) in told.items() if start is not None}
+        else:
+            committed = committed_of(client, group.group_id)
         owners = {part: member for member in group.members for part in member.partitions}
         there: set[Partition] = set()
-        for topic in {topic for topic, _ in (*committed, *owners)}:
+        for topic in {topic for topic, _ in (*told, *committed, *owners)}:
             try:
                 there.update(partitions_of(client, [topic]))
             except KafkaFailure as error:
                 if error.code != "UNKNOWN_TOPIC_OR_PARTITION":
                     raise
-        rows = sorted({*committed, *owners})
+        rows = sorted({*told, *committed, *owners})
         ends = offsets_at(client, {part: LATEST for part in rows if part in there})
         found.append(
             {
@@ -213,7 +220,7 @@ def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
                         "partition": part[1],
                         "committed": committed.get(part),
                         "end": ends.get(part),
-                        "lag": max(ends[part] - committed[part], 0) if part in ends and part in committed else None,
+                        "lag": told[part][1] if part in told else _lag(ends.get(part), committed.get(part)),
                         "member": owners[part].member_id if part in owners else None,
                     }
                     for part in rows
@@ -221,6 +228,10 @@ def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _lag(end: int | None, committed: int | None) -> int | None:
+    return None if end is None or committed is None else max(end - committed, 0)
 
 
 def run_describe(options: Any) -> int:
@@ -247,13 +258,14 @@ def picture(group: dict[str, Any]) -> list[str]:
         head += f"  {group['protocol']}, epoch {group['epoch']}, assigned {group['assignment_epoch']}"
         titles = (*titles, "epoch", "protocol")
     members = [tuple(one[name] for name in titles) for one in group["members"]]
+    begun = "start" if group["type"] == "share" else "committed"
     rows = [
         (part["topic"], part["partition"], part["committed"], part["end"], part["lag"], part["member"] or "")
         for part in group["partitions"]
     ]
     return [
         head,
-        *table(("topic", "partition", "committed", "end", "lag", "member"), rows, indent="  "),
+        *table(("topic", "partition", begun, "end", "lag", "member"), rows, indent="  "),
         *table(titles, members, indent="  "),
     ]
 

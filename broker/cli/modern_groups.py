@@ -1,4 +1,5 @@
-"""Groups of the newer protocols as `tidelog groups describe` shows them: consumer (KIP-848) and streams (KIP-1071).
+"""Groups of the newer protocols as `tidelog groups describe` shows them: consumer (KIP-848), share (KIP-932)
+and streams (KIP-1071).
 
 A streams group's partitions are those that its active tasks read.
 """
@@ -23,7 +24,7 @@ class ShownMember(NamedTuple):
     partitions: tuple[Partition, ...]
     epoch: int | None = None
     protocol: str = ""
-    """Of a member of a consumer group: `classic` or `consumer`."""
+    """Of a member of a consumer group: `classic` or `consumer`; of a share group: `share`."""
 
 
 class ShownGroup(NamedTuple):
@@ -110,8 +111,71 @@ def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGrou
     return found
 
 
+def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
+    """KafkaFailure."""
+    from ...protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+    from .kafka_client import check
+
+    found = []
+    answer = client.ask(ShareGroupDescribeRequest(group_ids=names), ShareGroupDescribeResponse)
+    for group in answer.groups:
+        check(f"group {group.group_id}", group.error_code, group.error_message)
+        members = tuple(
+            ShownMember(
+                member.member_id,
+                None,
+                member.client_id,
+                member.client_host,
+                tuple(
+                    (topic.topic_name, partition)
+                    for topic in member.assignment.topic_partitions
+                    for partition in topic.partitions
+                ),
+                member.member_epoch,
+                "share",
+            )
+            for member in group.members
+        )
+        found.append(
+            ShownGroup(
+                group.group_id,
+                "share",
+                group.group_state,
+                group.assignor_name,
+                members,
+                group.group_epoch,
+                group.assignment_epoch,
+            )
+        )
+    return found
+
+
+def share_offsets(client: KafkaClient, group: str) -> dict[Partition, tuple[int | None, int | None]]:
+    """Where a share group begins in each partition that it has read, and its lag; None where that is not known yet.
+    KafkaFailure."""
+    from ...protocol.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsResponse,
+        RequestGroup,
+    )
+    from .kafka_client import check
+
+    request = DescribeShareGroupOffsetsRequest(groups=[RequestGroup(group_id=group, topics=None)])
+    (answer,) = client.ask(request, DescribeShareGroupOffsetsResponse).groups
+    check(f"group {group}", answer.error_code, answer.error_message)
+    return {
+        (topic.topic_name, part.partition_index): (
+            part.start_offset if part.start_offset >= 0 else None,
+            part.lag if part.lag >= 0 else None,
+        )
+        for topic in answer.topics
+        for part in topic.partitions
+    }
+
+
 #: By type, as ListGroups has it.
 DESCRIBE: Mapping[str, Callable[[Any, Sequence[str]], list[ShownGroup]]] = {
     "consumer": consumer_groups,
+    "share": share_groups,
     "streams": streams_groups,
 }

@@ -2,6 +2,7 @@
 
 __consumer_offsets    committed offsets and groups; a consumer's subscription and assignment opened too
 __transaction_state   transactional ids and where their transactions stand
+__share_group_state   what share groups were delivered of partitions
 __cluster_metadata    KRaft's records, and its snapshots: types that are not declared here have no `data`
 """
 
@@ -22,6 +23,12 @@ from ...protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from ...protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ...protocol.messages.share_group_state import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
 from ...protocol.messages.transaction_state import TransactionLogKey, TransactionLogValue
 from ...protocol.metadata_records.frame import decode_record
 from ...protocol.metadata_records.records import MetadataRecordType
@@ -31,6 +38,7 @@ from ...storage.partition_metadata import encode_uuid
 
 _CONSUMER_OFFSETS = "__consumer_offsets"
 _TRANSACTION_STATE = "__transaction_state"
+_SHARE_GROUP_STATE = "__share_group_state"
 _DELETED = "<DELETE>"
 
 
@@ -43,6 +51,8 @@ def decoder_for(path: str) -> Callable[[bytes | None, bytes | None], tuple[str |
         return offsets_text
     if topic == _TRANSACTION_STATE:
         return transactions_text
+    if topic == _SHARE_GROUP_STATE:
+        return share_state_text
     if topic == CLUSTER_METADATA_TOPIC or file.suffix == ".checkpoint":
         return metadata_text
     return None
@@ -120,6 +130,28 @@ def transactions_text(key: bytes | None, value: bytes | None) -> tuple[str | Non
         if value is None:
             return key_text, _DELETED
         state, version = decode_with_version(TransactionLogValue, value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return key_text, _json({"version": str(version), "data": as_data(state, version)})
+
+
+def share_state_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    """A record of `__share_group_state`. ValueError when it is none."""
+    if key is None or len(key) < 2:
+        raise ValueError("a record without a version in its key")
+    kind = int.from_bytes(key[:2], "big", signed=True)
+    layouts: dict[int, tuple[type[Message], type[Message]]] = {
+        0: (ShareSnapshotKey, ShareSnapshotValue),
+        1: (ShareUpdateKey, ShareUpdateValue),
+    }
+    if kind not in layouts:
+        return f"a key of kind {kind}, which is not known", None
+    key_layout, value_layout = layouts[kind]
+    try:
+        key_text = _json({"type": str(kind), "data": as_data(decode(key_layout, kind, key, 2)[0], kind)})
+        if value is None:
+            return key_text, _DELETED
+        state, version = decode_with_version(value_layout, value)
     except ProtocolError as error:
         raise ValueError(str(error)) from None
     return key_text, _json({"version": str(version), "data": as_data(state, version)})

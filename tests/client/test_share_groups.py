@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
+from tidelog.broker.cli.groups import describe as describe_groups
+from tidelog.broker.cli.groups import picture
+from tidelog.broker.cli.kafka_client import KafkaClient
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -358,6 +361,12 @@ def test_administration(world: World) -> None:
     assert [(t.topic_name, list(t.partitions)) for t in member.assignment.topic_partitions] == [(TOPIC, [0])]
     listed = world.admin.ask(ListGroupsRequest(types_filter=["Share"]), 5, ListGroupsResponse).groups
     assert [(g.group_id, g.group_type, g.group_state) for g in listed] == [("g", "share", "Stable")]
+    with KafkaClient("{}:{}".format(*world.address)) as client:
+        (shown,) = describe_groups(client, ["g"])
+    (part,) = shown["partitions"]
+    assert (shown["type"], shown["members"][0]["member"]) == ("share", "ann")
+    assert (part["committed"], part["end"], part["lag"], part["member"]) == (0, 3, 0, "ann")
+    assert picture(shown)[0].startswith("g  share  Stable  1 member  lag 0")
     assert alter(world, 1).error_code == ErrorCode.NON_EMPTY_GROUP
     assert delete_offsets(world, TOPIC).error_code == ErrorCode.NON_EMPTY_GROUP
     ann.fetch(epoch=-1)

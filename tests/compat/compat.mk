@@ -28,14 +28,14 @@ compat-tools:
 	fi
 	@command -v go >/dev/null || { echo "the compat ring needs Go >= 1.21 in PATH, which fetches the newer one that go.mod names (https://go.dev/doc/install)" >&2; exit 1; }
 
-compat-java: $(CACHE)/java/classes/Compat.class
+compat-java: $(CACHE)/java/classes/Compat.class $(CACHE)/java/classes/Share.class
 
 $(CACHE)/java/lib/.fetched: tests/compat/java/pom.xml | compat-tools
 	@rm -rf $(@D) && mkdir -p $(@D)
 	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
-$(CACHE)/java/classes/Compat.class: tests/compat/java/Compat.java $(CACHE)/java/lib/.fetched
+$(CACHE)/java/classes/%.class: tests/compat/java/%.java $(CACHE)/java/lib/.fetched
 	javac -encoding UTF-8 -Xlint:all -Werror -cp '$(CACHE)/java/lib/*' -d $(@D) $<
 
 compat-streams: $(CACHE)/streams/classes/Orders.class

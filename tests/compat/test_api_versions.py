@@ -11,14 +11,6 @@ from support.wire_client import WireClient
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-#: Groups of other kinds than classic: not listed before they are there, so that clients fall back.
-NOT_YET = {
-    ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE,
-    ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH,
-    ApiKey.SHARE_ACKNOWLEDGE, ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE,
-    ApiKey.WRITE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS,
-}  # fmt: skip
 #: A Kafka broker lists these when a plug-in takes what clients push; ours does that itself.
 PLUGGED_IN = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 
@@ -52,8 +44,7 @@ def test_every_version_that_kafka_lists_is_listed(tmp_path: Path, capsys: pytest
         ours = listed(ours_at.bootstrap)
     with capsys.disabled():
         print("", *difference(ours, theirs), sep="\n")
-    missing = set(theirs) - set(ours)
-    assert missing <= NOT_YET
+    assert set(theirs) <= set(ours)
     assert set(ours) - set(theirs) <= PLUGGED_IN
     for key in set(theirs) & set(ours):
         assert ours[key][0] <= theirs[key][0], ApiKey(key).name

@@ -20,13 +20,13 @@ class MissingToolError(Exception):
     """A program that the compat ring needs is not there: an error, never a skip."""
 
 
-def java_command() -> list[str]:
-    """How to run the Java program; MissingToolError before `make compat-java` has built it."""
+def java_command(program: str = "Compat") -> list[str]:
+    """How to run a Java program of tests/compat/java; MissingToolError before `make compat-java` has built it."""
     classes, jars = _CACHE / "java" / "classes", _CACHE / "java" / "lib"
-    if not (classes / "Compat.class").exists() or not jars.exists():
+    if not (classes / f"{program}.class").exists() or not jars.exists():
         raise MissingToolError("the Java program is not built: run `make compat-java`")
     # Short runs on a small machine: the cheap collector, no second compiler.
-    return ["java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*", "Compat"]
+    return ["java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*", program]
 
 
 def go_command() -> list[str]:

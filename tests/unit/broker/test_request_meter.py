@@ -10,11 +10,14 @@ import pytest
 from support.topic_world import topic_world
 from tidelog.broker.quotas import CLIENT_ID, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from tidelog.broker.request_meter import RequestMeter, client_id_of
+from tidelog.broker.share.answer import share_fetch_frame
 from tidelog.protocol.api_keys import ApiKey
-from tidelog.protocol.headers import response_header_version
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.headers import response_header_bytes, response_header_version
 from tidelog.protocol.messages._hot import write_fetch_response, write_produce_response
 from tidelog.protocol.messages.fetch import FetchResponse
 from tidelog.protocol.messages.produce import ProduceResponse
+from tidelog.protocol.messages.share_fetch import ShareFetchResponse
 from tidelog.protocol.schema import decode
 
 
@@ -78,3 +81,18 @@ def test_client_ids() -> None:
     assert client_id_of(request(0, 9), 0, 9) is None
     assert client_id_of(bytearray(struct.pack(">hhih", 0, 0, 0, -1)), 0, 10) is None
     assert client_id_of(bytearray(struct.pack(">hhih", 0, 0, 0, 9)), 0, 10) is None
+
+
+async def test_share_fetch(tmp_path: Path) -> None:
+    async with topic_world(tmp_path) as world:
+        await world.quotas.alter([(CLIENT_ID, "c")], {CONSUMER_BYTE_RATE: 10.0}, False)
+        parts = share_fetch_frame(2, 7, ErrorCode.NONE, None, 30_000, {})
+        world.quotas.fetched("c", 200)
+        meter = RequestMeter(world.quotas, request(ApiKey.SHARE_FETCH, 2), 0, 100, ApiKey.SHARE_FETCH, 2, "ANONYMOUS")
+        answer, told = meter.settle(parts)
+        assert isinstance(answer, list)
+        whole = b"".join(answer)  # type: ignore[arg-type]
+        header = response_header_bytes(ApiKey.SHARE_FETCH, 2, 7)
+        decoded, end = decode(ShareFetchResponse, 2, whole, 4 + len(header))
+        assert (decoded.throttle_time_ms, decoded.acquisition_lock_timeout_ms, end) == (told, 30_000, len(whole))
+        assert told > 0

@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidelog.broker.cli.record_text import as_data, decoder_for, metadata_text, offsets_text, transactions_text
+from tidelog.broker.cli.record_text import (
+    as_data,
+    decoder_for,
+    metadata_text,
+    offsets_text,
+    share_state_text,
+    transactions_text,
+)
 from tidelog.broker.modern_groups.registry import encoded
 from tidelog.broker.modern_groups.streams_records import target_epoch_record
 from tidelog.broker.offsets_records import OffsetAndMetadata, offset_key, offset_value
+from tidelog.broker.share.batches import RecordState, StateBatch
+from tidelog.broker.share.records import SharePartitionKey, ShareUpdate, snapshot_key, update_key, update_value
 from tidelog.broker.transaction_records import transaction_key, transaction_value
 from tidelog.broker.transaction_states import TransactionMetadata, TransactionState
 from tidelog.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata
@@ -91,3 +100,19 @@ def test_records_of_newer_groups() -> None:
     assert offsets_text(key, None) == (key_text, "<DELETE>")
     with pytest.raises(ValueError):
         offsets_text(key[:-1], value)
+
+
+def test_share_groups_state() -> None:
+    assert decoder_for("/d/__share_group_state-3/00000000000000000000.log") is share_state_text
+    partition = SharePartitionKey("g", bytes(16), 4)
+    batches = (StateBatch(3, 5, RecordState.ACKNOWLEDGED, 1),)
+    key, value = share_state_text(update_key(partition), update_value(ShareUpdate(2, 7, 3, 3, batches)))
+    assert json.loads(key or "") == {"type": "1", "data": {"groupId": "g", "topicId": "A" * 22, "partition": 4}}
+    assert json.loads(value or "")["data"]["stateBatches"] == [
+        {"firstOffset": 3, "lastOffset": 5, "deliveryState": 2, "deliveryCount": 1}
+    ]
+    assert share_state_text(snapshot_key(partition), None)[1] == "<DELETE>"
+    assert share_state_text(b"\0\7", b"") == ("a key of kind 7, which is not known", None)
+    for bad in (None, b"\0\0", snapshot_key(partition)[:-1]):
+        with pytest.raises(ValueError, match=r"key|short|ends|version|bytes"):
+            share_state_text(bad, b"")
