@@ -9,9 +9,10 @@ OLD_JAVA := 0.10.2.2 1.0.2
 OLD_JAVA_ALL := 0.8.2.2 0.9.0.1 0.11.0.3 2.0.1
 PYTHON2 = $(shell command -v python2.7 >/dev/null 2>&1 && python2.7 -c 'import sys; print(sys.executable)' 2>/dev/null || ls -d $$HOME/.pyenv/versions/2.7*/bin/python 2>/dev/null | tail -1)
 
-.PHONY: compat compat-tools compat-java compat-streams compat-go compat-kafka compat-old compat-old-all old-clients
+.PHONY: compat compat-tools compat-java compat-streams compat-go compat-kafka compat-node compat-sarama \
+  compat-report compat-old compat-old-all old-clients
 
-compat: $(VENV)/.compat compat-tools compat-java compat-streams compat-go compat-kafka compat-old  ## every client: librdkafka, kafka-python, aiokafka, Java, kcat, Go
+compat: $(VENV)/.compat compat-tools compat-java compat-streams compat-go compat-kafka compat-node compat-sarama compat-old  ## every client: librdkafka, Python, Java, kcat, Go, Node
 	$(BIN)/python -m pytest -q tests/compat
 
 $(VENV)/.compat: $(VENV)/.dev
@@ -49,8 +50,28 @@ $(CACHE)/streams/classes/Orders.class: tests/compat/streams/Orders.java $(CACHE)
 	@mkdir -p $(@D)
 	javac -encoding UTF-8 -Xlint:all -Werror -cp '$(CACHE)/streams/lib/*' -d $(@D) $<
 
-compat-kafka: $(VENV)/.compat | compat-tools  # Apache Kafka itself, fetched here so that no test's time has it
-	@$(BIN)/python benchmarks/kafka_peer.py jars >/dev/null
+compat-kafka: $(CACHE)/tools/classes/Tools.class
+
+# Apache Kafka itself, fetched here so that no test's time has it, and what runs its programs.
+$(CACHE)/tools/classes/Tools.class: tests/compat/java/Tools.java $(VENV)/.compat | compat-tools
+	@mkdir -p $(@D)
+	javac -encoding UTF-8 -Xlint:all -Werror -cp "$$($(BIN)/python benchmarks/kafka_peer.py jars)/*" -d $(@D) $<
+
+compat-node: $(CACHE)/node/.installed
+
+$(CACHE)/node/.installed: $(wildcard tests/compat/node/*)
+	@command -v npm >/dev/null || { echo "the compat ring needs node and npm in PATH" >&2; exit 1; }
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $^ $(@D)
+	@cd $(@D) && npm install --silent --no-audit --no-fund --omit=optional --ignore-scripts
+	@touch $@
+
+compat-sarama: $(CACHE)/sarama/sarama.test
+
+$(CACHE)/sarama/sarama.test: tests/compat/sarama/build.py | compat-tools
+	$(PYTHON) $< $(@D)
+
+compat-report: $(VENV)/.compat compat-tools compat-java compat-go compat-kafka compat-node compat-sarama  ## the same cases against Apache Kafka: docs/COMPATIBILITY.md
+	$(BIN)/python tests/support/client_suites.py --write
 
 compat-go: $(CACHE)/go/compat
 

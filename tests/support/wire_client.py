@@ -17,7 +17,7 @@ CORRELATION_ID = 7
 def request_frame(request: ApiMessage, version: int, correlation_id: int = CORRELATION_ID) -> bytes:
     """The framed request, with its header: no client id."""
     header = struct.pack(">hhih", request.API_KEY, version, correlation_id, -1)
-    if version >= request.FLEXIBLE_FROM:
+    if request.FLEXIBLE_FROM is not None and version >= request.FLEXIBLE_FROM:
         header += b"\0"  # no tagged fields
     body = encode(request, version)
     return struct.pack(">i", len(header) + len(body)) + header + body

@@ -29,6 +29,30 @@ def java_command(program: str = "Compat") -> list[str]:
     return ["java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*", program]
 
 
+def tools_command() -> list[str]:
+    """How to run Apache Kafka's own programs; MissingToolError before `make compat-kafka` has built what runs them."""
+    classes, jars = _CACHE / "tools" / "classes", _ROOT / ".cache" / "kafka" / "jars"
+    if not (classes / "Tools.class").exists() or not jars.exists():
+        raise MissingToolError("the program that runs Kafka's is not built: run `make compat-kafka`")
+    return ["java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{classes}:{jars}/*", "Tools"]
+
+
+def node_command() -> list[str]:
+    """How to run the Node program; MissingToolError before `make compat-node` has fetched its packages."""
+    folder = _CACHE / "node"
+    if not (folder / ".installed").exists():
+        raise MissingToolError("the Node program's packages are not there: run `make compat-node`")
+    return ["node", str(folder / "compat.js")]
+
+
+def sarama_program() -> Path:
+    """sarama's own tests, built; MissingToolError before `make compat-sarama` has done it."""
+    program = _CACHE / "sarama" / "sarama.test"
+    if not program.exists():
+        raise MissingToolError("sarama's tests are not built: run `make compat-sarama`")
+    return program
+
+
 def go_command() -> list[str]:
     """How to run the Go program; MissingToolError before `make compat-go` has built it."""
     program = _CACHE / "go" / "compat"

@@ -1,0 +1,284 @@
+// Apache Kafka's own programs against one broker, in one JVM. Usage:
+//   Tools HOST:PORT cases [NAME]...    runs them, or those that are named; prints `PASS name` or `FAIL name: why`
+// A case runs a program as its shell script would, and looks for what it must have printed.
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStream;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.apache.kafka.common.utils.Exit;
+
+public final class Tools {
+    private static final String TOOLS = "org.apache.kafka.tools.";
+    private static final PrintStream OUT = System.out;
+    private static final long TIMEOUT_MS = 60_000;
+
+    /** What the program at work has asked for: its exit codes, and what is to be done at the end of the process. */
+    private static final List<Integer> CODES = Collections.synchronizedList(new ArrayList<>());
+    private static final List<Runnable> HOOKS = Collections.synchronizedList(new ArrayList<>());
+
+    private final String bootstrap;
+    private final String topic = "tools-" + UUID.randomUUID();
+
+    private interface Case {
+        void run() throws Exception;
+    }
+
+    /** A program wants to end the process. */
+    private static final class Ended extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        Ended(String message) {
+            super(message);
+        }
+    }
+
+    private Tools(String bootstrap) {
+        this.bootstrap = bootstrap;
+    }
+
+    /** Runs `name` with its input and arguments; everything that it printed. Fails unless it ends with 0. */
+    private String run(String input, String name, String... arguments) throws Exception {
+        String className = name.contains(".admin.") || name.startsWith("kafka.") ? name : TOOLS + name;
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        InputStream stdin = System.in;
+        PrintStream errors = System.err;
+        Throwable[] failure = new Throwable[1];
+        CODES.clear();
+        HOOKS.clear();
+        Thread thread = new Thread(() -> {
+            try {
+                Class.forName(className).getMethod("main", String[].class).invoke(null, (Object) arguments);
+            } catch (InvocationTargetException wrapped) {
+                failure[0] = wrapped.getCause();
+            } catch (ReflectiveOperationException wrong) {
+                failure[0] = wrong;
+            }
+        }, name);
+        thread.setDaemon(true);
+        try (PrintStream captured = new PrintStream(said, true, StandardCharsets.UTF_8)) {
+            System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
+            System.setOut(captured);
+            System.setErr(captured);
+            thread.start();
+            thread.join(TIMEOUT_MS);
+            for (Runnable hook : List.copyOf(HOOKS)) {
+                hook.run();
+            }
+        } finally {
+            System.setIn(stdin);
+            System.setOut(OUT);
+            System.setErr(errors);
+        }
+        String text = said.toString(StandardCharsets.UTF_8);
+        if (thread.isAlive()) {
+            throw new AssertionError(name + " has not ended: " + text);
+        }
+        // Some catch what ends them, and end again with 1: the first code is the one that they mean.
+        int code = !CODES.isEmpty() ? CODES.get(0) : failure[0] == null ? 0 : 1;
+        if (code != 0) {
+            throw new AssertionError(name + " ends with " + code + ": " + failure[0] + " " + text, failure[0]);
+        }
+        return text;
+    }
+
+    private String tool(String name, String... arguments) throws Exception {
+        List<String> all = new ArrayList<>(List.of("--bootstrap-server", bootstrap));
+        all.addAll(Arrays.asList(arguments));
+        return run("", name, all.toArray(new String[0]));
+    }
+
+    private static void wanted(String pattern, String text) {
+        if (!Pattern.compile(pattern, Pattern.MULTILINE).matcher(text).find()) {
+            throw new AssertionError("no " + pattern + " in: " + text);
+        }
+    }
+
+    private static String lines(int count) {
+        return IntStream.range(0, count).mapToObj(n -> "k" + n % 7 + ":value " + n + "\n").collect(Collectors.joining());
+    }
+
+    private static Path file(String content) throws Exception {
+        Path path = Files.createTempFile("tools", ".json");
+        path.toFile().deleteOnExit();
+        return Files.writeString(path, content);
+    }
+
+    private Map<String, Case> cases() {
+        Map<String, Case> found = new LinkedHashMap<>();
+        found.put("topics", () -> {
+            tool("TopicCommand", "--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=86400000");
+            wanted(topic, tool("TopicCommand", "--list"));
+            String described = tool("TopicCommand", "--describe", "--topic", topic);
+            wanted("PartitionCount: 3.*ReplicationFactor: 1.*retention.ms=86400000", described);
+            tool("TopicCommand", "--alter", "--topic", topic, "--partitions", "4");
+            wanted("PartitionCount: 4", tool("TopicCommand", "--describe", "--topic", topic));
+            wanted("^\\s*$", tool("TopicCommand", "--describe", "--unavailable-partitions"));
+        });
+        found.put("console", () -> {
+            run(lines(100), "ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic,
+                "--reader-property", "parse.key=true", "--reader-property", "key.separator=:");
+            String read = tool("consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--max-messages", "100",
+                "--timeout-ms", "30000", "--group", topic, "--formatter-property", "print.key=true");
+            wanted("^k3\tvalue 3$", read);
+            wanted("^k1\tvalue 99$", read);
+        });
+        found.put("offsets", () -> {
+            String ends = tool("GetOffsetShell", "--topic", topic);
+            int sum = ends.lines().mapToInt(line -> Integer.parseInt(line.substring(line.lastIndexOf(':') + 1))).sum();
+            if (sum != 100) {
+                throw new AssertionError("100 records, but " + ends);
+            }
+            wanted(topic + ":0:0", tool("GetOffsetShell", "--topic", topic, "--time", "earliest"));
+            wanted(topic + ":\\d:", tool("GetOffsetShell", "--topic", topic, "--time", "max-timestamp"));
+        });
+        found.put("groups", () -> {
+            wanted(topic, tool("consumer.group.ConsumerGroupCommand", "--list"));
+            wanted(topic + ".*(Empty|Stable)", tool("consumer.group.ConsumerGroupCommand", "--list", "--state"));
+            wanted(topic + "\\s+Classic\\s+consumer", tool("GroupsCommand", "--list"));
+            String group = "consumer.group.ConsumerGroupCommand";
+            wanted("LAG", tool(group, "--describe", "--group", topic));
+            wanted("COORDINATOR", tool(group, "--describe", "--group", topic, "--state"));
+            String[] reset = {"--reset-offsets", "--group", topic, "--topic", topic, "--to-earliest", "--execute"};
+            wanted(topic + "\\s+" + topic + "\\s+0\\s+0", tool(group, reset));
+            String[] export = {"--reset-offsets", "--group", topic, "--all-topics", "--shift-by", "1", "--export", "--dry-run"};
+            wanted("\"?" + topic + "\"?,\\d,1", tool(group, export));
+            tool(group, "--delete-offsets", "--group", topic, "--topic", topic);
+            wanted("successful", tool(group, "--delete", "--group", topic));
+        });
+        found.put("configs", () -> {
+            String config = "kafka.admin.ConfigCommand";
+            String[] where = {"--entity-type", "topics", "--entity-name", topic};
+            tool(config, with(where, "--alter", "--add-config", "segment.bytes=1048576,cleanup.policy=[compact,delete]"));
+            wanted("cleanup.policy=compact,delete", tool(config, with(where, "--describe")));
+            tool(config, with(where, "--alter", "--delete-config", "segment.bytes,cleanup.policy"));
+            wanted("(?s)^(?!.*segment.bytes)", tool(config, with(where, "--describe")));
+            wanted("log.dirs", tool(config, "--entity-type", "brokers", "--entity-name", "1", "--describe", "--all"));
+            String[] client = {"--entity-type", "clients", "--entity-name", topic};
+            tool(config, with(client, "--alter", "--add-config", "producer_byte_rate=1000000"));
+            wanted("producer_byte_rate=1000000", tool(config, with(client, "--describe")));
+            tool(config, with(client, "--alter", "--delete-config", "producer_byte_rate"));
+        });
+        found.put("delete-records", () -> {
+            Path json = file("{\"version\":1,\"partitions\":[{\"topic\":\"" + topic + "\",\"partition\":0,\"offset\":1}]}");
+            wanted("low_watermark: 1", tool("DeleteRecordsCommand", "--offset-json-file", json.toString()));
+        });
+        found.put("log-dirs", () ->
+            wanted("\"topic|\"partition\":\"" + topic + "-0\"", tool("LogDirsCommand", "--describe", "--topic-list", topic)));
+        found.put("leader-election", () ->
+            wanted("(already|Valid replica already elected|completed)", tool("LeaderElectionCommand", "--election-type",
+                "preferred", "--topic", topic, "--partition", "0")));
+        found.put("reassignment", () -> {
+            String place = "{\"topic\":\"" + topic + "\",\"partition\":0,\"replicas\":[1]}";
+            Path json = file("{\"version\":1,\"partitions\":[" + place + "]}");
+            String reassign = "reassign.ReassignPartitionsCommand";
+            tool(reassign, "--reassignment-json-file", json.toString(), "--execute");
+            wanted("is completed?", tool(reassign, "--reassignment-json-file", json.toString(), "--verify"));
+            wanted("No partition reassignments found", tool(reassign, "--list"));
+        });
+        found.put("broker-api-versions", () ->
+            wanted("Fetch\\(1\\).*usable", tool("BrokerApiVersionsCommand")));
+        found.put("features", () -> wanted("transaction.version", tool("FeatureCommand", "describe")));
+        found.put("metadata-quorum", () -> {
+            wanted("LeaderId:\\s+1", tool("MetadataQuorumCommand", "describe", "--status"));
+            wanted("Leader", tool("MetadataQuorumCommand", "describe", "--replication"));
+        });
+        found.put("cluster-id", () -> wanted("Cluster ID: \\S{22}", run("", "ClusterTool", "cluster-id", "-b", bootstrap)));
+        found.put("client-metrics", () -> {
+            String name = "m" + topic;
+            tool("ClientMetricsCommand", "--alter", "--name", name, "--metrics", "org.apache.kafka.", "--interval", "30000");
+            wanted("interval.ms=30000", tool("ClientMetricsCommand", "--describe", "--name", name));
+            tool("ClientMetricsCommand", "--delete", "--name", name);
+        });
+        found.put("transactions", () -> {
+            wanted("TransactionalId|^\\s*$", tool("TransactionsCommand", "list"));
+            wanted("ProducerId", tool("TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0"));
+            tool("TransactionsCommand", "find-hanging", "--topic", topic);
+        });
+        for (String codec : new String[] {"none", "gzip", "snappy", "lz4", "zstd"}) {
+            found.put("producer-perf-" + codec, () ->
+                wanted("2000 records sent", run("", "ProducerPerformance", "--topic", topic, "--num-records", "2000",
+                    "--record-size", "100", "--throughput", "-1", "--command-property", "bootstrap.servers=" + bootstrap,
+                    "compression.type=" + codec)));
+        }
+        found.put("producer-perf-transactions", () ->
+            wanted("2000 records sent", run("", "ProducerPerformance", "--topic", topic, "--num-records", "2000",
+                "--record-size", "100", "--throughput", "-1", "--transaction-duration-ms", "100", "--command-property",
+                "bootstrap.servers=" + bootstrap)));
+        found.put("consumer-perf", () ->
+            wanted("\\d{4}-\\d\\d-\\d\\d.*, 1[0-9]{4}", tool("ConsumerPerformance", "--topic", topic, "--num-records",
+                "10000", "--timeout", "30000")));
+        found.put("verifiable", () -> {
+            String wrote = tool("VerifiableProducer", "--topic", topic, "--max-messages", "500", "--throughput", "-1");
+            long acked = wrote.lines().filter(line -> line.contains("producer_send_success")).count();
+            if (acked != 500) {
+                throw new AssertionError(acked + " of 500: " + wrote);
+            }
+            String read = tool("VerifiableConsumer", "--topic", topic, "--group-id", "v" + topic, "--max-messages", "500",
+                "--reset-policy", "earliest");
+            wanted("records_consumed", read);
+            wanted("offsets_committed.*\"success\":true|\"success\":true", read);
+        });
+        found.put("end-to-end-latency", () ->
+            wanted("Avg latency", run("", "EndToEndLatency", "--bootstrap-server", bootstrap, "--topic", "e" + topic,
+                "--num-records", "50", "--producer-acks", "all", "--record-size", "64")));
+        found.put("compatibility-test", () ->
+            run("", "ClientCompatibilityTest", "--bootstrap-server", bootstrap, "--topic", "c" + topic,
+                "--num-cluster-nodes", "1", "--offsets-for-times-supported", "true", "--cluster-id-supported", "true",
+                "--expect-record-too-large-exception", "true", "--create-topics-supported", "true",
+                "--describe-acls-supported", "false", "--describe-configs-supported", "true",
+                "--idempotent-producer-supported", "true"));
+        found.put("delete-topic", () -> {
+            tool("TopicCommand", "--delete", "--topic", topic);
+            wanted("(?s)^(?!.*^" + topic + "$)", tool("TopicCommand", "--list"));
+        });
+        return found;
+    }
+
+    private static String[] with(String[] first, String... more) {
+        List<String> all = new ArrayList<>(Arrays.asList(first));
+        all.addAll(Arrays.asList(more));
+        return all.toArray(new String[0]);
+    }
+
+    public static void main(String[] arguments) {
+        Exit.setExitProcedure((code, message) -> {
+            CODES.add(code);
+            throw new Ended(message);
+        });
+        Exit.setHaltProcedure((code, message) -> {
+            CODES.add(code);
+            throw new Ended(message);
+        });
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
+        List<String> only = Arrays.asList(arguments).subList(2, arguments.length);
+        boolean failed = false;
+        for (Map.Entry<String, Case> one : new Tools(arguments[0]).cases().entrySet()) {
+            if (!only.isEmpty() && !only.contains(one.getKey())) {
+                continue;
+            }
+            try {
+                one.getValue().run();
+                OUT.println("PASS " + one.getKey());
+            } catch (Exception | AssertionError error) {
+                failed = true;
+                OUT.println("FAIL " + one.getKey() + ": " + error.toString().replace('\n', ' '));
+            }
+        }
+        Runtime.getRuntime().halt(failed ? 1 : 0);
+    }
+}
