@@ -9,7 +9,7 @@ OLD_JAVA := 0.10.2.2 1.0.2
 OLD_JAVA_ALL := 0.8.2.2 0.9.0.1 0.11.0.3 2.0.1
 PYTHON2 = $(shell command -v python2.7 >/dev/null 2>&1 && python2.7 -c 'import sys; print(sys.executable)' 2>/dev/null || ls -d $$HOME/.pyenv/versions/2.7*/bin/python 2>/dev/null | tail -1)
 
-.PHONY: compat compat-tools compat-java compat-streams compat-go compat-kafka compat-node compat-sarama \
+.PHONY: compat compat-tools compat-java compat-streams compat-go compat-kafka compat-node compat-sarama compat-connect \
   compat-report compat-old compat-old-all old-clients
 
 compat: $(VENV)/.compat compat-tools compat-java compat-streams compat-go compat-kafka compat-node compat-sarama compat-old  ## every client: librdkafka, Python, Java, kcat, Go, Node
@@ -70,7 +70,14 @@ compat-sarama: $(CACHE)/sarama/sarama.test
 $(CACHE)/sarama/sarama.test: tests/compat/sarama/build.py | compat-tools
 	$(PYTHON) $< $(@D)
 
-compat-report: $(VENV)/.compat compat-tools compat-java compat-go compat-kafka compat-node compat-sarama  ## the same cases against Apache Kafka: docs/COMPATIBILITY.md
+compat-connect: $(CACHE)/connect/.fetched
+
+$(CACHE)/connect/.fetched: tests/compat/connect/pom.xml | compat-tools
+	@rm -rf $(@D) && mkdir -p $(@D)
+	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	@touch $@
+
+compat-report: $(VENV)/.compat compat-tools compat-java compat-go compat-kafka compat-node compat-sarama compat-connect  ## the same cases against Apache Kafka: docs/COMPATIBILITY.md
 	$(BIN)/python tests/support/client_suites.py --write
 
 compat-go: $(CACHE)/go/compat

@@ -52,6 +52,7 @@ SUITES = (
     Suite("franz_go", "franz-go (kgo, kadm)"),
     Suite("sarama", "sarama's own functional tests"),
     Suite("node", "kafkajs and @platformatic/kafka"),
+    Suite("connect", "Kafka Connect 4.3.1, distributed, and MirrorMaker 2"),
     Suite("kcat", "kcat, as a person uses it"),
     Suite("cross", "each of them reads what each of them wrote"),
     Suite("classic_groups", "the classic group protocol, request by request in each state"),

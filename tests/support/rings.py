@@ -41,6 +41,7 @@ RINGS = [
     Ring("lint", ["make", "lint"], ["make", "lint"], 4, 4),
     Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 4, 4),
     Ring("clients", ["make", "compat"], ["make", "compat"], 15, 23),
+    Ring("client suites", [], ["make", "compat-report"], 0, 45),  # `clients` has them against the daemon alone
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
     Ring("spark", ["make", "spark"], ["make", "spark"], 5, 10),
     Ring(

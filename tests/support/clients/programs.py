@@ -45,6 +45,14 @@ def node_command() -> list[str]:
     return ["node", str(folder / "compat.js")]
 
 
+def connect_command() -> list[str]:
+    """How to run a class of Kafka Connect's; MissingToolError before `make compat-connect` has fetched its jars."""
+    jars = _CACHE / "connect"
+    if not (jars / ".fetched").exists():
+        raise MissingToolError("Kafka Connect's jars are not there: run `make compat-connect`")
+    return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+
+
 def sarama_program() -> Path:
     """sarama's own tests, built; MissingToolError before `make compat-sarama` has done it."""
     program = _CACHE / "sarama" / "sarama.test"
