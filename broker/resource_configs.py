@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..config.definitions_resources import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ..config.group_limits import group_problems
 from ..config.validation import validate
 from ..protocol.errors import ErrorCode, ProtocolError
 from .metadata_store import CLIENT_METRICS, GROUP
 
 if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
     from ..config.setting import Setting, Value
     from .metadata_store import MetadataStore
 
@@ -39,8 +41,15 @@ Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 class ResourceConfigs:
     """`on_changed` is called with (kind, resource) after each change."""
 
-    def __init__(self, stored: Mapping[str, Mapping[str, Mapping[str, str]]], store: MetadataStore) -> None:
-        """`stored`: kind → resource → name → value; other kinds than `TABLES`' are left alone."""
+    def __init__(
+        self,
+        stored: Mapping[str, Mapping[str, Mapping[str, str]]],
+        store: MetadataStore,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        """`stored`: kind → resource → name → value; other kinds than `TABLES`' are left alone. `config`: the broker's
+        settings as they are now, whose limits hold for groups."""
+        self._config = config
         self._settings: dict[str, dict[str, dict[str, str]]] = {
             kind: {resource: dict(settings) for resource, settings in stored.get(kind, {}).items()} for kind in TABLES
         }
@@ -75,6 +84,8 @@ class ResourceConfigs:
                 )
         _, problems = validate(settings, table)
         if problems:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+        if kind == GROUP and (problems := group_problems(settings, self._config())):
             raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
         if kind == CLIENT_METRICS:
             parse_match(settings.get("match", ""))

@@ -287,7 +287,7 @@ class Broker:
             stored = self.metadata.read()
         # Clients take the answer with the higher epoch for the newer one: it rises from start to start.
         self.features = Features(stored.features, self.time.milliseconds())
-        self.resources = ResourceConfigs(stored.resources, self.metadata)
+        self.resources = ResourceConfigs(stored.resources, self.metadata, lambda: self.config)
         self._stored_credentials = stored.resources.get(SCRAM, {})
         self.telemetry = ClientTelemetry(self.resources, self.config.telemetry_max_bytes, self.time)
         self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)

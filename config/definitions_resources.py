@@ -42,9 +42,10 @@ def _table(rows: Iterable[Setting]) -> dict[str, Setting]:
     return {row.name: row for row in rows}
 
 
-_SESSION = between(45_000, 60_000)
-_HEARTBEAT = between(5_000, 15_000)
-_ASSIGNMENT = between(0, 15_000)
+# Within the broker's limits too: `group_limits`.
+_SESSION = at_least(1)
+_HEARTBEAT = at_least(1)
+_ASSIGNMENT = at_least(0)
 
 GROUP_SETTINGS: dict[str, Setting] = _table(
     row

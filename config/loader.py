@@ -14,6 +14,7 @@ from typing import NamedTuple
 from .broker_config import BrokerConfig, broker_config
 from .definitions import BROKER_SETTINGS, find_broker_setting, nearest_name, rows_of
 from .exceptions import ConfigError
+from .group_limits import broker_problems
 from .setting import Status, text_of
 from .validation import validate
 
@@ -65,7 +66,10 @@ def load_config(
         raise ConfigError(problems)
     notices = tuple(f"taken and without effect: {', '.join(names)} ({why})" for why, names in ignored.items())
     given = {name: text.strip() for name, text in honoured.items()}
-    return broker_config(values, given, notices, {name: found[name].origin for name in given})
+    config = broker_config(values, given, notices, {name: found[name].origin for name in given})
+    if problems := broker_problems(config):
+        raise ConfigError(problems)
+    return config
 
 
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Assignment]:

@@ -130,6 +130,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
         # What SETTINGS of the application are in classic groups.
         "group.streams.session.timeout.ms": 6000, "group.streams.heartbeat.interval.ms": 1000,
+        "group.streams.min.session.timeout.ms": 6000, "group.streams.min.heartbeat.interval.ms": 1000,
         "group.streams.initial.rebalance.delay.ms": 0,
     }  # fmt: skip
     with Daemon(tmp_path / "data", settings) as running:

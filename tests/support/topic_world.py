@@ -42,7 +42,7 @@ class TopicWorld:
         )
         self.quotas = QuotaManager(config, self.store.read().resources.get(QUOTA, {}), self.store, self.time)
         self.features = Features(self.store.read().features)
-        self.resources = ResourceConfigs(self.store.read().resources, self.store)
+        self.resources = ResourceConfigs(self.store.read().resources, self.store, lambda: config)
         self.telemetry = ClientTelemetry(self.resources, config.telemetry_max_bytes, self.time)
         self.scheduler = MockScheduler(MockTime())
         self.dynamic = DynamicSettings(config, self.store.read().broker_configs, logs.node_id, self.store)
