@@ -99,7 +99,12 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         password.encoder.cipher.algorithm password.encoder.key.length password.encoder.iterations
         """,
     ),
-    ("assignments are made where the group is", "group.streams.assignor.offload.enable"),
+    (
+        "assignments are made where the group is",
+        """
+        group.consumer.assignor.offload.enable group.share.assignor.offload.enable group.streams.assignor.offload.enable
+        """,
+    ),
     (
         "that protocol is not answered by this version",
         """

@@ -72,6 +72,13 @@ GROUP_SETTINGS: dict[str, Setting] = _table(
             _ASSIGNMENT,
             f"Least milliseconds between two assignments of the {kind} group.",
         ),
+        _row(
+            f"{kind}.assignor.offload.enable",
+            _BOOLEAN,
+            True,
+            ANY,
+            f"Without a meaning here: assignments of the {kind} group are made where the group is.",
+        ),
     )
 ) | _table(
     (

@@ -4,6 +4,7 @@ leave; the coordinator restarts; writes fail; topics go; the number of stand-by 
 What must hold after each step:
 
 - no task is active at two members, and none that two live threads work on;
+- what a live member works on is still its own, or is to be given up by it;
 - no process has a task twice, in whatever roles, as it has one directory for its state;
 - what a restart reads from the records is the state.
 
@@ -144,6 +145,14 @@ class Application(RuleBasedStateMachine):
             task for client in self.clients if client.member_id in self.members() for task in client.active
         )
         assert all(count == 1 for count in worked.values()), worked
+
+    @invariant()
+    def nobody_works_on_what_is_not_its_own(self) -> None:
+        for client in self.clients:
+            member = self.members().get(client.member_id)
+            if member is not None:
+                own = set(each_task(member.assigned.active)) | set(each_task(member.pending.active))
+                assert client.active <= own, client.member_id
 
     @invariant()
     def no_process_has_a_task_twice(self) -> None:

@@ -86,7 +86,7 @@ async def test_loggers_are_told_with_their_levels(tmp_path: Path) -> None:
 async def test_groups_and_client_metrics_have_defaults_until_they_are_given_settings(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         rows = {row.name: row for row in ask(world, GROUP, "some").configs}
-        assert len(rows) == 17
+        assert len(rows) == 20
         session = rows["consumer.session.timeout.ms"]
         assert (session.value, session.config_source, session.config_type) == ("45000", 5, 3)
         await world.resources.alter("client-metrics", "m", lambda _: {"interval.ms": "1000"})
