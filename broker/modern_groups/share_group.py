@@ -39,7 +39,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
     """Changed by `share_records` alone."""
 
     group_type = GroupType.SHARE
-    __slots__ = ("deleting", "has_state", "initialized", "initializing")
+    __slots__ = ("compared", "compared_with", "deleting", "has_state", "initialized", "initializing")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -50,6 +50,9 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         self.deleting: Mapping[bytes, str] = {}
         #: Whether there is a record of these.
         self.has_state = False
+        #: Assignment epoch, `TopicImage.changes` and `initialized` when these were found to agree last; no part of the state.
+        self.compared = (-1, -1)
+        self.compared_with: Mapping[bytes, StatePartitions] | None = None
 
     @property
     def state_name(self) -> str:

@@ -141,14 +141,22 @@ class Machine:
         """Whether partitions that the members read have become assignable since the target was made."""
         if group.group_epoch > group.assignment_epoch or not group.members:
             return False
+        if (
+            group.compared == (group.assignment_epoch, self._topics.changes)
+            and group.compared_with is group.initialized
+        ):
+            return False  # each heartbeat comes by here
         assigned: dict[bytes, set[int]] = {}
         for target in group.target.values():
             for topic_id, partitions in target.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
-        return any(
+        is_pending = any(
             state.name in names and self._topics.by_id(topic_id) and assigned.get(topic_id, set()) != state.partitions
             for topic_id, state in group.initialized.items()
         )
+        if not is_pending:
+            group.compared, group.compared_with = (group.assignment_epoch, self._topics.changes), group.initialized
+        return is_pending
 
     def _may_assign(self, group: ShareGroup, now_ms: int) -> bool:
         since = now_ms - group.assignment_timestamp_ms
@@ -206,6 +214,8 @@ class Machine:
             if topic is None:
                 continue
             have = known[topic.topic_id].partitions if topic.topic_id in known else frozenset()
+            if len(have) >= topic.partition_count:  # each heartbeat comes by here
+                continue
             if wanted := frozenset(range(topic.partition_count)) - have:
                 missing[topic.topic_id] = StatePartitions(name, wanted)
         return missing

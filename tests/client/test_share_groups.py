@@ -16,6 +16,11 @@ from tidelog.broker.cli.groups import describe as describe_groups
 from tidelog.broker.cli.groups import picture
 from tidelog.broker.cli.kafka_client import KafkaClient
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from tidelog.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -45,6 +50,7 @@ from tidelog.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
     RequestGroup,
 )
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -52,6 +58,7 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
@@ -132,11 +139,14 @@ class World:
         )
         assert answer.responses[0].error_code == 0, answer.responses[0].error_message
 
-    def produce(self, *values: str, days_ago: int = 0) -> None:
+    def produce(
+        self, *values: str, days_ago: int = 0, transactional_id: str | None = None, **batch_fields: Any
+    ) -> None:
         """One batch."""
         now_ms = int(self.broker.clock.now.timestamp() * 1000) - days_ago * 86_400_000
-        batch = build_batch([Record(i, now_ms, None, v.encode()) for i, v in enumerate(values)])
+        batch = build_batch([Record(i, now_ms, None, v.encode()) for i, v in enumerate(values)], **batch_fields)
         request = ProduceRequest(
+            transactional_id=transactional_id,
             acks=-1,
             timeout_ms=1000,
             topic_data=[TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])],
@@ -308,6 +318,45 @@ def test_where_a_group_begins(world: World) -> None:
     late.fetch()
     by_time.fetch()
     assert (late.values, by_time.values) == ({0: [b"new"]}, {0: [b"new"]}), "the first is a day old"
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_aborted_records_are_for_nobody_who_reads_what_is_committed(world: World, isolation: str) -> None:
+    world.configure("g", "share.isolation.level", isolation)
+    found = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
+    assert world.admin.ask(found, 6, FindCoordinatorResponse).coordinators[0].error_code == 0
+    begun = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
+    producer = world.admin.ask(begun, 4, InitProducerIdResponse)
+    ann = world.member("ann")
+    for sequence, (value, is_committed) in enumerate((("lost", False), ("kept", True))):
+        added = AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="tx",
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.producer_epoch,
+            v3_and_below_topics=[added],
+        )
+        world.admin.ask(request, 3, AddPartitionsToTxnResponse)
+        world.produce(
+            value,
+            transactional_id="tx",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        ann.fetch()
+        read = [] if isolation == "read_committed" else [value.encode()]
+        assert ann.values.get(0, []) == read, "while it is open"
+        end = EndTxnRequest(
+            transactional_id="tx", producer_id=producer.producer_id, producer_epoch=producer.producer_epoch,
+            committed=is_committed,
+        )  # fmt: skip
+        assert world.admin.ask(end, 3, EndTxnResponse).error_code == 0
+    ann.fetch(max_wait_ms=30_000)
+    if isolation == "read_committed":
+        assert ann.values == {0: [b"kept"]}
+        assert all(first > 0 for lots in ann.got.values() for first, _, _ in lots), "the aborted one is not acquired"
 
 
 def test_records_that_the_log_drops_nobody_waits_for(world: World) -> None:

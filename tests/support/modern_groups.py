@@ -21,7 +21,15 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 #: What groups know until the daemon stops.
-SOFT = {"image_seen", "configured", "delayed_until_ms", "endpoint_epoch", "shutdown_asked_by"}
+SOFT = {
+    "image_seen",
+    "compared",
+    "compared_with",
+    "configured",
+    "delayed_until_ms",
+    "endpoint_epoch",
+    "shutdown_asked_by",
+}
 
 
 class Image:
