@@ -9,8 +9,8 @@ random; the daemon is killed at random moments. In the end a read_committed cons
 - order: within a partition the values of one worker appear in the order in which it wrote them;
 - no late produce in a later transaction: a value shows with its own transaction's, or not at all (it is torn otherwise).
 
-`--kill-rounds N` and `--kill-seed S`, as in test_kill.py. Offsets are left to test_transactions.py: this librdkafka (2.16)
-was seen not to come back from send_offsets_to_transaction, after its time-out either, once its connections had been lost.
+`--kill-rounds N` and `--kill-seed S`, as in test_kill.py. Offsets are left to test_transactions.py: librdkafka, told as it is
+by default, may not come back from send_offsets_to_transaction once all its connections were lost (docs/COMPATIBILITY.md).
 """
 
 from __future__ import annotations
