@@ -24,7 +24,7 @@ SCRIPT = """"use strict";
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-live]")) {
       const fresh = page.getElementById(part.id);
-      if (fresh && !part.contains(document.activeElement)) part.replaceWith(fresh);
+      if (fresh && !fresh.isEqualNode(part) && !part.contains(document.activeElement)) part.replaceWith(fresh);
     }
   };
   const turn = async () => {
