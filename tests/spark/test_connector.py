@@ -10,7 +10,7 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from support.daemon import Daemon
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 COUNT = 500
 
 
@@ -54,7 +54,7 @@ def test_a_stream_of_the_connector_to_and_fro(spark: Any, daemon: Daemon, tmp_pa
     source = spark.readStream.format("kafka").options(**servers, subscribe="batch", startingOffsets="earliest").load()
     writer = source.select("key", "value").writeStream.format("kafka").options(**servers, topic="stream")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    query.awaitTermination(120)
+    query.awaitTermination(300)
     assert query.exception() is None
     read = spark.read.format("tidelog").options(**servers)
     everything = read.option("subscribe", "batch").load().select("value")

@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
 from support.daemon import Daemon
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ class Topic:
             .trigger(availableNow=True)
             .start(str(home / "rows"))
         )
-        query.awaitTermination(120)
+        query.awaitTermination(300)
         return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
 
     def rows(self, spark: Any, home: Path) -> list[tuple[int, int, bytes]]:
