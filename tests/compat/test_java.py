@@ -13,6 +13,7 @@ CASES = [
     *(f"roundtrip-{codec}" for codec in CODECS),
     "idempotence",
     "group",
+    "group-consumer-protocol",
     "rebalance-eager",
     "rebalance-cooperative",
     "static-member",

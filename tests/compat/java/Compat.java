@@ -138,7 +138,8 @@ public final class Compat {
         Map<String, Case> cases = new LinkedHashMap<>();
         for (String codec : CODECS) cases.put("roundtrip-" + codec, () -> roundtrip(codec));
         cases.put("idempotence", this::idempotence);
-        cases.put("group", this::group);
+        cases.put("group", () -> group("classic"));
+        cases.put("group-consumer-protocol", () -> group("consumer"));
         cases.put("rebalance-eager", () -> rebalance("org.apache.kafka.clients.consumer.RangeAssignor"));
         cases.put("rebalance-cooperative", () -> rebalance("org.apache.kafka.clients.consumer.CooperativeStickyAssignor"));
         cases.put("static-member", this::staticMember);
@@ -227,17 +228,17 @@ public final class Compat {
     }
 
     /** A group reads everything, commits, and a later member goes on from there. */
-    private void group() throws Exception {
+    private void group(String protocol) throws Exception {
         String topic = topic("java-group", 3);
         String group = name("java-group");
         produceNumbers(topic, 3, 0, 300);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", group)) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", group, "group.protocol", protocol)) {
             consumer.subscribe(List.of(topic));
             equal(300, poll(consumer, 300).size(), "records of the first member");
             consumer.commitSync(Duration.ofSeconds(TIMEOUT_S));
         }
         produceNumbers(topic, 3, 300, 330);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", group)) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("group.id", group, "group.protocol", protocol)) {
             consumer.subscribe(List.of(topic));
             Set<String> values = new HashSet<>();
             for (ConsumerRecord<byte[], byte[]> r : poll(consumer, 30)) values.add(text(r.value()));
@@ -556,6 +557,7 @@ public final class Compat {
 
     private KafkaConsumer<byte[], byte[]> consumer(String... settings) {
         Map<String, Object> all = settings(settings, "auto.offset.reset", "earliest", "enable.auto.commit", "false", "heartbeat.interval.ms", "300", "group.protocol", "classic");
+        if (all.get("group.protocol").equals("consumer")) all.remove("heartbeat.interval.ms"); // the broker says how often
         return new KafkaConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
