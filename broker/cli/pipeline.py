@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -114,8 +115,21 @@ def _expected(run: Callable[[Any], int]) -> Callable[[Any], int]:
         except failure as error:
             print(f"tidelog: {error}", file=sys.stderr)
             return 1
+        except Exception as error:
+            if type(error).__module__.split(".")[0] not in ("pyspark", "py4j"):
+                raise
+            print(f"tidelog: {spark_failure(str(error))}", file=sys.stderr)
+            return 1
 
     return guarded
+
+
+def spark_failure(text: str) -> str:
+    """What failed, from an exception of Spark's: the error of ours in the Python traceback within it, or else its first line."""
+    ours = re.findall(r"^\s*tidelog\.pipeline\.[\w.]+: (.+)$", text, re.MULTILINE)
+    if ours:
+        return str(ours[-1]).strip()
+    return next((line.strip() for line in text.splitlines() if line.strip()), "Spark failed and does not say why")
 
 
 def _run(options: Any, name: str, work: Callable[[Any, Any, Callable[[int, int], None]], dict[str, Any]]) -> int:

@@ -1,6 +1,6 @@
 """`upsert`: a topic's newest rows into a Delta or Iceberg table by MERGE, a run at a time.
 
-A run that comes again changes nothing. The table has the columns key, value, timestamp, `_partition`, `_offset`. A row of the
+A run that comes again changes nothing. The table has the columns key, value, timestamp, partition, offset. A row of the
 topic replaces the table's row of its key when its offset is higher, or its partition another one; a tombstone deletes it. The
 offsets that the table was brought to are a property of it, written after the MERGE: a run that died in between is repeated, with
 what came since, and leaves the same table. One run at a time; keys stay in their partition. The jars and catalogs are the
@@ -16,7 +16,7 @@ from typing import Any
 from .common import JobError, Progress, Stopwatch, bounds_of, load, no_progress, offsets_json, only_topic, watched
 
 _ENDS = "tidelog.ends"
-COLUMNS = "key binary, value binary, timestamp timestamp, _partition int, _offset bigint"
+COLUMNS = "key binary, value binary, timestamp timestamp, `partition` int, `offset` bigint"
 
 
 def upsert(
@@ -62,10 +62,10 @@ def merge(spark: Any, rows: Any, table: str) -> None:
         rows.where("key is not null")
         .groupBy("key")
         .agg(f.expr("max_by(struct(value, timestamp, partition, offset), offset)").alias("row"))
-        .selectExpr("key", "row.value", "row.timestamp", "row.partition as _partition", "row.offset as _offset")
+        .selectExpr("key", "row.value", "row.timestamp", "row.partition as `partition`", "row.offset as `offset`")
     )
     changes.createOrReplaceTempView("tidelog_changes")
-    newer = "(s._partition <> t._partition or s._offset > t._offset)"
+    newer = "(s.`partition` <> t.`partition` or s.`offset` > t.`offset`)"
     spark.sql(
         f"merge into {table} t using tidelog_changes s on t.key = s.key "
         f"when matched and s.value is null and {newer} then delete "

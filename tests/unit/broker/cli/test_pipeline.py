@@ -12,7 +12,7 @@ from support.cleaning import put
 from support.logs import TOPIC_ID
 from support.mock_time import MockScheduler, MockTime
 from tidelog.broker.cli.main import build_parser, main
-from tidelog.broker.cli.pipeline import pairs, picture, source_options
+from tidelog.broker.cli.pipeline import pairs, picture, source_options, spark_failure
 from tidelog.config.exceptions import ConfigError
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig
@@ -82,3 +82,14 @@ def test_reports_are_pictured_in_short_lines() -> None:
         'ends    {"0": 5}',
         "long    99 entries, see --json",
     ]
+
+
+def test_of_sparks_exceptions_the_cause_is_told() -> None:
+    inner = """[PYTHON_DATA_SOURCE_ERROR] Failed when Python data source instance run
+Traceback (most recent call last):
+  File "source.py", line 9, in read
+tidelog.pipeline.exceptions.DataLossError: orders-0: offsets 0 to 9 are gone
+"""
+    assert spark_failure(inner) == "orders-0: offsets 0 to 9 are gone"
+    assert spark_failure("\n[UNRESOLVED_COLUMN] no column x\n at org.apache") == "[UNRESOLVED_COLUMN] no column x"
+    assert spark_failure("") == "Spark failed and does not say why"
