@@ -83,7 +83,8 @@ def _next(state: ConsoleState) -> Element:
     found = [
         one for one in manager.partitions() if one.eligibility.cause is not Cause.NOT_COMPACTED and not one.in_work
     ]
-    found.sort(key=_urgency)
+    at_rest = sum(_is_at_rest(one) for one in found)
+    found = sorted((one for one in found if not _is_at_rest(one)), key=_urgency)
     rows = [
         (
             topic_link(one.topic, one.partition, f"{one.topic}-{one.partition}"), _verdict(one),
@@ -98,9 +99,19 @@ def _next(state: ConsoleState) -> Element:
         quiet("Overdue ones first, then the dirtiest. As each was found at the last look."),
         table(heads, rows, {2, 3, 4}, caption="Compacted partitions, the next one first")
         if rows
-        else quiet("No compacted partition was looked at yet."),
+        else quiet("Nothing." if at_rest else "No compacted partition was looked at yet."),
         quiet(f"{len(found) - _NEXT} more partitions.") if len(found) > _NEXT else None,
+        quiet(f"{plural(at_rest, 'partition')} {'has' if at_rest == 1 else 'have'} nothing dirty.")
+        if at_rest
+        else None,
     )
+
+
+def _is_at_rest(one: PartitionCleaning) -> bool:
+    """Nothing was written since the last pass, and no time is known at which a pass is due."""
+    found = one.eligibility
+    times = (found.next_ms, one.next_horizon_ms)
+    return one.failure is None and found.reason is None and not found.dirty_bytes and times == (None, None)
 
 
 def _urgency(one: PartitionCleaning) -> tuple[bool, int, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...config.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from ...config.definitions import TOPIC_SETTINGS, find_broker_setting
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -23,11 +23,16 @@ from .settings import allowed_text, describe, shown_value, source_text
 from .units import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from ...config.setting import Setting
     from .page_request import Page, PageRequest
     from .state import ConsoleState
 
-KINDS = {"topic": (TOPIC, TOPIC_SETTINGS), "broker": (BROKER, BROKER_SETTINGS)}
+KINDS: Mapping[str, tuple[int, Callable[[str], Setting | None]]] = {
+    "topic": (TOPIC, TOPIC_SETTINGS.get),
+    "broker": (BROKER, find_broker_setting),
+}
 SET, RESET = "set", "reset"
 
 
@@ -36,13 +41,14 @@ def config(state: ConsoleState, request: PageRequest) -> Page:
     kind, name, key = request.text("kind"), request.text("name"), request.text("setting")
     if kind not in KINDS:
         raise PageError(BAD_REQUEST, "kind is topic or broker.")
-    number, table = KINDS[kind]
+    number, find = KINDS[kind]
     if kind == "topic":
         state.logs_of(name)
     rows = describe(state, number, name, [key])
-    if not rows:
+    setting = find(key)
+    if not rows or setting is None:
         raise PageError(NOT_FOUND, f"A {kind} has no setting {key[:100]}.")
-    row, setting = rows[0], table[key]
+    row = rows[0]
     back = link("the settings", topic_path(name, "settings") if kind == "topic" else "/settings", q=key)
     title = f"Change {key} of {name if kind == 'topic' else 'the broker'}"
     if row.read_only:

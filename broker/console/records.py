@@ -286,7 +286,8 @@ def _row(entry: Entry, log: UnifiedLog, topic: str, partition: str, decoder: Dec
         more += [plural(len(record.headers), "header"), " "]
     if not batch.is_intact:
         more += [badge("wrong checksum", "bad"), " "]
-    more.append(codec_text(batch.compression))
+    if batch.compression:
+        more.append(codec_text(batch.compression))
     return link(record.offset, path), when, shown_key, shown_value, element("span", more, class_="quiet small")
 
 

@@ -66,6 +66,7 @@ ROUTES = (
     Route("connections.connections", "/connections", "/connections", "/connections"),
     Route("disks.disks", "/disks", "/disks", "/disks"),
     Route("settings.settings", "/settings", "/settings", "/settings"),
+    Route("loggers.loggers", "/settings/loggers", "/settings/loggers", "/settings"),
     Route("log_actions.clean", "/actions/clean", f"/actions/clean?topic={_C}", "/topics", acts=True),
     Route("log_actions.retention", "/actions/retention", f"/actions/retention?topic={_T}", "/topics", acts=True),
     Route(
@@ -75,6 +76,9 @@ ROUTES = (
     Route(
         "config_action.config", "/actions/config",
         f"/actions/config?kind=topic&name={_T}&setting=retention.ms&do=set&value=3600000", "/settings", acts=True,
+    ),
+    Route(
+        "loggers.log_level", "/actions/log-level", "/actions/log-level?logger=tidelog&level=DEBUG", "/settings", acts=True,
     ),
     Route(
         "group_actions.reset_offsets", "/actions/reset-offsets",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...config.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from ...config.definitions import TOPIC_SETTINGS, rows_of
 from ...config.describe import ConfigSource
 from ...config.setting import SettingType, text_of
 from ...protocol.api_keys import ApiKey
@@ -37,8 +37,9 @@ def settings(state: ConsoleState, request: PageRequest) -> Page:
     rows = describe(state, BROKER, node)
     return document(
         state, request, "Settings",
+        element("p", link("Loggers and their levels", "/settings/loggers")),
         _search(request, "/settings"),
-        _list(state, request, rows, BROKER_SETTINGS, "broker", node),
+        _list(state, request, rows, rows_of(row.name for row in rows), "broker", node),
     )  # fmt: skip
 
 

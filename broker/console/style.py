@@ -83,7 +83,8 @@ svg.chart { height: 6.5rem; background: var(--card); border-bottom: 1px solid va
 .segment { stroke: var(--card); vector-effect: non-scaling-stroke; } .segment.next { stroke: var(--next); stroke-width: 3; }
 .key { color: var(--on); padding: .1rem .5rem; border-radius: .25rem; white-space: nowrap; }
 progress { width: 100%; max-width: 20rem; height: .7rem; accent-color: var(--one); }
-.bar { display: flex; flex-wrap: wrap; align-items: end; gap: .5rem 1rem; margin: .75rem 0; } .bar .field { margin: 0; }
+.bar { display: flex; flex-wrap: wrap; align-items: end; gap: .5rem 1rem; margin: .75rem 0; }
+.bar .field { margin: 0; min-width: 0; max-width: 100%; }
 .field label { display: block; font-size: .82rem; color: var(--quiet); } .field small { display: block; }
 input, select, textarea, button, .button { font: inherit; color: var(--text); background: var(--card);
   border: 1px solid var(--edge);

@@ -27,8 +27,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon with something on every page."""
-    with Daemon(tmp_path_factory.mktemp("full") / "data", SETTINGS) as daemon:
+    """A daemon with something on every page, whose console may act."""
+    with Daemon(tmp_path_factory.mktemp("full") / "data", SETTINGS | {"http.admin.enable": "true"}) as daemon:
         fill(daemon)
         yield daemon
 

@@ -6,7 +6,10 @@ Pictures of all of them are kept in build/screenshots, for people to look at.
 from __future__ import annotations
 
 import re
+import time
+import urllib.error
 import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +17,15 @@ from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
-from support.console_pages import pages
+from support.console_pages import kind_of, pages
 from support.daemon import Daemon
 from support.page_checks import drawn, keyboard
+from tidelog.broker.console.routes import ROUTES
 
 Pictures = Callable[[str], Path]
 WIDTHS = (1280, 360)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+PATIENCE_S = 60.0
 #: Pictures of long pages end here.
 TALLEST = 4000
 
@@ -28,7 +33,9 @@ TALLEST = 4000
 @contextmanager
 def opened(browser: Browser, root: str, *, scripts: bool = True) -> Iterator[tuple[Page, list[str]]]:
     """A page of its own context, and what went wrong in it so far: errors of the console, requests to elsewhere."""
-    context = browser.new_context(java_script_enabled=scripts, viewport={"width": 1280, "height": 800})
+    context = browser.new_context(
+        java_script_enabled=scripts, viewport={"width": 1280, "height": 800}, reduced_motion="reduce"
+    )
     page = context.new_page()
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(f"console: {message.text}") if message.type != "log" else None)
@@ -55,8 +62,8 @@ def picture_name(address: str) -> str:
     return name if len(name) <= 80 else f"{name[:40]}...{name[-30:]}"
 
 
-def look(page: Page, address: str, pictures: Pictures | None, name: str = "") -> list[str]:
-    """Findings of the open page in each light and width; a picture of each."""
+def look(page: Page, address: str, pictures: Pictures | None, name: str = "", *, tabs: bool = True) -> list[str]:
+    """Findings of the open page in each light and width; a picture of each. `tabs`: also of Tab."""
     found = []
     for scheme in SCHEMES:
         for width in WIDTHS:
@@ -68,7 +75,7 @@ def look(page: Page, address: str, pictures: Pictures | None, name: str = "") ->
                 clip = {"x": 0, "y": 0, "width": width, "height": max(height, 200)}
                 path = pictures(f"{name}{picture_name(address)}.{scheme}.{width}")
                 page.screenshot(path=path, full_page=True, clip=clip)
-    for width in WIDTHS:
+    for width in WIDTHS if tabs else ():
         page.set_viewport_size({"width": width, "height": 800})
         found += [f"{address} {width}: {finding}" for finding in keyboard(page)]
     return found
@@ -86,6 +93,7 @@ def test_each_page_can_be_read_and_used(
 ) -> None:
     daemon: Daemon = request.getfixturevalue(which)
     found: list[str] = []
+    kinds: set[str] = set()
     with (
         opened(browser, daemon.http) as (page, wrong),
         opened(browser, daemon.http, scripts=False) as (plain, wrong_plain),
@@ -96,10 +104,68 @@ def test_each_page_can_be_read_and_used(
             assert words(page) == words(plain), f"{address} is another page without scripts"
             if page.locator("main[data-refresh]").count():  # what is looked at must not be renewed meanwhile
                 page.goto(f"http://{daemon.http}{address}{'&' if '?' in address else '?'}live=no")
-            found += look(page, address, screenshots, "empty." if which == "empty" else "")
+            is_first = kind_of(address) not in kinds
+            kinds.add(kind_of(address))
+            found += look(page, address, screenshots, "empty." if which == "empty" else "", tabs=is_first)
             found += [f"{address}: {one}" for one in wrong + wrong_plain]
             wrong.clear(), wrong_plain.clear()
     assert not found, f"{len(found)} findings:\n" + "\n".join(found)
+
+
+def test_every_page_that_the_console_has_can_be_reached(full: Daemon) -> None:
+    """Also what belongs to actions, which only ask: nothing happens before a form is sent."""
+    kinds = {kind_of(address) for address in pages(full.http)}
+    documents = {route.path for route in ROUTES if route.is_document}
+    assert documents - kinds - {"/cleaner/requests/{number:request}"} == set(), "no link leads there"
+
+
+def test_an_action_asks_first_and_is_done(browser: Browser, full: Daemon, screenshots: Pictures) -> None:
+    """From the topic's page to what was removed, by clicks; then the same form from another site."""
+    with opened(browser, full.http, scripts=False) as (page, wrong):
+        page.goto(f"http://{full.http}/topics/both.policies")
+        page.get_by_role("link", name="Clean now").click()
+        assert "/actions/clean?topic=both.policies" in page.url
+        assert drawn(page) == []
+        form = page.locator("form[method=post]")
+        fields = {one.get_attribute("name"): one.input_value() for one in form.locator("input[type=hidden]").all()}
+        action = page.evaluate("(form) => form.action", form.element_handle())
+        with page.expect_navigation():
+            form.get_by_role("button").first.click()
+        assert "/cleaner/requests/" in page.url
+        deadline = time.monotonic() + PATIENCE_S
+        while "done" not in page.locator("main").inner_text().lower():
+            assert time.monotonic() < deadline, page.locator("main").inner_text()
+            page.wait_for_timeout(200)
+            page.reload()
+        page.screenshot(path=screenshots("action.done"), full_page=True)
+        assert drawn(page) == []
+        assert wrong == []
+    body = urllib.parse.urlencode({name or "": value for name, value in fields.items()}).encode()
+    for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": f"http://{full.http}"}):
+        request = urllib.request.Request(action, body, headers, method="POST")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        refused.value.close()
+        assert refused.value.code == 403, f"{headers}: the form's token is nothing without the cookie"
+
+
+def test_another_site_cannot_act(browser: Browser, full: Daemon) -> None:
+    """A page from elsewhere (another port is another origin) sends the console's own form with the visitor's cookies."""
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(f"http://{full.http}/actions/clean?topic=customers")
+        form = page.locator("form[method=post]")
+        markup = page.evaluate("(form) => { form.action = form.action; return form.outerHTML; }", form.element_handle())
+        action = page.evaluate("(form) => form.action", form.element_handle())
+        markup = re.sub(r'action="[^"]*"', "", markup).replace("<form", f'<form action="{action}"', 1)
+        page.route("http://evil.example/", lambda route: route.fulfill(body=markup, content_type="text/html"))
+        page.goto("http://evil.example/")
+        with page.expect_response(lambda answer: answer.request.method == "POST") as answered:
+            page.locator("form button").first.click()
+        assert answered.value.status == 403
+    finally:
+        context.close()
 
 
 #: Markup that breaks one rule each, and the finding.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -267,6 +268,22 @@ async def test_a_transaction_that_no_coordinator_ends_is_ended_in_its_partition(
         assert known["transactionStartOffset"] is None
         with contextlib.suppress(KafkaError):
             await producer.abort_transaction()
+
+
+def test_the_levels_of_loggers(run: Run) -> None:
+    logger = logging.getLogger("tidelog.broker.connection")
+    before = logger.level
+    try:
+        assert run("configs", "alter", "--loggers", "1", "--config", f"{logger.name}=DEBUG").code == 0
+        assert logger.level == logging.DEBUG
+        assert run("configs", "describe", "--loggers", "1", "--json").json[logger.name]["value"] == "DEBUG"
+        assert run("configs", "alter", "--loggers", "1", "--delete-config", logger.name).code == 0
+        assert logger.level == logging.NOTSET
+        wrong = run("configs", "alter", "--loggers", "1", "--config", f"{logger.name}=LOUD")
+        assert (wrong.code, len(wrong.err.splitlines())) == (1, 1)
+        assert "there is no level LOUD" in wrong.err
+    finally:
+        logger.setLevel(before)
 
 
 def test_the_table_of_settings_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:

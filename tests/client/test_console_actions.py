@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
@@ -231,3 +232,33 @@ def test_off_unless_switched_on() -> None:
             assert "http.admin.enable is false" in answer.words
         assert "/actions/" not in browser.get("/topics/t").text + browser.get("/topics/t/0").text
         assert "shows only" in browser.get("/").words
+
+
+def test_the_level_of_a_logger(broker: Broker, browser: Browser) -> None:
+    logger = logging.getLogger("tidelog.broker.connection")
+    before = logger.level
+    path = "/actions/log-level?logger=tidelog.broker.connection"
+    try:
+        assert "tidelog.broker.connection" in browser.get("/settings/loggers?q=connection").words
+        assert "No logger has all these words" in browser.get("/settings/loggers?q=no+such").words
+        assert "Show what would change" in browser.get(path).words
+        assert "changes from" in browser.get(f"{path}&level=DEBUG").words
+        assert logger.level == before, "asking changes nothing"
+        assert "Done: tidelog.broker.connection is DEBUG" in browser.confirm(f"{path}&level=DEBUG").words
+        assert logger.level == logging.DEBUG
+        assert "Done: tidelog.broker.connection is" in browser.confirm(f"{path}&level=inherited").words
+        assert logger.level == logging.NOTSET
+        assert "can't be taken away" in browser.get("/actions/log-level?logger=tidelog&level=inherited").words
+        assert browser.get("/actions/log-level?logger=no.such").status == 404
+        assert browser.get(f"{path}&level=LOUD").status == 400
+    finally:
+        logger.setLevel(before)
+
+
+def test_a_listeners_own_limit(broker: Broker, browser: Browser) -> None:
+    """A setting that the table has no row of its own for."""
+    name = "listener.name.plaintext.max.connections"
+    path = f"/actions/config?kind=broker&name=1&setting={name}"
+    assert "Done: " in browser.confirm(f"{path}&do=set&value=500").words
+    assert name in browser.get(f"/settings?q={name}").words
+    assert "Done: " in browser.confirm(f"{path}&do=reset").words

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from support.console_world import LONG_NAME
 from tidelog.broker.console.routes import find
 
-FIRST = ("accounts", "hostile", LONG_NAME, "expiring", "payments", "broken")
+FIRST = ("customers", "hostile", LONG_NAME, "orders", "payments", "broken")
 MOST_OF_A_KIND = 2
+AT_REST = " at rest"
 #: Kinds whose pages differ most by what they are about.
 MANY = {"/topics/{topic}": 4, "/topics/{topic}/{number:partition}": 6, "/topics/{topic}/{number:partition}/records": 4}
 #: Links that lead on for ever (from offset to offset) end here.
@@ -32,13 +33,27 @@ class Fetched(NamedTuple):
 
 
 class _Links(HTMLParser):
+    """Links, and forms that only ask, as they are sent with what is in them."""
+
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
+        self._form: str | None = None
+        self._hidden: list[tuple[str, str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "a" and (target := dict(attrs).get("href")):
-            self.found.append(target)
+        given = {name: value or "" for name, value in attrs}
+        if tag == "a" and "href" in given:
+            self.found.append(given["href"])
+        elif tag == "form" and given.get("method", "get") == "get":
+            self._form, self._hidden = given.get("action", ""), []
+        elif tag == "input" and given.get("type") == "hidden" and "name" in given:
+            self._hidden.append((given["name"], given.get("value", "")))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form" and self._form is not None:
+            self.found.append(self._form + (f"?{urllib.parse.urlencode(self._hidden)}" if self._hidden else ""))
+            self._form = None
 
 
 def get(url: str) -> Fetched:
@@ -53,10 +68,13 @@ def links(text: str) -> list[str]:
 
 
 def kind_of(address: str) -> str:
-    """What pages of one kind have in common: the route, whatever topic, offset or search it is about."""
-    path = urllib.parse.unquote(urllib.parse.urlsplit(address).path)
+    """What pages of one kind have in common: the route, whatever topic, offset or search it is about. A page that renews itself
+    is of another kind where it is at rest."""
+    parts = urllib.parse.urlsplit(address)
+    path = urllib.parse.unquote(parts.path)
     found = find(path)
-    return path if found is None else found[0].path
+    kind = path if found is None else found[0].path
+    return f"{kind}{AT_REST}" if "live=no" in parts.query else kind
 
 
 def _rank(address: str) -> tuple[int, bool, int]:
@@ -75,7 +93,7 @@ def pages(root: str) -> list[str]:
         waiting.sort(key=_rank)
         address = waiting.pop(0)
         kind = kind_of(address)
-        if of_kind[kind] >= MANY.get(kind, MOST_OF_A_KIND) or "live=no" in address:  # that is the same page at rest
+        if of_kind[kind] >= (1 if kind.endswith(AT_REST) else MANY.get(kind, MOST_OF_A_KIND)):
             continue
         fetched = get(f"http://{root}{address}")
         if fetched.kind != "text/html":

@@ -44,8 +44,8 @@ def fill(daemon: Daemon) -> None:
     small = {"segment.bytes": "20000"}
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.9", **small}
     topics = {
-        "accounts": compacted,
-        "expiring": {"retention.ms": str(day), **small},
+        "customers": compacted,
+        "orders": {"retention.ms": str(day), **small},
         "payments": {},
         "hostile": {},
         "broken": compacted | {"min.cleanable.dirty.ratio": "0.01"},
@@ -58,12 +58,12 @@ def fill(daemon: Daemon) -> None:
     for future in admin.create_topics(wanted).values():
         future.result(30)
     now = int(time.time() * 1000)
-    records(daemon, "accounts", ((b"account-%d" % (n % 100), b"v" * 300, now) for n in range(600)))
-    records(daemon, "accounts", ((b"account-%d" % n, None, now) for n in range(15)))
-    clean(daemon, "accounts")
-    records(daemon, "accounts", ((b"account-%d" % (n % 10), b"w" * 300, now) for n in range(250)))
+    records(daemon, "customers", ((b"customer-%d" % (n % 100), b"v" * 300, now) for n in range(600)))
+    records(daemon, "customers", ((b"customer-%d" % n, None, now) for n in range(15)))
+    clean(daemon, "customers")
+    records(daemon, "customers", ((b"customer-%d" % (n % 10), b"w" * 300, now) for n in range(250)))
     # Due in an hour, in two, ...: the last segment alone is of today.
-    records(daemon, "expiring", ((b"%d" % n, b"v" * 300, now - day + 3_600_000 + n * 100_000) for n in range(300)))
+    records(daemon, "orders", ((b"%d" % n, b"v" * 300, now - day + 3_600_000 + n * 100_000) for n in range(300)))
     records(daemon, "both.policies", ((b"key-%d" % (n % 20), b"v" * 300, now) for n in range(300)))
     records(daemon, "hostile", ((key, value, now) for key, value in HOSTILE))
     records(daemon, LONG_NAME, ((b"key", b"value", now) for _ in range(3)))
@@ -71,8 +71,8 @@ def fill(daemon: Daemon) -> None:
     records(daemon, "broken", ((b"key-%d" % (n % 20), b"v" * 300, now) for n in range(300)))
     transactions(daemon)
     for group, topic, offset in (
-        ("billing", "accounts", 5),
-        ("billing", "expiring", 299),
+        ("billing", "customers", 5),
+        ("billing", "orders", 299),
         ("<b>reports</b> & co", "hostile", 2),
         ("g" * 200, LONG_NAME, 3),
     ):
@@ -81,7 +81,7 @@ def fill(daemon: Daemon) -> None:
     spoil(daemon.directory / "broken-0")
     daemon.start()
     clean(daemon, "broken", is_well=False)
-    clean(daemon, "expiring")
+    clean(daemon, "orders")
 
 
 def records(daemon: Daemon, topic: str, given: Iterable[tuple[bytes | None, bytes | None, int]]) -> None:

@@ -177,10 +177,14 @@ def _tidelog_commands(text: str) -> None:
             if end.code:
                 raise ValueError(f"tidelog {shlex.join(arguments)}: {said.getvalue().splitlines()[-1]}") from None
         for option, value in itertools.pairwise(arguments):
-            if option in ("--set", "--config") and "=" in value:
+            if option in ("--set", "--config") and "=" in value and not set(arguments) & _OTHER_TABLES:
                 _setting(value.partition("=")[0])
     for variable in re.findall(r"\b(TIDELOG_[A-Z0-9_]+)=", text):
         _setting(variable.removeprefix("TIDELOG_").lower().replace("_", "."))
+
+
+#: Options that say whose the settings are, where those are not of the broker's or topics' tables.
+_OTHER_TABLES = {"--loggers", "--group", "--client-metrics"}
 
 
 def _setting(name: str) -> None:
@@ -199,13 +203,18 @@ def _shell(text: str) -> None:
     _tidelog_commands(text)
 
 
+#: Settings that clients alone have, in files for --command-config.
+_CLIENTS = {"bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password"}
+
+
 def _properties(text: str) -> None:
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
             name, equals, _ = line.partition("=")
             if not equals:
                 raise ValueError(f"no setting: {line}")
-            _setting(name.strip())
+            if name.strip() not in _CLIENTS:
+                _setting(name.strip())
 
 
 def _ini(text: str) -> None:
@@ -220,6 +229,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "text": str,
     "python": _python,
     "sh": _shell,
+    "console": _tidelog_commands,
     "toml": tomllib.loads,
     "json": json.loads,
     "ini": _ini,

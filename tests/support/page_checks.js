@@ -1,6 +1,7 @@
 // What is wrong with the page as it is drawn now: run in the page by page_checks.py, which says what each check is.
 // The window must be as high as the document, so that every point can be asked what is drawn there.
 () => {
+  for (const one of document.getAnimations()) one.finish(); // a change of colours that is under way is not what is looked at
   const problems = [];
   const say = (check, element, text) => problems.push({ check, where: path(element), text });
 
@@ -98,6 +99,8 @@
     for (const line of range.getClientRects()) {
       const box = cut(element, line);
       if (box.right - box.left < 1 || box.bottom - box.top < 1) continue;
+      // What comes into the window when it has the focus (the link past the navigation): keyboard() looks at it.
+      if (box.right <= 0 || box.bottom + scrollY <= 0) continue;
       // An accessible text that is not drawn: one pixel, cut off.
       if (box.right - box.left <= 2 && box.bottom - box.top <= 2) continue;
       texts.push({ node, element, box, text: node.data.trim().slice(0, 60) });

@@ -12,7 +12,7 @@ page_checks.js looks; this module drives it. A finding is one line: check, where
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -23,28 +23,37 @@ HIGHEST = 12_000
 #: More presses of Tab than a page has stops would be a trap.
 _SLACK = 10
 
-_STOPS = """() => [...document.querySelectorAll(
-    "a[href], button:not([disabled]), input:not([type=hidden]):not([disabled]), select, textarea, summary, [tabindex]")]
-  .filter((one) => one.tabIndex >= 0 && one.checkVisibility({ visibilityProperty: true }) && !one.closest("[inert]"))
-  .filter((one) => one.type !== "radio" || one.checked || !document.querySelector(`input[name="${one.name}"]:checked`))
-  .map((one, index) => { one.stop = index; return (one.textContent || one.name || one.tagName).trim().slice(0, 60); })"""
-
-# The look of a stop without and with the focus differs, and an outline is of a colour that can be seen.
-_LOOKS = """() => {
+# Each link and control has a number and its look without the focus; when one gets the focus, what it then looks like is noted:
+# whether that differs, by an outline or a shadow, and whether it is in the window.
+_WATCH = """() => {
+  document.activeElement?.blur?.();
+  window.scrollTo(0, 0);
   const look = (one) => { const s = getComputedStyle(one);
     return [s.outlineStyle, s.outlineWidth, s.outlineColor, s.boxShadow, s.backgroundColor, s.borderColor].join("|"); };
-  const one = document.activeElement;
-  if (!one || one === document.body) return null;
-  const style = getComputedStyle(one);
-  const with_ = look(one);
-  const shows = one.matches(":focus-visible");
-  one.blur();
-  const without = look(one);
-  one.focus({ preventScroll: true, focusVisible: true });
-  const outline = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
-  return { stop: one.stop ?? -1, isSeen: shows && with_ !== without && (outline || style.boxShadow !== "none"),
-           text: (one.textContent || one.name || one.tagName).trim().slice(0, 60) };
+  const name = (one) => (one.getAttribute("aria-label") || one.textContent || one.name || one.tagName).trim().slice(0, 60);
+  const stops = [...document.querySelectorAll(
+      "a[href], button:not([disabled]), input:not([type=hidden]):not([disabled]), select, textarea, summary, [tabindex]")]
+    .filter((one) => one.tabIndex >= 0 && one.checkVisibility({ visibilityProperty: true }) && !one.closest("[inert]"))
+    .filter((one) => one.type !== "radio" || one.checked || !document.querySelector(`input[name="${one.name}"]:checked`));
+  const before = new Map(stops.map((one) => [one, look(one)]));
+  window.reached = new Map();
+  document.addEventListener("focusin", ({ target }) => {
+    for (const one of document.getAnimations()) one.finish();
+    const style = getComputedStyle(target);
+    const isMarked = (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0) || style.boxShadow !== "none";
+    const box = target.getBoundingClientRect();
+    const isIn = box.right > 0 && box.bottom > 0 && box.left < innerWidth && box.top < innerHeight;
+    const isOther = look(target) !== before.get(target);
+    const isSeen = !before.has(target) || (target.matches(":focus-visible") && isOther && isMarked && isIn);
+    window.reached.set(target, isSeen);
+  });
+  const findings = (which, text) => stops.filter((one) => window.reached.get(one) === which).map((one) => text(name(one)));
+  window.findings = () => [
+    ...findings(false, (name) => `'${name}' does not show that it has the focus`),
+    ...findings(undefined, (name) => `Tab never comes to '${name}'`)];
+  return stops.length;
 }"""
+_FOUND = "() => window.findings()"
 
 
 def drawn(page: Page) -> list[str]:
@@ -62,18 +71,7 @@ def drawn(page: Page) -> list[str]:
 
 def keyboard(page: Page) -> list[str]:
     """Findings from pressing Tab through the page once."""
-    names: list[str] = page.evaluate(_STOPS)
-    page.evaluate("() => { document.activeElement?.blur?.(); window.scrollTo(0, 0); }")
-    reached: set[int] = set()
-    found = []
-    for _ in range(len(names) + _SLACK):
-        if len(reached) == len(names):
-            break
+    stops: int = page.evaluate(_WATCH)
+    for _ in range(stops + _SLACK):
         page.keyboard.press("Tab")
-        look: dict[str, Any] | None = page.evaluate(_LOOKS)
-        if look is None:  # past the end: the browser's own controls
-            continue
-        if look["stop"] not in reached and not look["isSeen"]:
-            found.append(f"keyboard: '{look['text']}' does not show that it has the focus")
-        reached.add(look["stop"])
-    return found + [f"keyboard: Tab never comes to '{name}'" for stop, name in enumerate(names) if stop not in reached]
+    return [f"keyboard: {finding}" for finding in page.evaluate(_FOUND)]

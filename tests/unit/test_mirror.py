@@ -56,6 +56,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/console/connections.py": "tests/client/test_console.py",
     "broker/console/disks.py": "tests/client/test_console.py",
     "broker/console/group_actions.py": "tests/client/test_console_actions.py",
+    "broker/console/loggers.py": "tests/client/test_console_actions.py",
     "broker/console/log_actions.py": "tests/client/test_console_actions.py",
     "broker/console/groups.py": "tests/client/test_console.py",
     "broker/console/overview.py": "tests/client/test_console.py",

@@ -116,6 +116,7 @@ def test_each_parser_takes_what_is_right() -> None:
         "text": "any\n",
         "python": "await x\n",
         "sh": "tidelog why a | head\n",
+        "console": "$ tidelog topics list\n",
         "toml": "a = 1\n",
         "json": "{}\n",
         "ini": "[pytest]\ntidelog_settings =\n    num.partitions=3\n",
