@@ -22,8 +22,9 @@ from ..protocol.metadata_records.records import ClientQuotaRecord, ConfigResourc
 from ..storage.exceptions import DataDirectoryError
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name
 from ..storage.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
+from .features import SUPPORTED
 from .kraft_image import MetadataImage
-from .metadata_store import CLIENT_METRICS, GROUP, QUOTA, MetadataStore, StoredMetadata, TopicRecord
+from .metadata_store import CLIENT_METRICS, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata, TopicRecord
 from .quota_manager import entity_name
 from .topics import KEEP_EVERYTHING
 
@@ -136,11 +137,17 @@ def merge(
     return StoredMetadata(
         tuple(sorted(topics, key=lambda record: record.name)),
         dict(image.configs_of(ConfigResourceType.BROKER)),
-        dict(image.features),
+        # What Kafka did not finalise it does not rely on, though a new daemon would.
+        {**{name: 0 for name, feature in SUPPORTED.items() if not feature.lowest}, **image.features},
         max(stored.next_producer_id, image.next_producer_id),
         position,
-        _resources(image),
+        {**_own_users(stored), **_resources(image)},
     )
+
+
+def _own_users(stored: StoredMetadata) -> dict[str, Mapping[str, Mapping[str, str]]]:
+    """Credentials, which are not taken from Kafka's metadata, nor written there: they stay what they were."""
+    return {SCRAM: stored.resources[SCRAM]} if SCRAM in stored.resources else {}
 
 
 def _resources(image: MetadataImage) -> dict[str, dict[str, dict[str, str]]]:

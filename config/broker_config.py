@@ -185,17 +185,6 @@ class BrokerConfig:
     connection_failed_authentication_delay_ms: int
     sasl_server_max_receive_size: int
     sasl_authentication_timeout_ms: int
-    sasl_oauthbearer_jwks_endpoint_url: str | None
-    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
-    sasl_oauthbearer_expected_audience: tuple[str, ...] | None
-    sasl_oauthbearer_expected_issuer: str | None
-    sasl_oauthbearer_clock_skew_seconds: int
-    sasl_oauthbearer_scope_claim_name: str
-    sasl_oauthbearer_sub_claim_name: str
-    # Who may do what
-    authorizer_class_name: str
-    super_users: str
-    allow_everyone_if_no_acl_found: bool
     # Segments
     log_segment_bytes: int
     log_roll_ms: int | None

@@ -141,6 +141,10 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
 # (what to do instead, the names, each with the values that are harmless)
 _REFUSED: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     (
+        "this version has no authorizer, and starting without the one you named would let everybody in",
+        {"authorizer.class.name": ("",)},
+    ),
+    (
         "Java plug-ins can't be loaded, and leaving this one out would lift a rule that you rely on",
         {
             "create.topic.policy.class.name": ("",),
@@ -151,11 +155,7 @@ _REFUSED: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
                 "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
             ),
             "ssl.engine.factory.class": ("",),
-            "sasl.server.callback.handler.class": (
-                "",
-                "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
-                "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
-            ),
+            "sasl.server.callback.handler.class": ("",),
         },
     ),
     ("nothing is kept on remote storage", {"remote.log.storage.system.enable": ("false",)}),

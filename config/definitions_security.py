@@ -1,26 +1,17 @@
-"""The settings of security: TLS, SASL, and who may do what. Most can be set for one listener alone, as
+"""The settings of security: TLS and SASL. Most can be set for one listener alone, as
 `listener.name.<name>.<setting>` (`listener_settings.py`)."""
 
 from __future__ import annotations
 
-from .setting import ANY, Allowed, Importance, Setting, SettingType, at_least, one_of, some_of
+from .setting import ANY, Importance, Setting, SettingType, at_least, one_of, some_of
 
-_TLS, _SASL, _ACCESS = "TLS", "SASL", "Who may do what"
+_TLS, _SASL = "TLS", "SASL"
 _INT, _LIST, _LONG, _STRING = SettingType.INT, SettingType.LIST, SettingType.LONG, SettingType.STRING
 _PASSWORD = SettingType.PASSWORD
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that there are."""
-
-AUTHORIZERS = (
-    "",
-    "StandardAuthorizer",
-    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "kafka.security.authorizer.AclAuthorizer",
-    "kafka.security.auth.SimpleAclAuthorizer",
-)
-"""Names that Kafka's files give its authorizers; all but the empty one are ours."""
 
 _PEM_WHY = "PEM is the one format that is read here; see docs/SECURITY.md for how to convert a Java keystore"
 
@@ -177,7 +168,7 @@ _SASL_ROWS: tuple[Setting, ...] = (
         "TLS. PLAIN and SCRAM check the users that `tidelog users create` or AlterUserScramCredentials made.",
         some_of(*MECHANISMS),
         group=_SASL,
-        why_different="Kafka's default, GSSAPI, is not spoken here",
+        why_different="Kafka's default, GSSAPI, is not spoken here, nor is OAUTHBEARER",
     ),
     Setting(
         "sasl.jaas.config",
@@ -195,7 +186,7 @@ _SASL_ROWS: tuple[Setting, ...] = (
         _LONG,
         0,
         "Milliseconds after which a client has to authenticate again (KIP-368); one that goes on without is disconnected. 0: "
-        "never, but for tokens of OAUTHBEARER that end.",
+        "never.",
         ANY,
         group=_SASL,
     ),
@@ -227,102 +218,6 @@ _SASL_ROWS: tuple[Setting, ...] = (
         group=_SASL,
         own=True,
     ),
-    Setting(
-        "sasl.oauthbearer.jwks.endpoint.url",
-        _STRING,
-        None,
-        "Where the keys are that OAUTHBEARER's tokens are signed with: https://…, http://… or file:///… of a JSON Web Key Set.",
-        ANY,
-        group=_SASL,
-    ),
-    Setting(
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        _LONG,
-        3_600_000,
-        "Milliseconds after which the key set is read again; a token with an unknown key id reads it earlier, at most once in "
-        "ten seconds.",
-        at_least(1),
-        _LOW,
-        group=_SASL,
-        why_different="Kafka takes any number",
-    ),
-    Setting(
-        "sasl.oauthbearer.expected.audience",
-        _LIST,
-        None,
-        "Audiences of which a token must name one.",
-        ANY,
-        _LOW,
-        group=_SASL,
-    ),
-    Setting(
-        "sasl.oauthbearer.expected.issuer",
-        _STRING,
-        None,
-        "The issuer that a token must name.",
-        ANY,
-        _LOW,
-        group=_SASL,
-    ),
-    Setting(
-        "sasl.oauthbearer.clock.skew.seconds",
-        _INT,
-        30,
-        "Seconds by which the token's clock and this one may differ.",
-        at_least(0),
-        _LOW,
-        group=_SASL,
-        why_different="Kafka takes any number",
-    ),
-    Setting(
-        "sasl.oauthbearer.scope.claim.name",
-        _STRING,
-        "scope",
-        "Claim of a token that has its scopes.",
-        ANY,
-        _LOW,
-        group=_SASL,
-    ),
-    Setting(
-        "sasl.oauthbearer.sub.claim.name",
-        _STRING,
-        "sub",
-        "Claim of a token that says who the user is.",
-        ANY,
-        _LOW,
-        group=_SASL,
-    ),
 )
 
-_ACCESS_ROWS: tuple[Setting, ...] = (
-    Setting(
-        "authorizer.class.name",
-        _STRING,
-        "",
-        "Switches access control lists on: StandardAuthorizer, or the name of Kafka's class. Empty: everybody who is let in "
-        "may do everything.",
-        Allowed(choices=AUTHORIZERS, text="empty, StandardAuthorizer, or the full name of one of Kafka's authorizers"),
-        _LOW,
-        group=_ACCESS,
-    ),
-    Setting(
-        "super.users",
-        _STRING,
-        "",
-        "Users who may do everything, as in User:admin;User:CN=ops,O=example.",
-        Allowed(pattern=r"^(\s*[^:;\s][^:;]*:[^;]+(;|$))*\s*$", text="TYPE:NAME, several separated by semicolons"),
-        _LOW,
-        group=_ACCESS,
-    ),
-    Setting(
-        "allow.everyone.if.no.acl.found",
-        SettingType.BOOLEAN,
-        False,
-        "Whether everybody may use what no access control list names.",
-        ANY,
-        _LOW,
-        group=_ACCESS,
-    ),
-)
-
-SECURITY_ROWS: tuple[Setting, ...] = (*_TLS_ROWS, *_SASL_ROWS, *_ACCESS_ROWS)
+SECURITY_ROWS: tuple[Setting, ...] = (*_TLS_ROWS, *_SASL_ROWS)

@@ -42,16 +42,6 @@ def security_problems(
         value = partial(_value, own, attributes, listener)
         if listener.security_protocol.endswith("SSL"):
             yield from _tls_problems(listener, value)
-        if (
-            listener.security_protocol.startswith("SASL")
-            and "OAUTHBEARER" in value("sasl.enabled.mechanisms")
-            and not own.get(whole_name(listener.name, "sasl.oauthbearer.jwks.endpoint.url", "OAUTHBEARER"))
-            and not value("sasl.oauthbearer.jwks.endpoint.url")
-        ):
-            yield (
-                f"listeners: {listener} offers OAUTHBEARER, which needs sasl.oauthbearer.jwks.endpoint.url: tokens without "
-                "a signature are not taken"
-            )
 
 
 def _value(own: Mapping[str, Value], attributes: Mapping[str, Any], listener: Listener, setting: str) -> Any:

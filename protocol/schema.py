@@ -188,8 +188,8 @@ def bytes_(
     return _field(BYTES, versions, default, None, ignorable, nullable)
 
 
-def records(versions: str = "0+", *, nullable: str) -> Buffer | None:
-    return cast("Buffer | None", _field(RECORDS, versions, None, None, False, nullable))
+def records(versions: str = "0+", *, nullable: str, default: bytes | None = None) -> Buffer | None:
+    return cast("Buffer | None", _field(RECORDS, versions, default, None, False, nullable))
 
 
 @overload

@@ -101,7 +101,7 @@ class PartitionData(Struct):
     acknowledge_error_code: int = int16()
     acknowledge_error_message: str | None = string(nullable="0+", default=None)
     current_leader: LeaderIdAndEpoch = structure(LeaderIdAndEpoch)
-    records: Buffer | None = records(nullable="0")
+    records: Buffer | None = records(nullable="0", default=b"")
     acquired_records: Sequence[AcquiredRecords] = array(AcquiredRecords)
 
 

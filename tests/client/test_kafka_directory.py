@@ -216,7 +216,13 @@ def test_kafkas_transactional_ids_are_known(client: WireClient) -> None:
 def test_the_metadata_version_is_kafkas(client: WireClient) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     features = client.ask(request, 3, ApiVersionsResponse).finalized_features
-    assert {one.name: one.max_version_level for one in features} == {"metadata.version": 30, "transaction.version": 2}
+    assert {one.name: one.max_version_level for one in features} == {
+        "metadata.version": 30,
+        "transaction.version": 2,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+    }
 
 
 def test_one_line_says_what_was_taken_over(daemon: Daemon) -> None:

@@ -89,8 +89,8 @@ RINGS = [
     Ring("examples", [], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 0, 30),
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 2, 12),
     Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 4, 4),
-    Ring("browser", ["make", "browser"], ["make", "browser"], 3, 3),
-    Ring("site", ["make", "site-check"], ["make", "site-check"], 1, 1),
+    Ring("browser", ["make", "browser"], ["make", "browser"], 5, 5),
+    Ring("site", ["make", "site-check"], ["make", "site-check"], 3, 3),
     Ring("addresses", ADDRESSES, ADDRESSES, 3, 3),
     Ring("image", IMAGE, IMAGE, 8, 10),
 ]

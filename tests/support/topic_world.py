@@ -60,7 +60,9 @@ class TopicWorld:
         self, version: int, address: tuple[str, int] = ("127.0.0.1", 9092), client_id: str | None = "test"
     ) -> Any:
         """A `RequestContext` as far as these APIs look at it."""
-        return SimpleNamespace(broker=self, api_version=version, local_address=address, client_id=client_id)
+        return SimpleNamespace(
+            broker=self, api_version=version, local_address=address, client_id=client_id, user="ANONYMOUS"
+        )
 
 
 @asynccontextmanager

@@ -114,10 +114,6 @@ def test_broker_id_is_another_name_of_node_id(values: dict[str, Value], node_id:
             },
             "SASL_SSL://a:1 has ssl.client.auth=required, which needs the authorities",
         ),
-        (
-            {"listeners": ("SASL_PLAINTEXT://a:1",), "sasl.enabled.mechanisms": ("OAUTHBEARER",)},
-            "needs sasl.oauthbearer.jwks.endpoint.url",
-        ),
         ({"listener.name.extrnal.ssl.client.auth": "required"}, "there is no listener extrnal; there are plaintext"),
         ({"listeners": ("a:1",)}, "is not NAME://HOST:PORT"),
         ({"listeners": ("C://a:1",), "controller.listener.names": ("C",)}, "none left for clients"),

@@ -59,10 +59,7 @@ def test_every_topic_setting_of_kafka_is_in_the_table() -> None:
 
 def test_names_that_are_not_kafkas_are_marked_as_ours() -> None:
     ours = {row.name for row in HONOURED_BROKER if row.own}
-    # Kafka's authorizer reads these, its table does not have them.
-    authorizers = {"super.users", "allow.everyone.if.no.acl.found"}
-    kafkas = KAFKA_BROKER.keys() | ONLY_WHILE_RUNNING | authorizers
-    assert ours == {row.name for row in HONOURED_BROKER} - kafkas
+    assert ours == {row.name for row in HONOURED_BROKER} - KAFKA_BROKER.keys() - ONLY_WHILE_RUNNING
     assert {row.name for row in HONOURED_TOPIC if row.own} == {row.name for row in HONOURED_TOPIC} - KAFKA_TOPIC.keys()
 
 
