@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import AdminClient
 from support.clients.base import eventually
 from support.dump_log_segments import PEER
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 TIDELOG = [sys.executable, "-m", "tidelog.broker"]
 QUIET = {"log_level": 0}  # brokers come and go
@@ -47,6 +50,8 @@ def kafka(directory: Path, *, is_new: bool = False, **settings: str) -> Iterator
         assert said, "it ended at once"
         assert said[-1].startswith("ready "), "".join(said)
         bootstrap = f"127.0.0.1:{port}"
+        from confluent_kafka.admin import AdminClient  # unit tests of what uses this module go without it
+
         admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
         eventually(lambda: is_new or all_led(admin), 20, "every partition has a leader")
         yield bootstrap
