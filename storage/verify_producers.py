@@ -63,8 +63,10 @@ class ProducerCheck:
                 self._is_complete = True
                 for entry in entries:
                     self._state.load_entry(entry)
-            elif offset != first_offset:
+            elif offset > first_offset:
                 self._snapshots.append((offset, path))
+            # One below is of a segment that retention has just taken: its files go one after the other, and the daemon may
+            # have died in between.
 
     def _read(self, path: str) -> list[ProducerStateEntry] | None:
         try:

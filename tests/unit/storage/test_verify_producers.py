@@ -58,6 +58,14 @@ def test_the_state_begins_with_the_first_segments_snapshot() -> None:
     assert world.found() == []
 
 
+def test_a_snapshot_whose_segment_retention_has_just_taken_says_nothing_of_the_log() -> None:
+    """Killed between the two deletions: the producer went on behind the offset that the snapshot is of."""
+    world = World(10, {7: [entry(6)], 10: [entry(9, sequence=3)], 20: [entry(12, sequence=6)]})
+    world.check.add(header(12, sequence=6), LOG)
+    world.check.finish(20, is_stopped=True)
+    assert world.found() == []
+
+
 def test_without_it_unknown_producers_are_believed() -> None:
     world = World(10, {20: [entry(5)]})
     world.check.finish(20, is_stopped=True)
