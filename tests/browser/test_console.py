@@ -186,7 +186,8 @@ BROKEN = {
         "contrast: .*field",
     ),
     "wide table": ("<table style='width: 2000px'><tr><td>wide</table>", "overflow: .*the page is 2\\d\\d\\d wide"),
-    "one long word": (f"<p>{'w' * 500}</p>", "overflow: .*the page is"),
+    # The console's own style breaks long words.
+    "one long word": (f"<p style='overflow-wrap: normal'>{'w' * 500}</p>", "overflow: .*the page is"),
     "cut off": (f"<p style='overflow: hidden; white-space: nowrap'>{'words ' * 100}</p>", "overflow: .*are cut off"),
     "letters outside": (
         "<svg style='width: 50px; overflow: visible'><text x=20 y=15>far out of it</text></svg>",
