@@ -66,4 +66,4 @@ include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/brow
 
 clean:           ## remove what was built (data stays)
 	rm -rf $(VENV) build *.egg-info
-	find broker cleaner protocol storage -name '*.so' -o -name '_*.c' -o -name __pycache__ | xargs rm -rf
+	find broker cleaner pipeline protocol storage -name '*.so' -o -name '_*.c' -o -name __pycache__ | xargs rm -rf

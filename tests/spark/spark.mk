@@ -3,8 +3,9 @@
 
 SPARK_CONNECTOR := .cache/spark/connector
 
+# `make test` leaves the views' properties out where the extra is not installed.
 spark: $(VENV)/.spark compat-tools spark-connector  ## the pipeline under a local Spark
-	$(BIN)/python -m pytest -q tests/spark
+	$(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py
 
 $(VENV)/.spark: $(VENV)/.dev
 	@echo "installing PySpark (about 450 MB, once) ..." >&2
