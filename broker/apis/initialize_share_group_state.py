@@ -5,6 +5,7 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -15,41 +16,26 @@ from ...protocol.messages.initialize_share_group_state import (
     PartitionData,
     PartitionResult,
 )
-from ..error_mapping import error_code
 from ..share.manager import synced
-from ..share.records import SharePartitionKey
+from ..share.state_requests import topic_results
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
     from ..share.coordinator import ShareCoordinator
+    from ..share.records import SharePartitionKey
 
 
 @api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, (0, 0), InitializeShareGroupStateRequest)
 async def initialize_share_group_state(
     request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> InitializeShareGroupStateResponse:
-    coordinator = context.broker.share.coordinator
+    outcome = partial(_outcome, context.broker.share.coordinator)
     return InitializeShareGroupStateResponse(
-        results=[
-            InitializeStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    await _outcome(
-                        coordinator, SharePartitionKey(request.group_id, topic.topic_id, part.partition), part
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        results=await topic_results(request, InitializeStateResult, PartitionResult, outcome)
     )
 
 
 async def _outcome(coordinator: ShareCoordinator, key: SharePartitionKey, part: PartitionData) -> PartitionResult:
-    try:
-        await synced(coordinator.initialize(key, part.state_epoch, part.start_offset))
-    except Exception as error:
-        code, message = error_code(error)
-        return PartitionResult(partition=part.partition, error_code=code, error_message=message)
+    await synced(coordinator.initialize(key, part.state_epoch, part.start_offset))
     return PartitionResult(partition=part.partition)

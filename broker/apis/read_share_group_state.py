@@ -5,6 +5,7 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -16,44 +17,27 @@ from ...protocol.messages.read_share_group_state import (
     ReadStateResult,
     StateBatch,
 )
-from ..error_mapping import error_code
 from ..share.manager import synced
-from ..share.records import SharePartitionKey
+from ..share.state_requests import topic_results
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
     from ..share.coordinator import ShareCoordinator
+    from ..share.records import SharePartitionKey
 
 
 @api(ApiKey.READ_SHARE_GROUP_STATE, (0, 0), ReadShareGroupStateRequest)
 async def read_share_group_state(
     request: ReadShareGroupStateRequest, context: RequestContext
 ) -> ReadShareGroupStateResponse:
-    coordinator = context.broker.share.coordinator
-    return ReadShareGroupStateResponse(
-        results=[
-            ReadStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    await _outcome(
-                        coordinator, SharePartitionKey(request.group_id, topic.topic_id, part.partition), part
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    outcome = partial(_outcome, context.broker.share.coordinator)
+    return ReadShareGroupStateResponse(results=await topic_results(request, ReadStateResult, PartitionResult, outcome))
 
 
 async def _outcome(coordinator: ShareCoordinator, key: SharePartitionKey, part: PartitionData) -> PartitionResult:
-    try:
-        state, unsynced = coordinator.read(key, part.leader_epoch)
-        await synced(unsynced)
-    except Exception as error:
-        code, message = error_code(error)
-        return PartitionResult(partition=part.partition, error_code=code, error_message=message)
+    state, unsynced = coordinator.read(key, part.leader_epoch)
+    await synced(unsynced)
     return PartitionResult(
         partition=part.partition,
         state_epoch=state.state_epoch,

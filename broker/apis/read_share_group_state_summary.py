@@ -7,6 +7,7 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -17,42 +18,27 @@ from ...protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
-from ..error_mapping import error_code
-from ..share.records import SharePartitionKey
+from ..share.state_requests import topic_results
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
     from ..share.coordinator import ShareCoordinator
+    from ..share.records import SharePartitionKey
 
 
 @api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, (0, 1), ReadShareGroupStateSummaryRequest)
 async def read_share_group_state_summary(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
-    coordinator = context.broker.share.coordinator
+    outcome = partial(_outcome, context.broker.share.coordinator)
     return ReadShareGroupStateSummaryResponse(
-        results=[
-            ReadStateSummaryResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    await _outcome(
-                        coordinator, SharePartitionKey(request.group_id, topic.topic_id, part.partition), part
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        results=await topic_results(request, ReadStateSummaryResult, PartitionResult, outcome)
     )
 
 
 async def _outcome(coordinator: ShareCoordinator, key: SharePartitionKey, part: PartitionData) -> PartitionResult:
-    try:
-        state = coordinator.summary(key)
-    except Exception as error:
-        code, message = error_code(error)
-        return PartitionResult(partition=part.partition, error_code=code, error_message=message)
+    state = coordinator.summary(key)
     if state is None:
         return PartitionResult(partition=part.partition, start_offset=-1, delivery_complete_count=-1)
     return PartitionResult(

@@ -7,6 +7,7 @@ Brokers of a cluster ask the share coordinator so; here it is in the same proces
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -18,35 +19,24 @@ from ...protocol.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
-from ..error_mapping import error_code
 from ..share.batches import RecordState, StateBatch
 from ..share.manager import synced
-from ..share.records import SharePartitionKey
+from ..share.state_requests import topic_results
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
     from ..share.coordinator import ShareCoordinator
+    from ..share.records import SharePartitionKey
 
 
 @api(ApiKey.WRITE_SHARE_GROUP_STATE, (0, 1), WriteShareGroupStateRequest)
 async def write_share_group_state(
     request: WriteShareGroupStateRequest, context: RequestContext
 ) -> WriteShareGroupStateResponse:
-    coordinator = context.broker.share.coordinator
+    outcome = partial(_outcome, context.broker.share.coordinator)
     return WriteShareGroupStateResponse(
-        results=[
-            WriteStateResult(
-                topic_id=topic.topic_id,
-                partitions=[
-                    await _outcome(
-                        coordinator, SharePartitionKey(request.group_id, topic.topic_id, part.partition), part
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        results=await topic_results(request, WriteStateResult, PartitionResult, outcome)
     )
 
 
@@ -60,13 +50,9 @@ async def _outcome(coordinator: ShareCoordinator, key: SharePartitionKey, part: 
             raise ValueError("a batch that ends before it begins")
     except ValueError as error:
         return PartitionResult(partition=part.partition, error_code=ErrorCode.INVALID_REQUEST, error_message=str(error))
-    try:
-        await synced(
-            coordinator.write(
-                key, part.state_epoch, part.leader_epoch, part.start_offset, part.delivery_complete_count, batches
-            )
+    await synced(
+        coordinator.write(
+            key, part.state_epoch, part.leader_epoch, part.start_offset, part.delivery_complete_count, batches
         )
-    except Exception as error:
-        code, message = error_code(error)
-        return PartitionResult(partition=part.partition, error_code=code, error_message=message)
+    )
     return PartitionResult(partition=part.partition)

@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..security.credentials import HASHES, salted_password
 from .kafka_client import KafkaFailure
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _NAMES = (
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.username", "sasl.password", "ssl.truststore.location",
     "ssl.keystore.location", "ssl.key.password", "ssl.endpoint.identification.algorithm",
 )  # fmt: skip
-_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MAX_ITERATIONS = 1 << 20
 """A server that asks for more wants to keep a client busy."""
 
@@ -103,7 +103,8 @@ class _Scram:
     """RFC 5802's client. Called with each answer of the server's."""
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
-        self._hash = _HASHES[mechanism]
+        self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
         self._password = password
         name = user.replace("=", "=3D").replace(",", "=2C")
         self._nonce = secrets.token_urlsafe(24)
@@ -122,7 +123,7 @@ class _Scram:
         if not nonce.startswith(self._nonce) or not iterations.isdecimal() or int(iterations) > MAX_ITERATIONS:
             raise KafkaFailure("the server's SCRAM message makes no sense")
         salt = base64.b64decode(fields.get("s", ""))
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, int(iterations))
+        salted = salted_password(self._mechanism, self._password, salt, int(iterations))
         client_key = hmac.digest(salted, b"Client Key", self._hash)
         final = f"c=biws,r={nonce}"
         text = f"{self._bare},{said.decode()},{final}".encode()
@@ -157,8 +158,8 @@ def security_of(found: Mapping[str, str]) -> ClientSecurity:
     mechanism = values["sasl.mechanism"].upper()
     user, password = values["sasl.username"], found.get("sasl.password", "")
     if protocol.startswith("SASL"):
-        if mechanism not in ("PLAIN", *_HASHES):
-            raise ValueError(f"sasl.mechanism={mechanism or '(missing)'}; commands know PLAIN, {', '.join(_HASHES)}")
+        if mechanism not in ("PLAIN", *HASHES):
+            raise ValueError(f"sasl.mechanism={mechanism or '(missing)'}; commands know PLAIN, {', '.join(HASHES)}")
         if values["sasl.jaas.config"]:
             options = options_of(values["sasl.jaas.config"], mechanism)
             user, password = options.get("username", user), options.get("password", password)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import NamedTuple, Protocol
 
+WRONG = "authentication failed: the user or the password is wrong"
+"""What every mechanism says of an unknown user and of a wrong password alike."""
+
 
 class Refusal(Exception):
     """The client is not let in. The text is told to the client: it must not say what of its secrets is wrong."""

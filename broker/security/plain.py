@@ -10,13 +10,12 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from .credentials import MIN_ITERATIONS, Credential, is_password
-from .mechanism import Refusal, Step
+from .mechanism import WRONG, Refusal, Step
 
 if TYPE_CHECKING:
     from .credentials import Users
 
 MAX_PASSWORD_BYTES = 1024
-_FAILED = "authentication failed: the user or the password is wrong"
 
 
 class PlainExchange:
@@ -45,7 +44,7 @@ class PlainExchange:
             return Step(b"", name)
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(self._pool, _check, dict(self._users.of(name)), password):
-            raise Refusal(_FAILED)
+            raise Refusal(WRONG)
         return Step(b"", name)
 
 

@@ -14,12 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .credentials import HASHES, MIN_ITERATIONS, SALT_BYTES, Credential
-from .mechanism import Refusal, Step
+from .mechanism import WRONG, Refusal, Step
 
 if TYPE_CHECKING:
     from .credentials import Users
 
-_FAILED = "authentication failed: the user or the password is wrong"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _CLIENT_FIRST = re.compile(
     r"(?P<gs2>(?P<binding>n|y|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>[^,]+))?,)"
@@ -97,11 +96,11 @@ class ScramExchange:
         said = f"{self._first},{match['bare']}".encode()
         signature = hmac.digest(self._credential.stored_key, said, self._hash)
         if len(proof) != len(signature):
-            raise Refusal(_FAILED)
+            raise Refusal(WRONG)
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._hash, client_key).digest()
         if not hmac.compare_digest(stored_key, self._credential.stored_key) or not self._known:
-            raise Refusal(_FAILED)
+            raise Refusal(WRONG)
         answer = hmac.digest(self._credential.server_key, said, self._hash)
         return Step(b"v=" + base64.b64encode(answer), self._name)
 

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..metadata_store import GROUP
+from ..modern_groups.group_settings import GroupSettings
 from .share_partition import ShareLimits
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ class OffsetReset(NamedTuple):
 class ShareGroupSettings:
     """Asked anew each time: a change counts at once."""
 
-    __slots__ = ("_config", "_resources")
+    __slots__ = ("_config", "_numbers", "_resources")
 
     def __init__(self, resources: ResourceConfigs, config: BrokerConfig) -> None:
         self._resources = resources
         self._config = config
+        self._numbers = GroupSettings(lambda: self._config, lambda group: resources.own(GROUP, group))
 
     def use(self, config: BrokerConfig) -> None:
         """The broker's settings have changed."""
@@ -45,9 +47,9 @@ class ShareGroupSettings:
     def limits(self, group: str) -> ShareLimits:
         own = self._resources.own(GROUP, group)
         return ShareLimits(
-            self._number(own.get("share.partition.max.record.locks"), "partition_max_record_locks"),
-            self._number(own.get("share.delivery.count.limit"), "delivery_count_limit"),
-            self._number(own.get("share.record.lock.duration.ms"), "record_lock_duration_ms"),
+            self._numbers.int_of(group, "share.partition.max.record.locks"),
+            self._numbers.int_of(group, "share.delivery.count.limit"),
+            self._numbers.int_of(group, "share.record.lock.duration.ms"),
             own.get("share.renew.acknowledge.enable", "true").lower() != "false",
         )
 
@@ -57,13 +59,6 @@ class ShareGroupSettings:
 
     def offset_reset(self, group: str) -> OffsetReset:
         return parse_offset_reset(self._resources.own(GROUP, group).get("share.auto.offset.reset", LATEST))
-
-    def _number(self, own: str | None, name: str) -> int:
-        config = self._config
-        if own is None:
-            return int(getattr(config, f"group_share_{name}"))
-        low, high = int(getattr(config, f"group_share_min_{name}")), int(getattr(config, f"group_share_max_{name}"))
-        return min(max(int(own), low), high)
 
 
 def parse_offset_reset(text: str) -> OffsetReset:

@@ -36,6 +36,7 @@ ELSEWHERE: dict[str, str] = {
     "config/listener_checks.py": "tests/unit/config/test_broker_config.py",
     "config/definitions_security.py": "a table: tests/unit/config/test_definitions.py",
     "broker/security/mechanism.py": "types",
+    "broker/share/state_requests.py": "tests/client/test_share_groups.py",
     "config/definitions_limits.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_topic.py": "a table: tests/unit/config/test_definitions.py",
     "config/exceptions.py": "types",

@@ -1,0 +1,41 @@
+"""What the requests about a share group's state have in common: topics by id, partitions in them, an answer for each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from ..error_mapping import error_code
+from .records import SharePartitionKey
+
+TopicT = TypeVar("TopicT")
+
+
+async def topic_results(
+    request: Any,
+    topic_type: Callable[..., TopicT],
+    partition_type: Callable[..., Any],
+    outcome: Callable[[SharePartitionKey, Any], Awaitable[Any]],
+) -> list[TopicT]:
+    """`topic_type` of each topic, with what `outcome` makes of each of its partitions, in the request's order.
+
+    Where `outcome` fails, `partition_type` says with which code. Loop thread.
+    """
+
+    async def result(key: SharePartitionKey, part: Any) -> Any:
+        try:
+            return await outcome(key, part)
+        except Exception as error:
+            code, message = error_code(error)
+            return partition_type(partition=part.partition, error_code=code, error_message=message)
+
+    return [
+        topic_type(
+            topic_id=topic.topic_id,
+            partitions=[
+                await result(SharePartitionKey(request.group_id, topic.topic_id, part.partition), part)
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
