@@ -37,7 +37,7 @@ from ..group_events import GroupProtocol
 from .consumer_group import ClassicMember, ConsumerGroup, ConsumerMember, Owned, ResolvedExpression
 from .modern_group import LEAVING_EPOCH, NO_ASSIGNMENT_EPOCH, MemberState, Partitions
 from .outcome import GroupRecord
-from .registry import Groups, RecordKind
+from .registry import Groups, RecordKind, existing, present
 
 # -- made of the state
 
@@ -158,29 +158,16 @@ def group_tombstones(group: ConsumerGroup) -> list[GroupRecord]:
 # -- what each does
 
 
-def _existing(groups: Groups, group_id: str) -> ConsumerGroup | None:
-    group = groups.get(group_id)
-    return group if isinstance(group, ConsumerGroup) else None
-
-
-def _group(groups: Groups, group_id: str) -> ConsumerGroup:
-    """The group, made if need be: in the place of one of another type, whose tombstone compaction may have removed."""
-    group = groups.get(group_id)
-    if not isinstance(group, ConsumerGroup):
-        group = groups[group_id] = ConsumerGroup(group_id)
-    return group
-
-
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     return group.members.get(member_id) or ConsumerMember(member_id=member_id)
 
 
 def _replay_epoch(groups: Groups, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
     if value is None:
-        if _existing(groups, key.group_id) is not None:
+        if existing(groups, key.group_id, ConsumerGroup) is not None:
             del groups[key.group_id]
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, ConsumerGroup)
     group.group_epoch = value.epoch
     group.metadata_hash = value.metadata_hash
 
@@ -188,7 +175,9 @@ def _replay_epoch(groups: Groups, key: ConsumerGroupMetadataKey, value: Consumer
 def _replay_partition_metadata(
     groups: Groups, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
-    group = _existing(groups, key.group_id) if value is None else _group(groups, key.group_id)
+    group = (
+        existing(groups, key.group_id, ConsumerGroup) if value is None else present(groups, key.group_id, ConsumerGroup)
+    )
     if group is not None:
         group.has_partition_metadata = value is not None
 
@@ -197,11 +186,11 @@ def _replay_member(
     groups: Groups, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, ConsumerGroup)
         if group is not None:
             group.drop(key.member_id)
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, ConsumerGroup)
     classic = value.classic_member_metadata
     group.put(
         replace(
@@ -230,11 +219,11 @@ def _replay_target_epoch(
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, ConsumerGroup)
         if group is not None:
             group.assignment_epoch, group.assignment_timestamp_ms = NO_ASSIGNMENT_EPOCH, 0
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, ConsumerGroup)
     group.assignment_epoch, group.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
 
 
@@ -242,12 +231,12 @@ def _replay_target(
     groups: Groups, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, ConsumerGroup)
         if group is not None:
             group.drop_target(key.member_id)
         return
     target = {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
-    _group(groups, key.group_id).set_target(key.member_id, target)
+    present(groups, key.group_id, ConsumerGroup).set_target(key.member_id, target)
 
 
 def _replay_current(
@@ -256,7 +245,7 @@ def _replay_current(
     value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, ConsumerGroup)
         member = None if group is None else group.members.get(key.member_id)
         if group is not None and member is not None:
             group.put(
@@ -269,7 +258,7 @@ def _replay_current(
                 )
             )
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, ConsumerGroup)
     group.put(
         replace(
             _member(group, key.member_id),
@@ -297,12 +286,12 @@ def _replay_expression(
     groups: Groups, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, ConsumerGroup)
         if group is not None:
             group.resolve(key.regular_expression, None)
         return
     resolved = ResolvedExpression(frozenset(value.topics), value.version, value.timestamp)
-    _group(groups, key.group_id).resolve(key.regular_expression, resolved)
+    present(groups, key.group_id, ConsumerGroup).resolve(key.regular_expression, resolved)
 
 
 RECORDS: Mapping[int, RecordKind] = {

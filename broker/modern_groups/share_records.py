@@ -33,7 +33,7 @@ from ...protocol.messages.share_group_records import (
 )
 from .modern_group import LEAVING_EPOCH, NO_ASSIGNMENT_EPOCH, MemberState, Partitions
 from .outcome import GroupRecord
-from .registry import Groups, RecordKind
+from .registry import Groups, RecordKind, existing, present
 from .share_group import ShareGroup, ShareMember, StatePartitions
 
 # -- made of the state
@@ -138,26 +138,14 @@ def tombstones(group: ShareGroup) -> list[GroupRecord]:
 # -- done to the state
 
 
-def _group(groups: Groups, group_id: str) -> ShareGroup | None:
-    group = groups.get(group_id)
-    return group if isinstance(group, ShareGroup) else None
-
-
-def _made(groups: Groups, group_id: str) -> ShareGroup:
-    group = _group(groups, group_id)
-    if group is None:
-        group = groups[group_id] = ShareGroup(group_id)
-    return group
-
-
 def _replay_member(
     groups: Groups, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        if (group := _group(groups, key.group_id)) is not None:
+        if (group := existing(groups, key.group_id, ShareGroup)) is not None:
             group.drop(key.member_id)
         return
-    group = _made(groups, key.group_id)
+    group = present(groups, key.group_id, ShareGroup)
     old = group.members.get(key.member_id) or ShareMember(member_id=key.member_id)
     group.put(
         replace(
@@ -172,10 +160,10 @@ def _replay_member(
 
 def _replay_epoch(groups: Groups, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None) -> None:
     if value is None:
-        if _group(groups, key.group_id) is not None:
+        if existing(groups, key.group_id, ShareGroup) is not None:
             del groups[key.group_id]
         return
-    group = _made(groups, key.group_id)
+    group = present(groups, key.group_id, ShareGroup)
     group.group_epoch, group.metadata_hash = value.epoch, value.metadata_hash
 
 
@@ -183,10 +171,10 @@ def _replay_target_epoch(
     groups: Groups, key: ShareGroupTargetAssignmentMetadataKey, value: ShareGroupTargetAssignmentMetadataValue | None
 ) -> None:
     if value is None:
-        if (group := _group(groups, key.group_id)) is not None:
+        if (group := existing(groups, key.group_id, ShareGroup)) is not None:
             group.assignment_epoch = NO_ASSIGNMENT_EPOCH
         return
-    group = _made(groups, key.group_id)
+    group = present(groups, key.group_id, ShareGroup)
     group.assignment_epoch, group.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
 
 
@@ -194,23 +182,23 @@ def _replay_target(
     groups: Groups, key: ShareGroupTargetAssignmentMemberKey, value: ShareGroupTargetAssignmentMemberValue | None
 ) -> None:
     if value is None:
-        if (group := _group(groups, key.group_id)) is not None:
+        if (group := existing(groups, key.group_id, ShareGroup)) is not None:
             group.drop_target(key.member_id)
         return
-    _made(groups, key.group_id).set_target(key.member_id, _partitions(value.topic_partitions))
+    present(groups, key.group_id, ShareGroup).set_target(key.member_id, _partitions(value.topic_partitions))
 
 
 def _replay_assignment(
     groups: Groups, key: ShareGroupCurrentMemberAssignmentKey, value: ShareGroupCurrentMemberAssignmentValue | None
 ) -> None:
     if value is None:
-        group = _group(groups, key.group_id)
+        group = existing(groups, key.group_id, ShareGroup)
         old = None if group is None else group.members.get(key.member_id)
         if group is not None and old is not None:
             gone = replace(old, member_epoch=LEAVING_EPOCH, previous_member_epoch=LEAVING_EPOCH, assigned={})
             group.put(gone)
         return
-    group = _made(groups, key.group_id)
+    group = present(groups, key.group_id, ShareGroup)
     old = group.members.get(key.member_id) or ShareMember(member_id=key.member_id)
     group.put(
         replace(
@@ -227,10 +215,10 @@ def _replay_state(
     groups: Groups, key: ShareGroupStatePartitionMetadataKey, value: ShareGroupStatePartitionMetadataValue | None
 ) -> None:
     if value is None:
-        if (group := _group(groups, key.group_id)) is not None:
+        if (group := existing(groups, key.group_id, ShareGroup)) is not None:
             group.initializing, group.initialized, group.deleting, group.has_state = {}, {}, {}, False
         return
-    group = _made(groups, key.group_id)
+    group = present(groups, key.group_id, ShareGroup)
     group.initializing = {
         info.topic_id: StatePartitions(info.topic_name, frozenset(info.partitions))
         for info in value.initializing_topics

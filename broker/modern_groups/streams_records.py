@@ -37,7 +37,7 @@ from ...protocol.messages.streams_group_records import (
 )
 from .modern_group import LEAVING_EPOCH, NO_ASSIGNMENT_EPOCH, MemberState
 from .outcome import GroupRecord
-from .registry import Groups, RecordKind
+from .registry import Groups, RecordKind, existing, present
 from .streams_group import StreamsEndpoint, StreamsGroup, StreamsMember
 from .streams_tasks import OWNS_NOTHING, OwnedTasks, TaskEpochs, Tasks, TaskSet, task_set
 from .streams_topology import CopartitionGroup, InternalTopic, Subtopology, Topology
@@ -197,29 +197,16 @@ def group_tombstones(group: StreamsGroup) -> list[GroupRecord]:
 # -- what each does
 
 
-def _existing(groups: Groups, group_id: str) -> StreamsGroup | None:
-    group = groups.get(group_id)
-    return group if isinstance(group, StreamsGroup) else None
-
-
-def _group(groups: Groups, group_id: str) -> StreamsGroup:
-    """The group, made if need be: in the place of one of another type, whose tombstone compaction may have removed."""
-    group = groups.get(group_id)
-    if not isinstance(group, StreamsGroup):
-        group = groups[group_id] = StreamsGroup(group_id)
-    return group
-
-
 def _member(group: StreamsGroup, member_id: str) -> StreamsMember:
     return group.members.get(member_id) or StreamsMember(member_id=member_id)
 
 
 def _replay_epoch(groups: Groups, key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
     if value is None:
-        if _existing(groups, key.group_id) is not None:
+        if existing(groups, key.group_id, StreamsGroup) is not None:
             del groups[key.group_id]
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, StreamsGroup)
     group.group_epoch = value.epoch
     group.metadata_hash = value.metadata_hash
     group.validated_topology_epoch = value.validated_topology_epoch
@@ -230,11 +217,11 @@ def _replay_member(
     groups: Groups, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, StreamsGroup)
         if group is not None:
             group.drop(key.member_id)
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, StreamsGroup)
     endpoint = value.user_endpoint
     group.put(
         replace(
@@ -258,11 +245,11 @@ def _replay_target_epoch(
     value: StreamsGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, StreamsGroup)
         if group is not None:
             group.assignment_epoch, group.assignment_timestamp_ms = NO_ASSIGNMENT_EPOCH, 0
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, StreamsGroup)
     group.assignment_epoch, group.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
 
 
@@ -270,12 +257,12 @@ def _replay_target(
     groups: Groups, key: StreamsGroupTargetAssignmentMemberKey, value: StreamsGroupTargetAssignmentMemberValue | None
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, StreamsGroup)
         if group is not None:
             group.drop_target(key.member_id)
         return
     target = Tasks(_read_tasks(value.active_tasks), _read_tasks(value.standby_tasks), _read_tasks(value.warmup_tasks))
-    _group(groups, key.group_id).set_target(key.member_id, target)
+    present(groups, key.group_id, StreamsGroup).set_target(key.member_id, target)
 
 
 def _replay_current(
@@ -284,7 +271,7 @@ def _replay_current(
     value: StreamsGroupCurrentMemberAssignmentValue | None,
 ) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, StreamsGroup)
         member = None if group is None else group.members.get(key.member_id)
         if group is not None and member is not None:
             group.put(
@@ -297,7 +284,7 @@ def _replay_current(
                 )
             )
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, StreamsGroup)
     epoch = value.member_epoch
     group.put(
         replace(
@@ -337,11 +324,11 @@ def _read_active(found: Iterable[OwnedTaskIds], member_epoch: int) -> TaskEpochs
 
 def _replay_topology(groups: Groups, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
     if value is None:
-        group = _existing(groups, key.group_id)
+        group = existing(groups, key.group_id, StreamsGroup)
         if group is not None:
             group.topology = group.configured = None
         return
-    group = _group(groups, key.group_id)
+    group = present(groups, key.group_id, StreamsGroup)
     group.topology = Topology(
         value.epoch,
         tuple(sorted(_read_subtopology(each) for each in value.subtopologies)),

@@ -5,61 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from support.connections import Server, Transport, frame
 from tidelog.broker.connection import Connection, ConnectionAborted
 from tidelog.broker.later_answer import LaterAnswer
-from tidelog.broker.send import SendCounters
-from tidelog.broker.socket_server import BufferPool, Endpoint
-
-
-class Transport(asyncio.Transport):
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__({"socket": sock, "peername": ("127.0.0.9", 1234), "sockname": ("127.0.0.1", 9092)})
-        self.reading = True
-        self.aborted = False
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def is_closing(self) -> bool:
-        return self.aborted
-
-    def abort(self) -> None:
-        self.aborted = True
-
-
-class Server:
-    """What a connection needs of its server."""
-
-    def __init__(self, pool: ThreadPoolExecutor, max_request_bytes: int) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.now = time.perf_counter_ns
-        self.io_pool = pool
-        self.send_counters = SendCounters()
-        self.received_bytes = 0
-        self.aborted_connections = 0
-        self.max_request_bytes = max_request_bytes
-        self.max_outbound_bytes = 500_000
-        self.scratch = bytearray(4096)
-        self.scratch_view = memoryview(self.scratch)
-        self.buffers = BufferPool()
-
-    def told(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
-        return dialled
-
-    def connection_opened(self, connection: Connection) -> str | None:
-        return None
-
-    def connection_closed(self, connection: Connection) -> None:
-        pass
+from tidelog.broker.socket_server import Endpoint
 
 
 class Rig:
@@ -119,10 +73,6 @@ class Rig:
         self.near.close()
         self.far.close()
         self.pool.shutdown()
-
-
-def frame(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
 
 
 @pytest.mark.parametrize("seed", range(20))
