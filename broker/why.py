@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cleaner.eligibility import evaluate
 from ..cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, explain
-from ..cleaner.settled import settled
+from ..cleaner.settled import settled, settled_views
 from ..storage.deletion_policy import LogFacts, NamedPolicy, find_policy
 from ..storage.exceptions import DeletionPolicyError
 from ..storage.ledger import SegmentExtent
@@ -81,7 +81,7 @@ def why_log(
     log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True, owners: Owners | None = None
 ) -> list[SegmentReasons]:
     """The reasons of each segment. As `situation_of`."""
-    views = settled(log, lambda: list(log.segment_views()))
+    views = settled_views(log)
     return explain(views, situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners))
 
 
@@ -95,7 +95,7 @@ def why_partition(
 ) -> dict[str, Any]:
     """One partition's part of the answer, with at most `limit` segments. As `situation_of`."""
     log.open_ledger()
-    views = settled(log, lambda: list(log.segment_views()))
+    views = settled_views(log)
     situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners)
     reasons = explain(views, situation)
     ledger = log.ledger.value

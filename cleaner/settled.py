@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from ..storage.log_values import SegmentView
     from ..storage.unified_log import UnifiedLog
 
 T = TypeVar("T")
@@ -22,3 +23,8 @@ def settled(log: UnifiedLog, read: Callable[[], T]) -> T:
     except FileNotFoundError:
         with log.steady():
             return read()
+
+
+def settled_views(log: UnifiedLog) -> list[SegmentView]:
+    """The facts of each segment, oldest first. As `settled`."""
+    return settled(log, lambda: list(log.segment_views()))

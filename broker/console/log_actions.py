@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...cleaner.removals import removed_by_retention
+from ...cleaner.settled import settled_views
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ...storage.exceptions import StorageError
@@ -112,7 +113,7 @@ def retention(state: ConsoleState, request: PageRequest) -> Page:
 def _due(state: ConsoleState, log: UnifiedLog) -> list[SegmentDeletion]:
     """What retention would delete now."""
     situation = situation_of(log, state.broker.cleaner.manager)
-    return plan_deletions(list(log.segment_views()), situation.log, situation.policies).deletions
+    return plan_deletions(settled_views(log), situation.log, situation.policies).deletions
 
 
 def one_policy(going: list[SegmentDeletion]) -> str:

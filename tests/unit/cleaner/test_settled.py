@@ -8,7 +8,7 @@ from support.cleaning import CleaningWorld, Control, put
 from support.logs import World
 from tidelog.cleaner.cleaning import CleaningTask
 from tidelog.cleaner.exceptions import CleaningAborted
-from tidelog.cleaner.settled import settled
+from tidelog.cleaner.settled import settled, settled_views
 
 
 class Log:
@@ -98,3 +98,17 @@ def test_the_pass_says_why_it_ended(world: CleaningWorld) -> None:
     log = world.log()
     with pytest.raises(CleaningAborted, match="t-0: retention took segments while they were being cleaned"):
         world.cleaner.clean(CleaningTask(log, 0, log.log_end_offset), RetentionAt(world, 2))
+
+
+def test_facts_of_segments_that_a_pass_swaps_meanwhile(world: CleaningWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console's page before "clean now" was a 500 when a pass replaced a segment between the list and its file's age."""
+    log = world.log()
+    stat = world.file_system.stat
+
+    def after_a_pass(path: str) -> object:
+        monkeypatch.setattr(world.file_system, "stat", stat)
+        assert log.delete_old_segments()
+        return stat(path)
+
+    monkeypatch.setattr(world.file_system, "stat", after_a_pass)
+    assert [view.base_offset for view in settled_views(log)] == [39, 40]
