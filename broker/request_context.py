@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..protocol.api_keys import ApiKey
     from .connection import Connection
+    from .security.acl import AclOperation, ResourceType
     from .server import Broker
 
 
@@ -41,3 +42,19 @@ class RequestContext:
     def local_address(self) -> tuple[str, int]:
         """(host, port) that names this node to this client: what it dialled, or `advertised.listeners`."""
         return self.connection.local_address
+
+    def allows(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
+        """Whether the client may do this to this resource: everything, where there is no authorizer."""
+        authorizer = self.broker.authorizer
+        if authorizer is None:
+            return True
+        connection = self.connection
+        return authorizer.allows(connection.principal, connection.peer_host, operation, resource_type, resource_name)
+
+    def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether there is any resource of this type to which the client may do this (KIP-679)."""
+        authorizer = self.broker.authorizer
+        connection = self.connection
+        return authorizer is None or authorizer.allows_any(
+            connection.principal, connection.peer_host, operation, resource_type
+        )

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatches
     from .log_mover import LogMover
     from .message_set_listener import MessageSetListener
+    from .security.authorizer import Authorizer
     from .security.credentials import Users
     from .security.listener_security import ListenerSecurity
     from .share.manager import SharePartitions
@@ -143,6 +144,7 @@ class Broker:
         self._transactions: TransactionCoordinator | None = None
         self.known_mover: LogMover | None = None
         self._users: Users | None = None
+        self.authorizer: Authorizer | None = None
         self._stored_credentials: Mapping[str, Mapping[str, str]] = {}
         self._share: SharePartitions | None = None
         # Made in `start`, in this order, when the directories are locked.

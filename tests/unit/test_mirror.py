@@ -35,6 +35,8 @@ ELSEWHERE: dict[str, str] = {
     "config/definitions_transactions.py": "a table: tests/unit/config/test_definitions.py",
     "config/listener_checks.py": "tests/unit/config/test_broker_config.py",
     "config/definitions_security.py": "a table: tests/unit/config/test_definitions.py",
+    "broker/security/acl.py": "values",
+    "broker/security/authorizer.py": "an interface",
     "broker/security/mechanism.py": "types",
     "broker/share/state_requests.py": "tests/client/test_share_groups.py",
     "config/definitions_limits.py": "a table: tests/unit/config/test_definitions.py",
