@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
+    from ...protocol.client_security import ClientSecurity
     from ...protocol.schema import ApiMessage
-    from .client_security import ClientSecurity
 
     ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
@@ -108,11 +108,30 @@ def security_of(options: argparse.Namespace) -> ClientSecurity | None:
     file = options.command_config or os.environ.get(CONFIG_VARIABLE)
     if not file:
         return None
+    return read_security(file)
+
+
+def read_security(file: str) -> ClientSecurity:
+    """What a file of client settings says. KafkaFailure naming what is wrong; other settings of clients are passed over."""
+    from ...protocol import client_security
+
+    found = read_properties(file)
+    try:
+        return client_security.security_of(found)
+    except client_security.ClientSecurityError as error:
+        raise KafkaFailure(f"{file}: {error}") from None
+
+
+def read_properties(file: str) -> dict[str, str]:
+    """Names and values of a properties file. KafkaFailure."""
     from pathlib import Path
 
-    from .client_security import read_security
+    from ...config.loader import parse_properties
 
-    return read_security(Path(file))
+    try:
+        return dict(parse_properties(Path(file).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise KafkaFailure(f"{file}: can't be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def client_of(options: argparse.Namespace) -> KafkaClient:
@@ -161,15 +180,30 @@ class KafkaClient:
             ) from None
         try:
             if self._security is not None:
-                self._socket = self._security.wrap(self._socket, host.strip("[]"))
+                self._secure(self._security, host.strip("[]"))
             answer = self._exchange(ApiVersionsRequest(), 0, ApiVersionsResponse)
             self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-            if self._security is not None and self._security.protocol.startswith("SASL"):
+            if self._security is not None and self._security.has_sasl:
                 self._authenticate(self._security)
         except BaseException:
             self._socket.close()
             raise
         return self
+
+    def _secure(self, security: ClientSecurity, host: str) -> None:
+        from ...protocol.client_security import ClientSecurityError, tls_failure
+
+        if not security.has_tls:
+            return
+        try:
+            context = security.tls_context()
+        except ClientSecurityError as error:
+            raise KafkaFailure(str(error)) from None
+        assert self._socket is not None
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:
+            raise KafkaFailure(str(tls_failure(host, error))) from None
 
     def _authenticate(self, security: ClientSecurity) -> None:
         from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -183,10 +217,19 @@ class KafkaClient:
             )
         tokens = security.tokens()
         said: bytes | None = None
-        while (token := tokens(said)) is not None:
+        while (token := self._token(tokens, said)) is not None:
             answer = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1, SaslAuthenticateResponse)
             check(f"{self.bootstrap}, user {security.user!r}", answer.error_code, answer.error_message)
             said = answer.auth_bytes
+
+    @staticmethod
+    def _token(tokens: Callable[[bytes | None], bytes | None], said: bytes | None) -> bytes | None:
+        from ...protocol.client_security import ClientSecurityError
+
+        try:
+            return tokens(said)
+        except ClientSecurityError as error:
+            raise KafkaFailure(str(error)) from None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...config.exceptions import ConfigError
 from ...protocol.errors import ErrorCode, ProtocolError
-from .jaas import users_of
+from ...protocol.jaas import users_of
 from .mechanism import Exchange, Refusal
 from .plain import PlainExchange
 from .principal import parse_rules

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tidelog.broker.cli import kafka_client
-from tidelog.broker.cli.kafka_client import KafkaFailure, bootstrap_of, check, failure, pairs_of, patiently
+from tidelog.broker.cli.kafka_client import (
+    KafkaFailure,
+    bootstrap_of,
+    check,
+    failure,
+    pairs_of,
+    patiently,
+    read_security,
+)
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -72,3 +82,15 @@ def test_pairs() -> None:
     for wrong in ("a", "=1"):
         with pytest.raises(KafkaFailure, match="--config takes NAME=VALUE"):
             pairs_of([wrong], "--config")
+
+
+def test_a_file_of_client_settings_is_read_and_named_where_it_is_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=alice\nsasl.password=a=b\n")
+    found = read_security(str(file))
+    assert (found.protocol, found.user, found.password) == ("SASL_SSL", "alice", "a=b")
+    file.write_text("security.protocol=TLS\n")
+    with pytest.raises(KafkaFailure, match=r"client.properties: security.protocol=TLS"):
+        read_security(str(file))
+    with pytest.raises(KafkaFailure, match="can't be read: No such file"):
+        read_security(str(tmp_path / "none"))

@@ -1,30 +1,35 @@
-"""What a client's file says, and that a server that does not know the password is found out."""
+"""What a client's settings say, and that a server that does not know the password is found out."""
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
-from tidelog.broker.cli.client_security import ClientSecurity, read_security, security_of
-from tidelog.broker.cli.kafka_client import KafkaFailure
 from tidelog.broker.security.credentials import new_credential
 from tidelog.broker.security.scram import ScramExchange
+from tidelog.protocol.client_security import ClientSecurity, ClientSecurityError, security_of, tls_failure
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-def test_a_file_of_kafkas_tools_is_understood(tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text(
-        "security.protocol=sasl_ssl\nsasl.mechanism=SCRAM-SHA-512\n"
-        f'sasl.jaas.config={SCRAM} required username="alice" password="a=b;c";\n'
-        "ssl.truststore.location=/ca.pem\nssl.keystore.location=/alice.pem\nssl.key.password=k\nretries=3\n"
-        "ssl.endpoint.identification.algorithm=\n"
+def test_settings_of_kafkas_clients_are_understood() -> None:
+    found = security_of(
+        {
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f'{SCRAM} required username="alice" password="a=b;c";',
+            "ssl.truststore.location": "/ca.pem",
+            "ssl.keystore.location": "/alice.pem",
+            "ssl.key.password": "k",
+            "retries": "3",
+            "ssl.endpoint.identification.algorithm": "",
+        }
     )
-    assert read_security(file) == ClientSecurity(
+    assert found == ClientSecurity(
         "SASL_SSL", "SCRAM-SHA-512", "alice", "a=b;c", "/ca.pem", "/alice.pem", "k", check_name=False
     )
-    assert read_security(file).librdkafka() == {
+    assert found.librdkafka() == {
         "security.protocol": "sasl_ssl",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "alice",
@@ -35,18 +40,22 @@ def test_a_file_of_kafkas_tools_is_understood(tmp_path: Path) -> None:
         "ssl.key.password": "k",
         "ssl.endpoint.identification.algorithm": "none",
     }
+    assert "a=b;c" not in repr(found)
+    assert "'k'" not in repr(found)
 
 
 def test_nothing_asked_for_is_plaintext() -> None:
     assert security_of({}) == ClientSecurity()
     assert security_of({}).librdkafka() == {"security.protocol": "plaintext"}
+    assert not security_of({}).has_tls
+    assert not security_of({}).has_sasl
 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
         ({"security.protocol": "TLS"}, "security.protocol=TLS; allowed: PLAINTEXT"),
-        ({"security.protocol": "SASL_SSL"}, r"sasl.mechanism=\(missing\); commands know PLAIN"),
+        ({"security.protocol": "SASL_SSL"}, r"sasl.mechanism=\(missing\); known: PLAIN"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "who are you"),
         (
@@ -55,14 +64,27 @@ def test_nothing_asked_for_is_plaintext() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named(settings: dict[str, str], why: str, tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    with pytest.raises(KafkaFailure, match=why) as caught:
-        read_security(file)
-    assert str(caught.value).startswith(f"{file}: ")
-    with pytest.raises(KafkaFailure, match="can't be read: No such file"):
-        read_security(tmp_path / "none")
+def test_what_is_missing_is_named(settings: dict[str, str], why: str) -> None:
+    with pytest.raises(ClientSecurityError, match=why):
+        security_of(settings)
+
+
+def test_files_that_can_not_be_used_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ClientSecurityError, match=r"ssl.truststore.location=.*none.pem: No such file"):
+        ClientSecurity("SSL", ca=str(tmp_path / "none.pem")).tls_context()
+    (tmp_path / "no.pem").write_text("nothing")
+    with pytest.raises(ClientSecurityError, match=r"ssl.truststore.location=.*no.pem: not a PEM file"):
+        ClientSecurity("SSL", ca=str(tmp_path / "no.pem")).tls_context()
+    with pytest.raises(ClientSecurityError, match=r"ssl.keystore.location=.*no.pem: not a PEM file"):
+        ClientSecurity("SSL", certificate=str(tmp_path / "no.pem")).tls_context()
+    assert not ClientSecurity("SSL", check_name=False).tls_context().check_hostname
+
+
+def test_a_handshake_that_fails_is_told_with_its_cause() -> None:
+    untrusted = ssl.SSLCertVerificationError()
+    untrusted.verify_message = "self-signed certificate"
+    assert "certificate of h is not good: self-signed" in str(tls_failure("h", untrusted))
+    assert "speaks no TLS" in str(tls_failure("h", ConnectionResetError(104, "Connection reset by peer")))
 
 
 class Users:
@@ -88,17 +110,26 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
     assert first is not None
     nonce = first.decode().rpartition("r=")[2]
     assert tokens(f"r={nonce}x,s=c2FsdA==,i=4096".encode()) is not None
-    with pytest.raises(KafkaFailure, match="does not know the password"):
+    with pytest.raises(ClientSecurityError, match="does not know the password"):
         tokens(b"v=AAAA")
 
 
 @pytest.mark.parametrize(
-    "said", [b"r=other,s=AA==,i=4096", b"", b"r=NONCEx,s=AA==,i=9999999999", b"r=NONCEx,s=AA==,i=-1"]
+    "said",
+    [
+        b"r=other,s=AA==,i=4096",
+        b"",
+        b"r=NONCEx,s=AA==,i=9999999999",
+        b"r=NONCEx,s=AA==,i=-1",
+        b"r=NONCEx,s=AA==,i=0",
+        b"r=NONCEx,s=!,i=4096",
+        "r=NONCEx,s=AA==,i=٣".encode(),
+    ],
 )
 def test_a_server_that_makes_no_sense_is_refused(said: bytes) -> None:
     tokens = ClientSecurity("SASL_SSL", "SCRAM-SHA-256", "alice", "pencil").tokens()
     nonce = str(tokens(None)).rpartition("r=")[2].rstrip("'")
-    with pytest.raises(KafkaFailure, match="makes no sense"):
+    with pytest.raises(ClientSecurityError, match="makes no sense"):
         tokens(said.replace(b"NONCE", nonce.encode()))
 
 

@@ -1,5 +1,5 @@
-"""How commands get in by a listener that asks for TLS or SASL: out of a properties file as Kafka's tools take it
-(`--command-config`), with Kafka's own names.
+"""How a client gets in by a listener that asks for TLS or SASL: its settings, by the names that Kafka's clients have for them,
+and what follows from them. Commands (`--command-config`) and the pipeline (`kafka.…` options) share it; sockets are theirs.
 
     security.protocol=SASL_SSL
     sasl.mechanism=SCRAM-SHA-512
@@ -10,21 +10,20 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-from ..security.credentials import HASHES, salted_password
-from .kafka_client import KafkaFailure
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import socket
     import ssl
-    from pathlib import Path
 
-_NAMES = (
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""SCRAM's mechanisms and their hashes."""
+NAMES = (
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.username", "sasl.password", "ssl.truststore.location",
     "ssl.keystore.location", "ssl.key.password", "ssl.endpoint.identification.algorithm",
 )  # fmt: skip
@@ -32,52 +31,52 @@ MAX_ITERATIONS = 1 << 20
 """A server that asks for more wants to keep a client busy."""
 
 
-class ClientSecurity(NamedTuple):
-    """What the file says. `ca`, `certificate`: PEM files; `check_name`: whether the certificate must name the host."""
+class ClientSecurityError(ValueError):
+    """A setting makes no sense, a file can't be used, or the other side is not who it says it is: one line for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """What settings say; without passwords where it is printed. `ca`, `certificate`: PEM files; `check_name`: whether the
+    certificate must name the host.
+    """
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     ca: str | None = None
     certificate: str | None = None
-    key_password: str | None = None
+    key_password: str | None = field(default=None, repr=False)
     check_name: bool = True
 
-    def wrap(self, sock: socket.socket, host: str) -> socket.socket:
-        """The connection by TLS, where the listener speaks it. KafkaFailure."""
-        if not self.protocol.endswith("SSL"):
-            return sock
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    def tls_context(self) -> ssl.SSLContext:
+        """For connections by TLS. Reads files. ClientSecurityError names the one that can't be used."""
         import ssl
 
-        context = self._context(ssl)
         try:
-            return context.wrap_socket(sock, server_hostname=host)
-        except ssl.SSLCertVerificationError as error:
-            raise KafkaFailure(
-                f"the certificate of {host} is not good: {error.verify_message}; ssl.truststore.location names the authorities"
-            ) from None
-        except ssl.SSLError as error:
-            raise KafkaFailure(f"{host} speaks no TLS that this client does: {error.reason or error}") from None
-
-    def _context(self, ssl: object) -> ssl.SSLContext:
-        import ssl as module
-
-        try:
-            context = module.create_default_context(cafile=self.ca)
-        except (OSError, module.SSLError) as error:
-            raise KafkaFailure(f"ssl.truststore.location={self.ca}: {getattr(error, 'strerror', error)}") from None
+            context = ssl.create_default_context(cafile=self.ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ClientSecurityError(f"ssl.truststore.location={self.ca}: {_why_not_pem(error)}") from None
         context.check_hostname = self.check_name
         if self.certificate is not None:
             try:
                 context.load_cert_chain(self.certificate, password=lambda: self.key_password or "")
-            except (OSError, module.SSLError) as error:
-                raise KafkaFailure(f"ssl.keystore.location={self.certificate}: {error}") from None
+            except (OSError, ssl.SSLError) as error:
+                raise ClientSecurityError(f"ssl.keystore.location={self.certificate}: {_why_not_pem(error)}") from None
         return context
 
     def tokens(self) -> Callable[[bytes | None], bytes | None]:
         """The client's side of the mechanism: what the server said last (None: nothing yet) → what to say, or None: done.
-        KafkaFailure where the server does not know the password either."""
+        ClientSecurityError where the server does not know the password either."""
         if self.mechanism == "PLAIN":
             answers = iter([f"\0{self.user}\0{self.password}".encode()])
             return lambda _said: next(answers, None)
@@ -99,6 +98,21 @@ class ClientSecurity(NamedTuple):
         return settings
 
 
+_NO_SENSE = "the server's SCRAM message makes no sense"
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ClientSecurityError(_NO_SENSE) from None
+
+
+def _whole(text: str) -> int:
+    """0 for what is no number, or a longer one than anybody means."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
 class _Scram:
     """RFC 5802's client. Called with each answer of the server's."""
 
@@ -116,55 +130,64 @@ class _Scram:
             return f"n,,{self._bare}".encode()
         fields = dict(part.partition("=")[::2] for part in said.decode("utf-8", "replace").split(","))
         if self._signature is not None:
-            if not hmac.compare_digest(base64.b64decode(fields.get("v", "")), self._signature):
-                raise KafkaFailure("the server does not know the password: it is not who it says it is")
+            if not hmac.compare_digest(_decoded(fields.get("v", "")), self._signature):
+                raise ClientSecurityError("the server does not know the password: it is not who it says it is")
             return None
         nonce, iterations = fields.get("r", ""), fields.get("i", "")
-        if not nonce.startswith(self._nonce) or not iterations.isdecimal() or int(iterations) > MAX_ITERATIONS:
-            raise KafkaFailure("the server's SCRAM message makes no sense")
-        salt = base64.b64decode(fields.get("s", ""))
-        salted = salted_password(self._mechanism, self._password, salt, int(iterations))
+        if not nonce.startswith(self._nonce) or not 0 < _whole(iterations) <= MAX_ITERATIONS:
+            raise ClientSecurityError(_NO_SENSE)
+        salt = _decoded(fields.get("s", ""))
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, int(iterations))
         client_key = hmac.digest(salted, b"Client Key", self._hash)
         final = f"c=biws,r={nonce}"
-        text = f"{self._bare},{said.decode()},{final}".encode()
+        text = f"{self._bare},".encode() + said + f",{final}".encode()
         signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), text, self._hash)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
         self._signature = hmac.digest(hmac.digest(salted, b"Server Key", self._hash), text, self._hash)
         return f"{final},p={base64.b64encode(proof).decode()}".encode()
 
 
-def read_security(file: Path) -> ClientSecurity:
-    """What a file of client settings says. KafkaFailure naming what is wrong; other settings of clients are passed over."""
-    from ...config.loader import parse_properties
+def tls_failure(host: str, error: OSError) -> ClientSecurityError:
+    """Why a handshake with that host failed, in words."""
+    import ssl
 
-    try:
-        found = dict(parse_properties(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise KafkaFailure(f"{file}: can't be read: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        return security_of(found)
-    except ValueError as error:
-        raise KafkaFailure(f"{file}: {error}") from None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ClientSecurityError(
+            f"the certificate of {host} is not good: {error.verify_message}; ssl.truststore.location names the authorities"
+        )
+    reason = getattr(error, "reason", None) or error.strerror or str(error)
+    return ClientSecurityError(f"{host} speaks no TLS that this client does: {reason}")
+
+
+def _why_not_pem(error: OSError) -> str:
+    import ssl
+
+    if isinstance(error, ssl.SSLError):
+        return f"not a PEM file that can be used ({error.reason or error})"
+    return error.strerror or str(error)
 
 
 def security_of(found: Mapping[str, str]) -> ClientSecurity:
-    """The same out of names and values. ValueError."""
-    from ..security.jaas import options_of
+    """What settings of a client say; others of its settings are passed over. ClientSecurityError, which shows no secret."""
+    from .jaas import options_of
 
-    values = {name: found.get(name, "").strip() for name in _NAMES}
+    values = {name: found.get(name, "").strip() for name in NAMES}
     protocol = values["security.protocol"].upper() or "PLAINTEXT"
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        raise ValueError(f"security.protocol={protocol}; allowed: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL")
+        raise ClientSecurityError(f"security.protocol={protocol}; allowed: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL")
     mechanism = values["sasl.mechanism"].upper()
     user, password = values["sasl.username"], found.get("sasl.password", "")
     if protocol.startswith("SASL"):
         if mechanism not in ("PLAIN", *HASHES):
-            raise ValueError(f"sasl.mechanism={mechanism or '(missing)'}; commands know PLAIN, {', '.join(HASHES)}")
+            raise ClientSecurityError(f"sasl.mechanism={mechanism or '(missing)'}; known: PLAIN, {', '.join(HASHES)}")
         if values["sasl.jaas.config"]:
-            options = options_of(values["sasl.jaas.config"], mechanism)
+            try:
+                options = options_of(values["sasl.jaas.config"], mechanism)
+            except ValueError as error:
+                raise ClientSecurityError(str(error)) from None
             user, password = options.get("username", user), options.get("password", password)
         if not user:
-            raise ValueError("who are you? set sasl.username and sasl.password, or sasl.jaas.config")
+            raise ClientSecurityError("who are you? set sasl.username and sasl.password, or sasl.jaas.config")
     return ClientSecurity(
         protocol,
         mechanism,

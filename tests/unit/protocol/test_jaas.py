@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.broker.security.jaas import users_of
+from tidelog.protocol.jaas import users_of
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
