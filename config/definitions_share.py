@@ -14,9 +14,16 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
 def _row(
-    name: str, default: int, allowed: Allowed, doc: str, importance: Importance = _MEDIUM, *, internal: bool = False
+    name: str,
+    default: int,
+    allowed: Allowed,
+    doc: str,
+    importance: Importance = _MEDIUM,
+    *,
+    dynamic: bool = False,
+    internal: bool = False,
 ) -> Setting:
-    return Setting(name, _INT, default, doc, allowed, importance, group=_GROUP, internal=internal)
+    return Setting(name, _INT, default, doc, allowed, importance, dynamic, group=_GROUP, internal=internal)
 
 
 SHARE_ROWS: tuple[Setting, ...] = (
@@ -42,6 +49,7 @@ SHARE_ROWS: tuple[Setting, ...] = (
         1_000,
         at_least(0),
         "Least milliseconds between two assignments of partitions to the members of a share group.",
+        dynamic=True,
     ),
     _row("group.share.min.assignment.interval.ms", 0, at_least(0), "Shortest such interval that a group may have."),
     _row("group.share.max.assignment.interval.ms", 15_000, at_least(0), "Longest such interval that a group may have."),

@@ -14,6 +14,7 @@ from .definitions import (
     find_broker_setting,
     rows_of,
 )
+from .definitions_resources import GROUP_SETTINGS
 from .listener_settings import split_name
 from .log_config import LogConfig
 from .setting import Setting, SettingType, Status, Synonym, text_of
@@ -117,10 +118,27 @@ def describe_broker(
     return entries
 
 
+def describe_group(
+    broker: BrokerConfig, own: Mapping[str, str], names: Iterable[str] | None = None, dynamic: Layers = ()
+) -> list[ConfigEntry]:
+    """The settings of a group: those that it was given, then what the broker has for all groups."""
+    entries = []
+    for name in GROUP_SETTINGS if names is None else dict.fromkeys(names):
+        if (row := GROUP_SETTINGS.get(name)) is None:
+            continue
+        synonyms = _broker_synonyms(broker, row.synonyms, dynamic)
+        if not synonyms:  # nothing of the broker's says it
+            synonyms = (ConfigSynonym(name, text_of(row.default), ConfigSource.DEFAULT_CONFIG),)
+        if name in own:
+            synonyms = (ConfigSynonym(name, own[name], ConfigSource.GROUP_CONFIG), *synonyms)
+        entries.append(_entry(row, synonyms[0].value, synonyms[0].source, synonyms, read_only=False))
+    return entries
+
+
 def describe_resource(
     table: Mapping[str, Setting], own: Mapping[str, str], source: ConfigSource, names: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a group or of another resource with a table of its own; those of `names` that exist."""
+    """The settings of a resource with a table of its own that no broker's settings stand behind; those of `names` that exist."""
     entries = []
     for name in table if names is None else dict.fromkeys(names):
         if (row := table.get(name)) is None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from .broker_config import BrokerConfig, broker_config
 from .definitions import find_broker_setting, rows_of
 from .exceptions import ConfigError
+from .group_limits import broker_problems
 from .listener_checks import unknown_listener
 from .listener_settings import split_name
 from .setting import Status
@@ -48,6 +49,9 @@ def with_dynamic_settings(
     given = {**config.given, **taken}
     values, _ = validate(given, rows_of(given))
     try:
-        return DynamicConfig(broker_config(values, given, config.notices, config.origins), taken, tuple(refused))
+        changed = broker_config(values, given, config.notices, config.origins)
+        if problems := broker_problems(changed):
+            raise ConfigError(problems)
     except ConfigError as error:  # each is right, together they are not
         return DynamicConfig(config, {}, (*refused, *error.problems))
+    return DynamicConfig(changed, taken, tuple(refused))

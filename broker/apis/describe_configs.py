@@ -3,14 +3,22 @@
 - 1 tells where a value comes from and what else could have set it (KIP-226), 3 types and documentation (KIP-569), 4 is
   flexible. Version 0 has only "is this the default".
 - Topics; this broker, by its id; what brokers share (the empty name); this broker's loggers; groups; subscriptions to
-  clients' metrics. A group or subscription that nobody has given settings has the defaults.
+  clients' metrics. A group that nobody has given settings has the broker's, a subscription the defaults.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...config.describe import ConfigEntry, ConfigSource, describe_broker, describe_resource, describe_topic
+from ...config.definitions_resources import CLIENT_METRICS_SETTINGS
+from ...config.describe import (
+    ConfigEntry,
+    ConfigSource,
+    describe_broker,
+    describe_group,
+    describe_resource,
+    describe_topic,
+)
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.describe_configs import (
@@ -24,7 +32,6 @@ from ...protocol.messages.describe_configs import (
 from .. import metadata_store as kinds
 from ..error_mapping import error_code
 from ..logger_levels import levels
-from ..resource_configs import TABLES
 from ..topics import check_name
 from .registry import api
 
@@ -33,10 +40,6 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
-_RESOURCES = {
-    CLIENT_METRICS: (kinds.CLIENT_METRICS, ConfigSource.CLIENT_METRICS_CONFIG),
-    GROUP: (kinds.GROUP, ConfigSource.GROUP_CONFIG),
-}
 
 
 @api(ApiKey.DESCRIBE_CONFIGS, (0, 4), DescribeConfigsRequest)
@@ -87,8 +90,16 @@ def _describe(
     if resource.resource_type in (CLIENT_METRICS, GROUP):
         if not name:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "the resource has no name")
-        kind, source = _RESOURCES[resource.resource_type]
-        entries = describe_resource(TABLES[kind], broker.resources.own(kind, name), source, names)
+        if resource.resource_type == GROUP:
+            dynamic = broker.dynamic
+            entries = describe_group(dynamic.static, broker.resources.own(kinds.GROUP, name), names, dynamic.layers)
+        else:
+            entries = describe_resource(
+                CLIENT_METRICS_SETTINGS,
+                broker.resources.own(kinds.CLIENT_METRICS, name),
+                ConfigSource.CLIENT_METRICS_CONFIG,
+                names,
+            )
         return [_row(entry, request, context.api_version) for entry in entries]
     raise ProtocolError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ...config.group_limits import LIMITED, int_value
+
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
 
@@ -28,14 +30,12 @@ class GroupSettings:
 
     def int_of(self, group_id: str, name: str) -> int:
         """`name` is the group's: `consumer.session.timeout.ms`, whose broker setting is `group.consumer.session.timeout.ms`
-        and has `group.consumer.min.…` and `group.consumer.max.…` for limits, if there are any."""
-        config = self._config()
-        kind, _, rest = name.partition(".")
+        and has `group.consumer.min.…` and `group.consumer.max.…` for limits. KeyError where the broker has none."""
+        config, names = self._config(), LIMITED[name]
         own = self._own(group_id).get(name)
         if own is None:
-            return int(getattr(config, f"group_{kind}_{rest.replace('.', '_')}"))
-        low = getattr(config, f"group_{kind}_min_{rest.replace('.', '_')}", None)
-        high = getattr(config, f"group_{kind}_max_{rest.replace('.', '_')}", None)
+            return int_value(config, names.broker)
+        low, high = names.bounds(config)
         value = int(own)
         value = value if low is None else max(value, low)
         return value if high is None else min(value, high)

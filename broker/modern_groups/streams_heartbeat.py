@@ -356,8 +356,7 @@ def _check_tasks(plan: ConfiguredTopology, said: Tasks) -> None:
 
 def assignment_configs(environment: Environment, group_id: str) -> Mapping[str, str]:
     """What besides members and topics a target depends on."""
-    most = environment.settings.config.group_streams_max_standby_replicas
-    return {REPLICAS_KEY: str(min(environment.settings.int_of(group_id, STANDBY_REPLICAS), most))}
+    return {REPLICAS_KEY: str(environment.settings.int_of(group_id, STANDBY_REPLICAS))}
 
 
 def _targets(

@@ -29,3 +29,13 @@ def test_a_value_that_cannot_be_is_refused_alone() -> None:
     assert found.config.log_segment_bytes == 6000
     assert found.taken == {"log.segment.bytes": "6000"}
     assert "log.retention.ms" in found.refused[0]
+
+
+def test_a_groups_setting_outside_of_its_limits_is_refused() -> None:
+    config = load_config(None, {}, [])
+    for kind in ("consumer", "share", "streams"):
+        name = f"group.{kind}.assignment.interval.ms"
+        assert with_dynamic_settings(config, {"": {name: "15000"}}, 1).taken == {name: "15000"}
+        found = with_dynamic_settings(config, {"": {name: "15001"}}, 1)
+        assert (found.config, found.taken) == (config, {})
+        assert name in found.refused[0]

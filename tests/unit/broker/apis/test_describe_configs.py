@@ -86,13 +86,40 @@ async def test_loggers_are_told_with_their_levels(tmp_path: Path) -> None:
 async def test_groups_and_client_metrics_have_defaults_until_they_are_given_settings(tmp_path: Path) -> None:
     async with topic_world(tmp_path) as world:
         rows = {row.name: row for row in ask(world, GROUP, "some").configs}
-        assert len(rows) == 20
+        assert len(rows) == 17
         session = rows["consumer.session.timeout.ms"]
         assert (session.value, session.config_source, session.config_type) == ("45000", 5, 3)
         await world.resources.alter("client-metrics", "m", lambda _: {"interval.ms": "1000"})
         rows = {row.name: row for row in ask(world, CLIENT_METRICS, "m").configs}
         told = {name: (row.value, row.config_source, row.config_type) for name, row in rows.items()}
         assert told == {"interval.ms": ("1000", 7, 3), "match": ("", 5, 7), "metrics": ("", 5, 7)}
+
+
+async def test_a_group_has_what_the_broker_says_until_it_is_given_its_own(tmp_path: Path) -> None:
+    name = "group.consumer.session.timeout.ms"
+    given = {name: "50000", "group.streams.num.standby.replicas": "1"}
+    settings = {"group_consumer_session_timeout_ms": 50_000, "group_streams_num_standby_replicas": 1}
+    async with topic_world(tmp_path, given=given, **settings) as world:
+        interval = "group.share.assignment.interval.ms"
+        await world.dynamic.alter("", lambda _: {interval: "7"})
+
+        def told(setting: str) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
+            (row,) = ask(world, GROUP, "some", setting, synonyms=True).configs
+            return row.value, row.config_source, [(s.name, s.value, s.source) for s in row.synonyms]
+
+        broker = [(name, "50000", 4), (name, "45000", 5)]
+        assert told("consumer.session.timeout.ms") == ("50000", 4, broker)
+        assert told("streams.num.standby.replicas")[:2] == ("1", 4)
+        assert told("share.assignment.interval.ms") == ("7", 3, [(interval, "7", 3), (interval, "1000", 5)])
+        assert told("share.auto.offset.reset") == ("latest", 5, [("share.auto.offset.reset", "latest", 5)])
+        await world.resources.alter("group", "some", lambda _: {"consumer.session.timeout.ms": "46000"})
+        assert told("consumer.session.timeout.ms") == (
+            "46000",
+            8,
+            [("consumer.session.timeout.ms", "46000", 8), *broker],
+        )
+        await world.resources.alter("group", "some", lambda _: {})
+        assert told("consumer.session.timeout.ms") == ("50000", 4, broker)
 
 
 @pytest.mark.parametrize(

@@ -25,3 +25,11 @@ def test_limits_follow_the_broker():
     assert settings.int_of("g", NAME) == 1000
     assert settings.int_of("g", "consumer.assignment.interval.ms") == 99
     assert settings.config.group_consumer_max_size == 2**31 - 1
+
+
+def test_a_limit_without_a_least() -> None:
+    own = {"g": {"streams.num.standby.replicas": "2"}}
+    assert make_environment(own=own).settings.int_of("g", "streams.num.standby.replicas") == 2
+    narrowed = make_environment(own=own, group_streams_max_standby_replicas=1).settings
+    assert narrowed.int_of("g", "streams.num.standby.replicas") == 1
+    assert narrowed.int_of("h", "streams.initial.rebalance.delay.ms") == 3000
