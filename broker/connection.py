@@ -105,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         refusal = self._server.connection_opened(self)
         if refusal is not None:
             log.warning("%s: refused: %s", self, refusal)
+            self._server.connection_waits()  # for the log: what it leaves out is told a while later
             self._closing = True
             transport.abort()  # type: ignore[attr-defined]
             return
@@ -171,6 +172,7 @@ class Connection(asyncio.BufferedProtocol):
             # While the duplicate of the descriptor is open, the peer gets no FIN.
             self._outbound.close()
         self._release_buffer()
+        self._server.sending.ends(self)
         self._server.connection_closed(self)
 
     # -- what the server calls
@@ -188,6 +190,37 @@ class Connection(asyncio.BufferedProtocol):
     def user(self) -> str:
         """The name in `principal`, which is what quotas go by."""
         return self.principal.partition(":")[2]
+
+    @property
+    def request_bytes(self) -> int:
+        """What is there of a request that has not come whole."""
+        return self._end - self._start
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What is in memory of answers that the socket has not taken."""
+        return 0 if self._outbound is None else self._outbound.unsent_bytes
+
+    @property
+    def send_turns(self) -> int:
+        """A number that changes when the socket takes something, or while the disk has it wait."""
+        return 0 if self._outbound is None else self._outbound.count_turns()
+
+    def go_on_receiving(self) -> None:
+        """There may be memory now for the request that has not come whole."""
+        if not self._closing and self._pending is None and (self._outbound is None or self._outbound.idle):
+            self._resume()
+
+    def time_is_up(self, reason: str) -> None:
+        """The client has had enough time, or memory: it is disconnected."""
+        self._abort(reason)
+
+    def known_as(self, principal: str) -> str | None:
+        """The client has shown who it is. A text says why it is refused all the same."""
+        refusal = self._server.connection_known(self, principal)
+        if refusal is None:
+            self.principal = principal
+        return refusal
 
     def mute(self, milliseconds: int) -> None:
         """Handles no further request for so long; what is being answered goes out. A shorter wait adds nothing."""
@@ -310,16 +343,26 @@ class Connection(asyncio.BufferedProtocol):
             done = outbound.write(answers[0] if len(answers) == 1 else b"".join(answers))
         if not done:
             self._pause()
+            self._server.sending.begins(self)
+            self._server.connection_waits()
         return done
 
     def _keep(self, source: bytearray, start: int, end: int) -> None:
         """Moves what is left in the scratch buffer to a buffer of the connection's own."""
         left = end - start
-        self._take_buffer(max(room_for_frame(source, start, end, self._server.max_request_bytes), left))
+        server = self._server
+        room = server.receiving
+        needed = max(room_for_frame(source, start, end, server.max_request_bytes, room.scarce), left)
+        if not room.grants(self, needed, 0, waits=False):
+            needed = 1 << left.bit_length()
+        self._take_buffer(needed)
         assert self._buffer is not None
         self._buffer[:left] = memoryview(source)[start:end]
         self._start, self._end = 0, left
         self._frame_end = _announced_end(self._buffer, left)
+        if self._pending is None and not self._paused and self._muted is None:
+            room.begins(self)
+            server.connection_waits()
         if left == self._capacity:
             self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
 
@@ -328,7 +371,11 @@ class Connection(asyncio.BufferedProtocol):
         buffer = self._buffer
         assert buffer is not None
         self._frame_end = 0
-        self._start = self._process(buffer, self._start, self._end)
+        before = self._start
+        self._start = self._process(buffer, before, self._end)
+        room = self._server.receiving
+        if self._start != before:
+            room.ends(self)
         if self._closing or self._buffer is None:
             return
         left = self._end - self._start
@@ -339,29 +386,41 @@ class Connection(asyncio.BufferedProtocol):
             if self._end == self._capacity:
                 self._pause()
             return
-        needed = room_for_frame(buffer, self._start, self._end, self._server.max_request_bytes)
-        if needed > self._capacity:
+        room.begins(self)
+        self._server.connection_waits()
+        needed = room_for_frame(buffer, self._start, self._end, self._server.max_request_bytes, room.scarce)
+        is_full = left == self._capacity
+        if needed > self._capacity and room.grants(self, needed, len(buffer), waits=is_full):
             old = memoryview(buffer)[self._start : self._end]
             self._take_buffer(needed)
             self._buffer[:left] = old
             old.release()
+        elif is_full:
+            self._pause()  # until there is memory: `go_on_receiving`
+            return
         elif self._start:
             buffer[:left] = buffer[self._start : self._end]
         self._start, self._end = 0, left
         self._frame_end = _announced_end(self._buffer, left)
 
     def _take_buffer(self, capacity: int) -> None:
-        self._server.buffers.give(self._buffer)
-        self._buffer = self._server.buffers.take(capacity)
+        server = self._server
+        buffers = server.receiving.buffers
+        buffers.give(self._buffer)
+        self._buffer = buffers.take(capacity)
         self._capacity = capacity
         self._view = memoryview(self._buffer)
+        server.room_changed()
 
     def _release_buffer(self) -> None:
         if self._buffer is not None:
+            server = self._server
             self._view = None
-            self._server.buffers.give(self._buffer)
+            server.receiving.buffers.give(self._buffer)
+            server.receiving.ends(self)
             self._buffer = None
             self._start = self._end = self._capacity = self._frame_end = 0
+            server.room_changed()
 
     # -- answers that wait, clients that do not read
 
@@ -407,6 +466,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _drained(self) -> None:
+        self._server.sending.ends(self)
         if self._pending is None:
             self._resume()
 
@@ -431,6 +491,7 @@ class Connection(asyncio.BufferedProtocol):
     def _abort(self, reason: str) -> None:
         log.warning("%s: closed: %s", self, reason)
         self._server.aborted_connections += 1
+        self._server.connection_waits()  # for the log, as above
         self.close()
 
 

@@ -24,6 +24,7 @@ from .cleaner_metrics import cleaner_families
 from .daemon_metrics import build_families, health_families, state_families, task_families
 from .group_metrics import GroupFacts, GroupLag, group_facts
 from .health import Health
+from .limit_metrics import limit_families
 from .log_metrics import LogMetrics
 from .metric_family import AnyFamily, Family, HistogramFamily
 from .quota_metrics import quota_families
@@ -58,6 +59,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *message_set_families(broker.message_sets, broker.socket_server),
         *quota_families(broker),
         *security_families(broker.socket_server),
+        *limit_families(broker.socket_server),
         *transaction_families(broker.known_transactions),
         *share_families(broker.known_share),
     ]

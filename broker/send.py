@@ -16,6 +16,7 @@ sent, the page cache is asked, and pages that are missing are read by the I/O po
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections import deque
@@ -71,7 +72,7 @@ class Outbound:
 
     __slots__ = (
         "_closed", "_counters", "_fd", "_loop", "_on_drained", "_on_error", "_pool", "_prefetching", "_queue",
-        "_send", "_sock", "_writer_armed",
+        "_send", "_sock", "_source", "_turns", "_writer_armed",
     )  # fmt: skip
 
     def __init__(
@@ -83,12 +84,14 @@ class Outbound:
         on_drained: Callable[[], None],
         on_error: Callable[[OSError], None],
     ) -> None:
-        """Takes its own duplicate of `fd`, a connected non-blocking stream socket."""
+        """Takes its own duplicate of `fd`, a connected non-blocking stream socket that stays open until `close()`, with the
+        first bytes: a client that asks for nothing costs one descriptor."""
         self._loop = loop
-        self._sock = socket.socket(fileno=os.dup(fd))
-        self._sock.setblocking(False)
-        self._fd = self._sock.fileno()
-        self._send = self._sock.send
+        self._source = fd
+        self._sock: socket.socket | None = None
+        self._fd = -1
+        self._send: Callable[..., int] = self._first_send
+        self._turns = 0
         self._pool = pool
         self._counters = counters
         self._on_drained = on_drained
@@ -102,6 +105,17 @@ class Outbound:
     def idle(self) -> bool:
         """True when everything given has been handed to the kernel."""
         return not self._queue
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes in memory that wait; slices of files are not in memory."""
+        return sum(len(part) for part in self._queue if type(part) is bytes)
+
+    def count_turns(self) -> int:
+        """A number that has changed since the last call if the socket has taken something, or a disk was waited for."""
+        if self._prefetching:
+            self._turns += 1
+        return self._turns
 
     def write(self, data: bytes) -> bool:
         """Sends bytes. Returns True when the kernel took all; else the rest is queued and `on_drained` follows."""
@@ -143,9 +157,22 @@ class Outbound:
             self._writer_armed = False
         release_parts(self._queue)
         self._queue.clear()
-        self._sock.close()
+        if self._sock is not None:
+            self._sock.close()
 
     # -- inside
+
+    def _first_send(self, data: bytes | memoryview, flags: int = 0) -> int:
+        self._open()
+        return self._send(data, flags)
+
+    def _open(self) -> None:
+        if self._closed:  # the descriptor may be another's by now
+            raise OSError(errno.EBADF, "the connection is closed")
+        self._sock = socket.socket(fileno=os.dup(self._source))
+        self._sock.setblocking(False)
+        self._fd = self._sock.fileno()
+        self._send = self._sock.send
 
     def _arm(self) -> None:
         if not self._writer_armed:
@@ -161,6 +188,7 @@ class Outbound:
         if self._prefetching or self._closed:
             self._disarm()
             return
+        self._turns += 1
         self._drain()
         if self.idle and not self._closed:
             self._on_drained()
@@ -170,6 +198,8 @@ class Outbound:
         queue = self._queue
         budget = BYTES_PER_TURN
         try:
+            if self._sock is None:
+                self._open()
             while queue:
                 part = queue[0]
                 if type(part) is bytes:

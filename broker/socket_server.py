@@ -1,8 +1,9 @@
 """Listeners and the limits that hold for all connections, whichever protocol they speak: a listener's requests are framed
 alike, and go to the listener's own handler.
 
-Owns, on the loop thread: the bound sockets, the set of open connections, the scratch buffer that they share and the
-pool of buffers for incomplete requests. `stop_accepting` and `close_all` are the two halves of a clean stop.
+Owns, on the loop thread: the bound sockets, the set of open connections, the scratch buffer that they share, and the bounds
+on requests and answers that are not whole (`receive_room.py`, `send_room.py`). `stop_accepting` and `close_all` are the two
+halves of a clean stop.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import perf_counter_ns, time
 from typing import TYPE_CHECKING
 
 from .connection import Connection
 from .container import HINT, container_network, plain_host
+from .descriptors import Descriptors, open_limit
+from .log_flood import FLOOD, install
+from .receive_room import ReceiveRoom
 from .send import SendCounters
+from .send_room import SendRoom
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -33,36 +38,10 @@ log = logging.getLogger(__name__)
 
 #: One read takes at most this much; all connections of a loop share the buffer.
 SCRATCH_BYTES = 256 * 1024
-#: Buffers that are kept for the next large request, in all.
-POOLED_BUFFER_BYTES = 16 << 20
-
-
-class BufferPool:
-    """Receive buffers that were used once: touching fresh memory costs more than a copy. Loop thread."""
-
-    __slots__ = ("_free", "_held")
-
-    def __init__(self) -> None:
-        self._free: dict[int, list[bytearray]] = {}
-        self._held = 0
-
-    def take(self, capacity: int) -> bytearray:
-        """A buffer of at least `capacity` bytes (a power of two)."""
-        size = 1 << max(12, (capacity - 1).bit_length())
-        free = self._free.get(size)
-        if free:
-            self._held -= size
-            return free.pop()
-        return bytearray(size)
-
-    def give(self, buffer: bytearray | None) -> None:
-        """Takes a buffer back; None is taken as nothing."""
-        if buffer is None:
-            return
-        size = len(buffer)
-        if self._held + size <= POOLED_BUFFER_BYTES:
-            self._held += size
-            self._free.setdefault(size, []).append(buffer)
+#: What one read takes while memory for incomplete requests is scarce.
+SCARCE_READ_BYTES = 16 * 1024
+#: Requests and answers that are not whole are looked at so often, in seconds.
+TICK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +105,17 @@ class SocketServer:
         self.max_request_bytes = config.socket_request_max_bytes
         self.max_outbound_bytes = config.connection_outbound_max_bytes
         self.scratch = bytearray(SCRATCH_BYTES)
-        self.scratch_view = memoryview(self.scratch)
+        self._whole_view = memoryview(self.scratch)
+        self._scarce_view = self._whole_view[:SCARCE_READ_BYTES]
+        self.scratch_view = self._whole_view
+        """What connections without a buffer of their own read into."""
         self._ciphertext_view: memoryview | None = None
-        self.buffers = BufferPool()
+        self.receiving = ReceiveRoom(config.queued_max_request_bytes, config.request_receive_timeout_ms)
+        self.sending = SendRoom(config.queued_max_response_bytes, config.response_send_timeout_ms)
+        self.descriptors = Descriptors(open_limit())
+        self._ticker: asyncio.TimerHandle | None = None
+        self._ticked = 0.0
+        self._waking = False
         self.endpoints: list[Endpoint] = []
         self._container = container_network(os.environ)
         self._warned = False
@@ -139,6 +126,8 @@ class SocketServer:
         self.wait_of: Callable[[str, str], int] = lambda _address, _listener: 0
         """How long, in ms, a new connection from an address to a listener is not read: quotas on connections (KIP-612)."""
         self._per_host: Counter[str] = Counter()
+        self._per_principal: Counter[str] = Counter()
+        self._known: dict[Connection, str] = {}
         self._config = config
         self._dispatcher = dispatcher
         self._message_sets = message_sets
@@ -157,6 +146,12 @@ class SocketServer:
     def use(self, config: BrokerConfig) -> None:
         """Other limits hold for connections that come from now on; those that are open stay."""
         self._config = config
+        self.receiving.limit, self.receiving.timeout_ms = (
+            config.queued_max_request_bytes, config.request_receive_timeout_ms
+        )  # fmt: skip
+        self.sending.limit, self.sending.timeout_ms = (
+            config.queued_max_response_bytes, config.response_send_timeout_ms
+        )  # fmt: skip
         for security in self.securities.values():
             security.use(config)
         self._renew()
@@ -178,6 +173,7 @@ class SocketServer:
         for listener in self._config.message_set_listeners:
             endpoint = await self._listen(listener, "message.set.listeners", self._message_sets())
             self.message_set_endpoints.append(endpoint)
+        install()
         self._schedule_sweep()
         self._schedule_renewal()
 
@@ -223,6 +219,9 @@ class SocketServer:
             self._refuse(counts)
             name = "max.connections.per.ip" + (".overrides" if host in config.max_connections_per_ip_overrides else "")
             return f"{per_host} connections are open from there ({name})"
+        if not self.descriptors.has_room(len(self.connections)):
+            self._refuse(counts)
+            return f"of {self.descriptors.limit} file descriptors an eighth is kept for files (ulimit -n)"
         self.connections.add(connection)
         self._per_host[host] += 1
         counts.open += 1
@@ -235,6 +234,49 @@ class SocketServer:
         if security is not None and security.tls is None:
             security.expect(connection)
         return None
+
+    def connection_known(self, connection: Connection, principal: str) -> str | None:
+        """A client has said who it is; a text says why it is refused. Once more for the same connection changes nothing."""
+        if connection in self._known:
+            return None
+        most = self._config.max_connections_per_principal
+        if self._per_principal[principal] >= most:
+            self._refuse(self._counts(connection.listener.name))
+            return f"{most} connections of {principal} are open (max.connections.per.principal)"
+        self._known[connection] = principal
+        self._per_principal[principal] += 1
+        return None
+
+    def connection_waits(self) -> None:
+        """Some connection has a request or an answer that is not whole: they are looked at until none has."""
+        if self._ticker is None:
+            self._ticked = self.loop.time()
+            self._ticker = self.loop.call_later(TICK_S, self._tick)
+
+    def room_changed(self) -> None:
+        """A buffer was taken or given back: while memory is scarce reads are small, and those who wait for it may go on
+        when the work of this turn is done."""
+        receiving = self.receiving
+        self.scratch_view = self._scarce_view if receiving.scarce else self._whole_view
+        if receiving.waiting and not self._waking:
+            self._waking = True
+            self.loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False
+        self.receiving.given_back()
+
+    def _tick(self) -> None:
+        now = self.loop.time()
+        # The time that the loop itself stood still is not the clients'.
+        elapsed_ms = int(1000 * min(now - self._ticked, 2 * TICK_S))
+        self._ticked = now
+        self._ticker = None
+        self.receiving.tick(elapsed_ms)
+        self.sending.tick(elapsed_ms)
+        FLOOD.flush(time())
+        if self.receiving or self.sending or FLOOD.pending:
+            self._ticker = self.loop.call_later(TICK_S, self._tick)
 
     def _counts(self, name: str) -> ListenerCounts:
         counts = self.listeners.get(name)
@@ -251,6 +293,10 @@ class SocketServer:
         if connection in self.connections:
             self.connections.discard(connection)
             self._counts(connection.listener.name).open -= 1
+            if (principal := self._known.pop(connection, None)) is not None:
+                self._per_principal[principal] -= 1
+                if not self._per_principal[principal]:
+                    del self._per_principal[principal]
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]
@@ -259,7 +305,7 @@ class SocketServer:
 
     async def stop_accepting(self) -> None:
         """Closes the listeners; open connections stay."""
-        for timer in (self._sweeper, self._renewal):
+        for timer in (self._sweeper, self._renewal, self._ticker):
             if timer is not None:
                 timer.cancel()
         for server in self._servers:

@@ -13,7 +13,7 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, cast
 
-from .connection import ANONYMOUS, Connection
+from .connection import Connection
 from .security.principal import name_of, subject_of, user
 from .tls_send import TlsOutbound
 
@@ -55,12 +55,14 @@ class TlsConnection(Connection):
             self.give_time(limit, f"no TLS handshake within {limit} ms (ssl.handshake.timeout.ms)")
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._server.receiving.scarce:
+            return self._ciphertext[: len(self._server.scratch_view)]
         return self._ciphertext
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
             return
-        self.last_active = self._server.now()
+        # `last_active` is left to what is decrypted: bytes of a TLS record that never ends are no activity.
         self._incoming.write(self._ciphertext[:nbytes])
         self._go_on()
 
@@ -108,6 +110,7 @@ class TlsConnection(Connection):
     def _shaken(self) -> None:
         """The handshake is done: the client is who its certificate says."""
         self._established = True
+        self.last_active = self._server.now()
         self.take_time()
         self._flush_tls()
         if self._security.sasl:
@@ -120,8 +123,8 @@ class TlsConnection(Connection):
         name = name_of(subject, self._security.mapping_rules)
         if name is None:
             self._abort(f"no rule of ssl.principal.mapping.rules fits {subject!r}")
-        else:
-            self.principal = user(name) if name else ANONYMOUS
+        elif name and (refusal := self.known_as(user(name))) is not None:
+            self._abort(refusal)
 
     def _what_failed(self, error: ssl.SSLError) -> str:
         if self._established:

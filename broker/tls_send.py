@@ -49,6 +49,10 @@ class TlsOutbound(Outbound):
     def idle(self) -> bool:
         return not self._queue and not self._ciphertext
 
+    @property
+    def unsent_bytes(self) -> int:
+        return super().unsent_bytes + len(self._ciphertext)
+
     def write(self, data: bytes) -> bool:
         if self._closed:
             return True

@@ -45,6 +45,11 @@ class BrokerConfig:
     max_connections_per_ip: int
     max_connections_per_ip_overrides: dict[str, int]
     max_connection_creation_rate: int
+    max_connections_per_principal: int
+    queued_max_request_bytes: int
+    queued_max_response_bytes: int
+    request_receive_timeout_ms: int
+    response_send_timeout_ms: int
     connections_max_idle_ms: int
     # Node and directories
     node_id: int
@@ -285,7 +290,7 @@ def _resolve(values: Mapping[str, Value]) -> tuple[dict[str, Any], list[str]]:
     _resolve_listeners(attributes, problems)
     _resolve_listener_settings(attributes, values, problems)
     _resolve_node(attributes, values, problems)
-    _resolve_limits(attributes, problems)
+    _resolve_limits(attributes, values, problems)
     low, high = attributes["group_min_session_timeout_ms"], attributes["group_max_session_timeout_ms"]
     if low > high:
         problems.append(f"group.min.session.timeout.ms={low} is above group.max.session.timeout.ms={high}")
@@ -326,7 +331,12 @@ def _resolve_listener_settings(attributes: dict[str, Any], values: Mapping[str, 
     problems.extend(security_problems(listeners, own, attributes))
 
 
-def _resolve_limits(attributes: dict[str, Any], problems: list[str]) -> None:
+def _resolve_limits(attributes: dict[str, Any], values: Mapping[str, Value], problems: list[str]) -> None:
+    queued, largest = attributes["queued_max_request_bytes"], attributes["socket_request_max_bytes"]
+    if 0 <= queued < largest:
+        if "queued.max.request.bytes" in values:
+            problems.append(f"queued.max.request.bytes={queued} is below socket.request.max.bytes={largest}")
+        attributes["queued_max_request_bytes"] = largest
     overrides = attributes["max_connections_per_ip_overrides"]
     try:
         attributes["max_connections_per_ip_overrides"] = parse_address_limits(overrides)

@@ -54,7 +54,7 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
     (
         "one event loop does the network's work, and requests wait in no queue",
         """
-        num.network.threads num.io.threads queued.max.requests queued.max.request.bytes
+        num.network.threads num.io.threads queued.max.requests
         fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
         delete.records.purgatory.purge.interval.requests share.fetch.purgatory.purge.interval.requests
         group.coordinator.threads group.coordinator.background.threads group.coordinator.append.linger.ms

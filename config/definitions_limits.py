@@ -1,14 +1,25 @@
-"""The settings that bound what may come in, and where to: connections, and directories for new partitions. All are dynamic."""
+"""The settings that bound what may come in, and where to: connections, what they hold, directories for new partitions.
+
+All are dynamic."""
 
 from __future__ import annotations
 
-from .setting import ANY, INT_MAX, Allowed, Importance, Setting, SettingType, at_least
+from .setting import ANY, INT_MAX, LONG_MAX, Allowed, Importance, Setting, SettingType, Value, at_least, between
 
 
 def _row(
-    name: str, kind: SettingType, default: object, allowed: Allowed, doc: str, group: str = "Network", why: str = ""
+    name: str,
+    kind: SettingType,
+    default: Value,
+    allowed: Allowed,
+    doc: str,
+    group: str = "Network",
+    why: str = "",
+    own: bool = False,
 ) -> Setting:
-    return Setting(name, kind, default, doc, allowed, Importance.MEDIUM, dynamic=True, group=group, why_different=why)  # type: ignore[arg-type]
+    return Setting(
+        name, kind, default, doc, allowed, Importance.MEDIUM, dynamic=True, group=group, why_different=why, own=own
+    )
 
 
 LIMIT_ROWS: tuple[Setting, ...] = (
@@ -43,6 +54,51 @@ LIMIT_ROWS: tuple[Setting, ...] = (
         at_least(0),
         "New connections a second, over the windows of quota.window.num. Those above it are taken, and read when it is "
         "their turn. A listener can have a rate of its own beside it: listener.name.NAME.max.connection.creation.rate.",
+    ),
+    _row(
+        "max.connections.per.principal",
+        SettingType.INT,
+        INT_MAX,
+        at_least(0),
+        "Connections open at once of one user, where listeners ask who it is (SASL, client certificates). Further ones are "
+        "closed when their client is known.",
+        own=True,
+    ),
+    _row(
+        "queued.max.request.bytes",
+        SettingType.LONG,
+        256 * 1024 * 1024,
+        at_least(1, also=(-1,)),
+        "Bytes that requests which have not come whole may take in all, -1 for any number. Above it, connections that want more "
+        "are not read until others are done; the request that began first always goes on, and those that come slowly are closed. "
+        "Not below socket.request.max.bytes; where that is above the default, it is the default.",
+        why="Kafka has no bound unless one is set, and a queue besides",
+    ),
+    _row(
+        "queued.max.response.bytes",
+        SettingType.LONG,
+        256 * 1024 * 1024,
+        at_least(1, also=(-1,)),
+        "Bytes of answers that clients do not take, in all, -1 for any number; records of a Fetch in the clear are none, since "
+        "they stay in their files. Above it, clients are closed that have taken nothing for longest.",
+        own=True,
+    ),
+    _row(
+        "request.receive.timeout.ms",
+        SettingType.LONG,
+        30_000,
+        between(1000, LONG_MAX),
+        "Milliseconds that a request has from its first byte to its last, and one second more for each 16 KiB of it that have "
+        "come. Then its connection is closed.",
+        own=True,
+    ),
+    _row(
+        "response.send.timeout.ms",
+        SettingType.LONG,
+        300_000,
+        between(1000, LONG_MAX),
+        "Milliseconds after which a client is closed that takes nothing of an answer.",
+        own=True,
     ),
     _row(
         "cordoned.log.dirs",

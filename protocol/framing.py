@@ -28,6 +28,8 @@ READ_AHEAD_BYTES = 64 * 1024
 EXACT_FRAME_BYTES = 128 * 1024
 #: What a frame may take before its bytes come: a hundred clients that announce 50 MB each must not be given 5 GB.
 UNPROVEN_FRAME_BYTES = 1024 * 1024
+#: The same, and the least that any frame gets, while memory is scarce.
+SCARCE_FRAME_BYTES = 4 * 1024
 
 
 class FrameTooLargeError(MalformedRequest):
@@ -52,18 +54,20 @@ def frame_end(buffer: bytes | bytearray, position: int, end: int, max_bytes: int
     return following if following <= end else INCOMPLETE
 
 
-def room_for_frame(buffer: bytes | bytearray, position: int, end: int, max_bytes: int) -> int:
+def room_for_frame(buffer: bytes | bytearray, position: int, end: int, max_bytes: int, scarce: bool = False) -> int:
     """Size of the buffer that the incomplete frame at `position` should have, of which buffer[position:end] is there.
 
     The frame and what is read ahead; for a large one, twice what has come, until that is the frame: memory follows the
-    bytes that came and not those that were announced.
+    bytes that came and not those that were announced. `scarce`: nothing is read ahead, and the first room is small.
     """
     have = end - position
     if have < SIZE_BYTES:
-        return READ_AHEAD_BYTES
+        return SCARCE_FRAME_BYTES if scarce else READ_AHEAD_BYTES
     whole: int = SIZE_BYTES + max(0, _SIZE.unpack_from(buffer, position)[0])
     if whole > max_bytes + SIZE_BYTES:
         return READ_AHEAD_BYTES  # refused when its turn comes
+    if scarce:
+        return max(SCARCE_FRAME_BYTES, min(whole, 1 << have.bit_length()))
     if whole < EXACT_FRAME_BYTES:
         return max(whole, READ_AHEAD_BYTES) + READ_AHEAD_BYTES
     return min(whole, max(UNPROVEN_FRAME_BYTES, 1 << have.bit_length()))

@@ -8,8 +8,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from tidelog.broker.connection import Connection
+from tidelog.broker.receive_room import ReceiveRoom
 from tidelog.broker.send import SendCounters
-from tidelog.broker.socket_server import BufferPool, Endpoint
+from tidelog.broker.send_room import SendRoom
+from tidelog.broker.socket_server import Endpoint
 
 
 class Transport(asyncio.Transport):
@@ -47,7 +49,8 @@ class Server:
         self.scratch = bytearray(4096)
         self.scratch_view = memoryview(self.scratch)
         self.ciphertext_view = memoryview(bytearray(8192))
-        self.buffers = BufferPool()
+        self.receiving = ReceiveRoom(-1, 30_000)
+        self.sending = SendRoom(-1, 300_000)
 
     def told(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
         return dialled
@@ -56,6 +59,15 @@ class Server:
         return None
 
     def connection_closed(self, connection: Connection) -> None:
+        pass
+
+    def connection_known(self, connection: Connection, principal: str) -> str | None:
+        return None
+
+    def connection_waits(self) -> None:
+        pass
+
+    def room_changed(self) -> None:
         pass
 
 

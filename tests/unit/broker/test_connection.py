@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from support.connections import Server, Transport, frame
 from tidelog.broker.connection import Connection, ConnectionAborted
+from tidelog.broker.descriptors import open_count
 from tidelog.broker.later_answer import LaterAnswer
+from tidelog.broker.receive_room import ReceiveRoom
 from tidelog.broker.socket_server import Endpoint
 
 
@@ -273,3 +275,99 @@ async def test_a_muted_connection_that_is_lost_leaves_no_timer() -> None:
     assert handle is not None
     rig.end()
     assert handle.cancelled()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_requests_of_many_share_bounded_memory_and_all_arrive(seed: int) -> None:
+    rng = random.Random(seed)
+    rigs = [Rig(lambda body: body[:3], 1 << 20) for _ in range(12)]
+    room = ReceiveRoom(400_000, 30_000)
+    for rig in rigs:
+        rig.server.receiving = room
+    bodies = {rig: [rng.randbytes(rng.choice([5, 3000, 20_000, 300_000])) for _ in range(4)] for rig in rigs}
+    streams = {rig: b"".join(map(frame, bodies[rig])) for rig in rigs}
+    while any(streams.values()):
+        before = sum(map(len, streams.values()))
+        for rig in rigs:
+            count = rng.choice([1, 4096, 100_000])
+            rig.feed(streams[rig][:count])
+            streams[rig] = rig.unread + streams[rig][count:]
+            assert room.buffers.lent <= 400_000 + (1 << 19) + 16_384 * len(rigs)
+        room.given_back()
+        assert sum(map(len, streams.values())) < before, "somebody always goes on"
+    for rig in rigs:
+        assert rig.seen == bodies[rig]
+        assert not rig.transport.aborted
+        rig.end()
+    assert (room.buffers.lent, len(room), room.waiting) == (0, 0, 0)
+    assert room.waits > 0
+
+
+async def test_a_request_that_comes_too_slowly_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(lambda body: body)
+    room = rig.server.receiving
+    rig.feed(frame(b"whole") + b"\0\1")
+    for _ in range(30):
+        rig.feed(b"\0")
+        room.tick(1000)
+    assert not rig.transport.aborted
+    room.tick(1000)
+    assert rig.transport.aborted
+    assert rig.server.aborted_connections == 1
+    assert "request.receive.timeout.ms=30000" in caplog.text
+    rig.end()
+    assert len(room) == 0
+
+
+async def test_what_waits_behind_an_answer_is_not_slow() -> None:
+    pending: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> asyncio.Future[bytes]:
+        pending.append(asyncio.get_running_loop().create_future())
+        return pending[-1]
+
+    rig = Rig(answer)
+    rig.feed(frame(b"first") + frame(b"second")[:6])
+    for _ in range(100):
+        rig.server.receiving.tick(1000)
+    assert not rig.transport.aborted
+    pending[0].set_result(b"answer")
+    await asyncio.sleep(0)
+    for _ in range(31):
+        rig.server.receiving.tick(1000)
+    assert rig.transport.aborted, "now it is the client that is waited for"
+    rig.end()
+
+
+async def test_a_client_that_takes_nothing_is_closed_and_one_that_reads_is_not() -> None:
+    rig = Rig(lambda body: bytes(4 << 20))
+    room = rig.server.sending
+    rig.feed(frame(b"give"))
+    assert room.held > 0
+    for _ in range(300):
+        room.tick(1000)
+    assert not rig.transport.aborted
+    taken = 0
+    while len(room):
+        taken += len(rig.received())
+        for _ in range(5):  # the loop finds that there is room, and sends
+            await asyncio.sleep(0)
+        room.tick(299_000)
+        assert not rig.transport.aborted
+    assert taken + len(rig.received()) == 4 << 20
+    assert room.held == 0
+    rig.feed(frame(b"give"))
+    room.tick(301_000)
+    assert rig.transport.aborted
+    rig.end()
+
+
+async def test_a_client_that_asks_for_nothing_costs_one_descriptor() -> None:
+    before = open_count()
+    rigs = [Rig(lambda body: body) for _ in range(5)]
+    assert open_count() - before == 10, "both ends of its socket"
+    rigs[0].feed(frame(b"hello"))
+    assert open_count() - before == 11
+    for rig in rigs:
+        rig.end()
+    assert open_count() == before

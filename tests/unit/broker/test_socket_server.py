@@ -8,23 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 from tidelog.broker.container import ContainerNetwork
-from tidelog.broker.socket_server import POOLED_BUFFER_BYTES, BufferPool, Endpoint, ListenerCounts, SocketServer
+from tidelog.broker.descriptors import Descriptors
+from tidelog.broker.socket_server import SCARCE_READ_BYTES, Endpoint, ListenerCounts, SocketServer
 from tidelog.config.listener import ListenerLimits
 from tidelog.config.loader import load_config
-
-
-def test_pooled_buffers_fit_are_reused_and_bounded() -> None:
-    pool = BufferPool()
-    first = pool.take(100_000)
-    assert len(first) >= 100_000
-    pool.give(first)
-    assert pool.take(70_000) is first, "131,072 serves both"
-    assert pool.take(70_000) is not first
-    for _ in range(10):
-        pool.give(bytearray(4 << 20))
-    kept = sum(len(buffer) for buffers in pool._free.values() for buffer in buffers)
-    assert kept == POOLED_BUFFER_BYTES
-    pool.give(None)
 
 
 def server(container: ContainerNetwork | None = None, **settings: bool) -> SocketServer:
@@ -111,3 +98,47 @@ def test_a_listener_has_a_limit_of_its_own_beside_the_brokers() -> None:
         made.connection_closed(connection)  # type: ignore[arg-type]
     assert made.listeners["OUTSIDE"].open == 0, "one that was refused was never in"
     assert come("OUTSIDE")[1] is None
+
+
+def test_a_principal_has_a_limit_of_its_own() -> None:
+    made = server(max_connections_per_principal=2)  # type: ignore[arg-type]
+
+    def come(principal: str) -> tuple[_Connection, str | None]:
+        connection = _Connection(listener=BOUND, peer_host="h", mute=None)
+        assert made.connection_opened(connection) is None  # type: ignore[arg-type]
+        return connection, made.connection_known(connection, principal)  # type: ignore[arg-type]
+
+    alice = [come("User:alice") for _ in range(3)]
+    assert [why for _, why in alice] == [
+        None, None, "2 connections of User:alice are open (max.connections.per.principal)"
+    ]  # fmt: skip
+    assert come("User:bob")[1] is None
+    assert made.connection_known(alice[0][0], "User:alice") is None, "who authenticates again is counted once"  # type: ignore[arg-type]
+    made.connection_closed(alice[2][0])  # type: ignore[arg-type]
+    assert come("User:alice")[1] is not None, "one that was refused was never in"
+    made.connection_closed(alice[0][0])  # type: ignore[arg-type]
+    assert come("User:alice")[1] is None
+    assert made.listeners["PLAINTEXT"].refused == 2
+
+
+def test_descriptors_are_kept_for_files() -> None:
+    made = server()
+    made.descriptors = Descriptors(800, lambda: 100)
+    made.connections = {_Connection(listener=BOUND, peer_host="h", mute=None) for _ in range(700)}  # type: ignore[assignment]
+    refused = made.connection_opened(_Connection(listener=BOUND, peer_host="h", mute=None))  # type: ignore[arg-type]
+    assert refused is None
+    made.descriptors = Descriptors(800, lambda: 750)
+    refused = made.connection_opened(_Connection(listener=BOUND, peer_host="h", mute=None))  # type: ignore[arg-type]
+    assert refused == "of 800 file descriptors an eighth is kept for files (ulimit -n)"
+
+
+def test_reads_are_small_while_memory_is_scarce() -> None:
+    made = server()
+    whole = len(made.scratch_view)
+    made.receiving.limit = 1 << 20
+    buffer = made.receiving.buffers.take(1 << 18)
+    made.room_changed()
+    assert len(made.scratch_view) == SCARCE_READ_BYTES < whole
+    made.receiving.buffers.give(buffer)
+    made.room_changed()
+    assert len(made.scratch_view) == whole

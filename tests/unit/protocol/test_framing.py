@@ -96,3 +96,11 @@ def test_memory_follows_the_bytes_that_came_and_copies_are_few() -> None:
         assert have <= capacity <= max(UNPROVEN_FRAME_BYTES, 2 * have)
     assert capacity == whole
     assert moves <= 8
+
+
+@given(have=st.integers(0, 1 << 20), size=st.integers(0, 100 << 20))
+def test_while_memory_is_scarce_room_is_at_most_twice_what_has_come(have: int, size: int) -> None:
+    data = size.to_bytes(4, "big")
+    have = min(have, size + 3)
+    room = room_for_frame(data[:have], 0, have, 100 << 20, scarce=True)
+    assert have < room <= max(4096, 2 * have)

@@ -55,12 +55,18 @@ class Connection:
         self.listener = Endpoint("IN", "SASL_SSL", "127.0.0.1", 1)
         self.dispatcher: object = None
         self.leaving = False
+        self.refusal: str | None = None
 
     def hand_to(self, dispatcher: object) -> None:
         self.dispatcher = dispatcher
 
     def take_time(self) -> None:
         pass
+
+    def known_as(self, principal: str) -> str | None:
+        if self.refusal is None:
+            self.principal = principal
+        return self.refusal
 
     def close_after_sending(self) -> None:
         self.leaving = True
@@ -226,3 +232,15 @@ async def test_after_the_sessions_end_only_authentication_helps_and_only_as_the_
     assert rig.connection.principal == "User:alice"
     assert rig.connection.leaving
     state.cancel()
+
+
+async def test_who_has_too_many_connections_is_not_let_in() -> None:
+    rig = Rig()
+    rig.connection.refusal = "2 connections of User:alice are open (max.connections.per.principal)"
+    state = rig.state
+    state.handshake("PLAIN", 1)
+    with pytest.raises(ConnectionAborted, match="2 connections of User:alice"):
+        await state.authenticate(b"alice")
+    assert not state.done
+    assert rig.connection.dispatcher is None
+    assert rig.connection.principal == "User:ANONYMOUS"

@@ -1,0 +1,57 @@
+"""How near the limits are, and what was done at them, as metrics. Loop thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .log_flood import FLOOD
+from .metric_family import COUNTER, GAUGE, AnyFamily, by, one
+
+if TYPE_CHECKING:
+    from .socket_server import SocketServer
+
+
+def limit_families(server: SocketServer) -> Iterator[AnyFamily]:
+    """Of all listeners together."""
+    receiving, sending = server.receiving, server.sending
+    yield one(
+        "tidelog_incomplete_request_bytes",
+        GAUGE,
+        "Bytes of the buffers of requests that have not come whole, or wait for the one before; see queued.max.request.bytes.",
+        receiving.buffers.lent,
+    )
+    yield one(
+        "tidelog_incomplete_requests", GAUGE, "Connections with a request that has not come whole.", len(receiving)
+    )
+    yield one(
+        "tidelog_request_memory_waits",
+        COUNTER,
+        "Requests that were not read on until there was memory (queued.max.request.bytes).",
+        receiving.waits,
+    )
+    yield one(
+        "tidelog_unsent_response_bytes",
+        GAUGE,
+        "Bytes of answers that their clients have not taken; see queued.max.response.bytes.",
+        sending.held,
+    )
+    yield by(
+        "tidelog_connections_closed_at_limits",
+        COUNTER,
+        "Connections closed for a limit: slow_request (request.receive.timeout.ms), slow_reader (response.send.timeout.ms), "
+        "request_memory (queued.max.request.bytes), response_memory (queued.max.response.bytes).",
+        "limit",
+        {
+            "slow_request": receiving.timed_out,
+            "slow_reader": sending.timed_out,
+            "request_memory": receiving.shed,
+            "response_memory": sending.shed,
+        },
+    )
+    yield one(
+        "tidelog_log_lines_left_out",
+        COUNTER,
+        "Log lines about clients that were not written, since there were too many of a kind.",
+        FLOOD.left_out,
+    )

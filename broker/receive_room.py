@@ -1,0 +1,182 @@
+"""The memory of requests that have not come whole: how much there is, who waits for more, and who has had time enough.
+
+Buffers are powers of two from a pool. What a connection holds grows with the bytes that came, never with those that are
+announced; beyond `limit` a connection that wants more is paused until others are done. Three rules keep everybody going:
+
+- the request that began first always gets its room, so that requests never wait for each other in a circle;
+- requests of up to `SMALL_BYTES` get theirs;
+- while somebody waits, a request slower than `SCARCE_BYTES_PER_S` ends its connection.
+
+So the buffers take at most `limit`, one more request, and `SMALL_BYTES` for each connection. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+#: Buffers that are kept for the next large request, in all.
+POOLED_BUFFER_BYTES = 16 << 20
+#: A request of this size is given its room whatever others hold.
+SMALL_BYTES = 16 * 1024
+#: Each time so many bytes of a request have come, it has a second more than `request.receive.timeout.ms`.
+SLOWEST_BYTES_PER_S = 16 * 1024
+#: What a request must come with while others wait for memory.
+SCARCE_BYTES_PER_S = 64 * 1024
+#: Milliseconds that a request has in any case.
+GRACE_MS = 1000
+
+
+class Receiver(Protocol):
+    """A connection with a request that is not whole."""
+
+    @property
+    def request_bytes(self) -> int:
+        """How much of the request is there."""
+
+    def go_on_receiving(self) -> None:
+        """There may be room now: asks again."""
+
+    def time_is_up(self, reason: str) -> None:
+        """The client is to be disconnected."""
+
+
+class BufferPool:
+    """Receive buffers that were used once: touching fresh memory costs more than a copy. Loop thread.
+
+    Attributes:
+        lent: bytes of the buffers that are in use.
+    """
+
+    __slots__ = ("_free", "_held", "lent")
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[bytearray]] = {}
+        self._held = 0
+        self.lent = 0
+
+    def take(self, capacity: int) -> bytearray:
+        """A buffer of at least `capacity` bytes (a power of two)."""
+        size = 1 << max(12, (capacity - 1).bit_length())
+        self.lent += size
+        free = self._free.get(size)
+        if free:
+            self._held -= size
+            return free.pop()
+        return bytearray(size)
+
+    def give(self, buffer: bytearray | None) -> None:
+        """Takes a buffer back; None is taken as nothing."""
+        if buffer is None:
+            return
+        size = len(buffer)
+        self.lent -= size
+        if self._held + size <= POOLED_BUFFER_BYTES:
+            self._held += size
+            self._free.setdefault(size, []).append(buffer)
+
+
+class ReceiveRoom:
+    """Loop thread.
+
+    Attributes:
+        buffers: where connections take their buffers from, and give them back to.
+        limit: bytes that they may take, −1 for any number.
+        timeout_ms: for a request to come whole.
+        waits, timed_out, shed: requests that had to wait for memory; that took too long; that were slow while others waited.
+    """
+
+    __slots__ = ("_asking", "_incomplete", "_waiting", "buffers", "limit", "shed", "timed_out", "timeout_ms", "waits")
+
+    def __init__(self, limit: int, timeout_ms: int) -> None:
+        self.buffers = BufferPool()
+        self.limit = limit
+        self.timeout_ms = timeout_ms
+        self.waits = self.timed_out = self.shed = 0
+        # Connection → ms of the clock of `tick` that its request has had; the oldest first.
+        self._incomplete: dict[Receiver, int] = {}
+        self._waiting: deque[Receiver] = deque()
+        self._asking: Receiver | None = None
+
+    def __len__(self) -> int:
+        return len(self._incomplete)
+
+    @property
+    def scarce(self) -> bool:
+        """Whether buffers should be small, and reads too: a quarter of the limit is in use."""
+        return 0 <= self.limit <= 4 * self.buffers.lent
+
+    @property
+    def waiting(self) -> int:
+        """Connections that are paused until there is memory."""
+        return len(self._waiting)
+
+    def begins(self, connection: Receiver) -> None:
+        """The first bytes of a request are there, or more of them."""
+        if connection not in self._incomplete:
+            self._incomplete[connection] = 0
+
+    def ends(self, connection: Receiver) -> None:
+        """The request is whole, or its connection gone. Harmless when there is none."""
+        if self._incomplete.pop(connection, None) is not None and connection in self._waiting:
+            self._waiting.remove(connection)
+
+    def grants(self, connection: Receiver, capacity: int, instead_of: int, waits: bool) -> bool:
+        """Whether the connection may have a buffer of `capacity` bytes in place of the one of `instead_of`. If not, one that
+        `waits` is told to go on when there is room; those that wait come first."""
+        asking = self._asking is connection
+        if (
+            self.limit < 0
+            or capacity <= SMALL_BYTES
+            or next(iter(self._incomplete), connection) is connection
+            or (self.buffers.lent + capacity - instead_of <= self.limit and (asking or not self._waiting))
+        ):
+            return True
+        if waits:
+            self.waits += not asking
+            self._waiting.append(connection)
+        return False
+
+    def given_back(self) -> None:
+        """Lets those ask again who wait: the oldest request's, which always may, then the others in their order until one
+        has to wait on. Not from within a connection's work."""
+        oldest = next(iter(self._incomplete), None)
+        if oldest is not None and oldest in self._waiting:
+            self._waiting.remove(oldest)
+            self._ask(oldest)
+        for _ in range(len(self._waiting)):
+            if not self._waiting:
+                return
+            connection = self._waiting.popleft()
+            self._ask(connection)
+            if self._waiting and self._waiting[-1] is connection:
+                self._waiting.rotate(1)
+                return
+
+    def _ask(self, connection: Receiver) -> None:
+        self._asking = connection
+        connection.go_on_receiving()
+        self._asking = None
+
+    def tick(self, elapsed_ms: int) -> None:
+        """So much time has passed for those whose requests are not whole. Who waits for memory waits for us: that is no
+        time of theirs."""
+        waiting = frozenset(self._waiting)
+        for connection, had in list(self._incomplete.items()):
+            if connection in waiting:
+                continue
+            age = self._incomplete[connection] = had + elapsed_ms
+            have = connection.request_bytes
+            if age > self.timeout_ms + 1000 * have // SLOWEST_BYTES_PER_S:
+                self.timed_out += 1
+                connection.time_is_up(
+                    f"{have} bytes of a request came in {age} ms (request.receive.timeout.ms={self.timeout_ms}, and a second "
+                    f"more for each {SLOWEST_BYTES_PER_S} bytes)"
+                )
+            elif waiting and age > GRACE_MS and have > SMALL_BYTES and 1000 * have < SCARCE_BYTES_PER_S * age:
+                self.shed += 1
+                connection.time_is_up(
+                    f"{have} bytes of a request came in {age} ms, while others waited for memory (queued.max.request.bytes)"
+                )
+        if self._waiting:
+            self.given_back()

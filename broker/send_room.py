@@ -1,0 +1,101 @@
+"""Answers that their clients do not take: how much memory they have, and how long a client has that takes nothing.
+
+A connection is here from the moment that its socket does not take all of an answer until it has. Slices of files wait too,
+but cost no memory and do not count. Loop thread.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Sender(Protocol):
+    """A connection with an answer that was not taken whole."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits in memory."""
+
+    @property
+    def send_turns(self) -> int:
+        """A number that changes whenever the socket takes something, or a disk keeps it waiting."""
+
+    def time_is_up(self, reason: str) -> None:
+        """The client is to be disconnected."""
+
+
+class _Waiting:
+    """What is known of one connection: bytes, the last `send_turns`, and milliseconds since they changed."""
+
+    __slots__ = ("size", "still_ms", "turns")
+
+    def __init__(self, size: int, turns: int) -> None:
+        self.size = size
+        self.turns = turns
+        self.still_ms = 0
+
+
+class SendRoom:
+    """Loop thread.
+
+    Attributes:
+        limit: bytes that may wait in all, −1 for any number.
+        timeout_ms: for a client that takes nothing.
+        held: bytes that wait; of what has gone out in part, the whole counts until all has.
+        timed_out, shed: clients that were closed because they took nothing; because there was too much for all.
+    """
+
+    __slots__ = ("_waiting", "held", "limit", "shed", "timed_out", "timeout_ms")
+
+    def __init__(self, limit: int, timeout_ms: int) -> None:
+        self.limit = limit
+        self.timeout_ms = timeout_ms
+        self.held = self.timed_out = self.shed = 0
+        self._waiting: dict[Sender, _Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begins(self, connection: Sender) -> None:
+        """The socket did not take all. Above the limit, those go that have been waiting longest, never the newest."""
+        self.ends(connection)
+        waiting = self._waiting[connection] = _Waiting(connection.unsent_bytes, connection.send_turns)
+        self.held += waiting.size
+        if 0 <= self.limit < self.held:
+            self._shed(connection)
+
+    def ends(self, connection: Sender) -> None:
+        """All has gone, or the connection has. Harmless when there is nothing."""
+        waiting = self._waiting.pop(connection, None)
+        if waiting is not None:
+            self.held -= waiting.size
+
+    def tick(self, elapsed_ms: int) -> None:
+        """So much time has passed."""
+        for connection, waiting in list(self._waiting.items()):
+            turns = connection.send_turns
+            if turns != waiting.turns:
+                waiting.turns, waiting.still_ms = turns, 0
+                continue
+            waiting.still_ms += elapsed_ms
+            if waiting.still_ms > self.timeout_ms:
+                self.timed_out += 1
+                connection.time_is_up(
+                    f"the client took nothing of its answer for {waiting.still_ms} ms "
+                    f"(response.send.timeout.ms={self.timeout_ms})"
+                )
+                self.ends(connection)
+
+    def _shed(self, newest: Sender) -> None:
+        """By the time that each stands still; of equals the one that came first goes first."""
+        for connection, waiting in sorted(self._waiting.items(), key=lambda item: -item[1].still_ms):
+            if self.held <= self.limit:
+                return
+            if connection is newest or not waiting.size:
+                continue
+            self.shed += 1
+            connection.time_is_up(
+                f"the client does not take its answer, and {self.held} bytes of answers wait "
+                f"(queued.max.response.bytes={self.limit})"
+            )
+            self.ends(connection)

@@ -1,0 +1,33 @@
+"""What the limits have done, as numbers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from tidelog.broker.limit_metrics import limit_families
+from tidelog.broker.receive_room import ReceiveRoom
+from tidelog.broker.send_room import SendRoom
+
+
+def test_every_limit_has_its_row() -> None:
+    receiving, sending = ReceiveRoom(1, 1), SendRoom(1, 1)
+    receiving.buffers.lent, receiving.waits, receiving.timed_out, receiving.shed = 1, 2, 3, 4
+    sending.held, sending.timed_out, sending.shed = 5, 6, 7
+    server = SimpleNamespace(receiving=receiving, sending=sending)
+    rows = {
+        (family.name, *labels): value
+        for family in limit_families(server)  # type: ignore[arg-type]
+        for labels, value in family.rows  # type: ignore[union-attr]
+    }
+    del rows["tidelog_log_lines_left_out",]
+    closed = "tidelog_connections_closed_at_limits"
+    assert rows == {
+        ("tidelog_incomplete_request_bytes",): 1,
+        ("tidelog_incomplete_requests",): 0,
+        ("tidelog_request_memory_waits",): 2,
+        ("tidelog_unsent_response_bytes",): 5,
+        (closed, "slow_request"): 3,
+        (closed, "slow_reader"): 6,
+        (closed, "request_memory"): 4,
+        (closed, "response_memory"): 7,
+    }
