@@ -222,10 +222,16 @@ class MetadataStore:
 
     def set_resource(self, kind: str, resource: str, settings: Mapping[str, str]) -> asyncio.Future[None]:
         """Replaces all settings of one resource; with none it is forgotten."""
+        return self.set_resources(kind, {resource: settings})
+
+    def set_resources(self, kind: str, resources: Mapping[str, Mapping[str, str]]) -> asyncio.Future[None]:
+        """`set_resource` for several, in one commit."""
 
         def write(database: sqlite3.Connection) -> None:
-            database.execute("DELETE FROM resource_configs WHERE kind = ? AND resource = ?", (kind, resource))
-            _insert_resources(database, {kind: {resource: settings}})
+            database.executemany(
+                "DELETE FROM resource_configs WHERE kind = ? AND resource = ?", [(kind, name) for name in resources]
+            )
+            _insert_resources(database, {kind: resources})
 
         return self._write(write)
 

@@ -29,7 +29,7 @@ from .log_metrics import LogMetrics
 from .metric_family import AnyFamily, Family, HistogramFamily
 from .quota_metrics import quota_families
 from .request_metrics import RequestCounters, connection_families, request_families
-from .security_metrics import security_families
+from .security_metrics import access_families, security_families
 from .transaction_metrics import transaction_families
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *quota_families(broker),
         *security_families(broker.socket_server),
         *limit_families(broker.socket_server),
+        *access_families(broker.authorizer),
         *transaction_families(broker.known_transactions),
         *share_families(broker.known_share),
     ]

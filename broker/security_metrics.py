@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .metric_family import COUNTER, GAUGE, AnyFamily, by, one
+from .metric_family import COUNTER, GAUGE, AnyFamily, Family, by, one
 
 if TYPE_CHECKING:
+    from .security.authorizer import Authorizer
     from .socket_server import SocketServer
 
 
@@ -55,4 +56,23 @@ def security_families(server: SocketServer) -> Iterator[AnyFamily]:
         "Times that a listener's certificate changed into one that can't be used; the old one stayed.",
         "listener",
         {name: tls.failed_reloads for name, tls in with_tls.items()},
+    )
+
+
+def access_families(authorizer: Authorizer | None) -> Iterator[AnyFamily]:
+    """What access control decided; no rows where it is not switched on."""
+    counts = {} if authorizer is None else {("allowed",): authorizer.allowed, ("denied",): authorizer.denied}
+    yield Family(
+        "tidelog_access_decisions",
+        COUNTER,
+        "Answers of the authorizer to what requests asked, one for each resource and operation.",
+        ("result",),
+        list(counts.items()),
+    )
+    yield Family(
+        "tidelog_acl_rules",
+        GAUGE,
+        "Access rules that there are.",
+        (),
+        [] if authorizer is None else [((), authorizer.rule_count)],
     )

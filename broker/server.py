@@ -43,7 +43,7 @@ from .garbage import undisturbed
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
 from .log_cleaner import LogCleaner
-from .metadata_store import QUOTA, SCRAM, MetadataStore
+from .metadata_store import ACL, QUOTA, SCRAM, MetadataStore
 from .partition import PartitionTable
 from .producer_ids import ProducerIds
 from .purgatory import FetchPurgatory
@@ -291,6 +291,10 @@ class Broker:
         self.features = Features(stored.features, self.time.milliseconds())
         self.resources = ResourceConfigs(stored.resources, self.metadata, lambda: self.config)
         self._stored_credentials = stored.resources.get(SCRAM, {})
+        if self.config.authorizer_class_name:
+            from .security.acl_authorizer import AclAuthorizer
+
+            self.authorizer = AclAuthorizer.of(stored.resources.get(ACL, {}), self.metadata, self.config)
         self.telemetry = ClientTelemetry(self.resources, self.config.telemetry_max_bytes, self.time)
         self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)
         self.quotas = QuotaManager(self.dynamic.config, stored.resources.get(QUOTA, {}), self.metadata, self.time)

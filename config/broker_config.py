@@ -190,6 +190,11 @@ class BrokerConfig:
     connection_failed_authentication_delay_ms: int
     sasl_server_max_receive_size: int
     sasl_authentication_timeout_ms: int
+    # Access control
+    authorizer_class_name: str
+    super_users: str
+    allow_everyone_if_no_acl_found: bool
+    max_acl_rules: int
     # Segments
     log_segment_bytes: int
     log_roll_ms: int | None

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from .definitions_access import ACCESS_ROWS
 from .definitions_administration import ADMINISTRATION_ROWS
 from .definitions_broker import BROKER_ROWS
 from .definitions_groups import GROUP_ROWS
@@ -53,7 +54,7 @@ _DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
 
 _ROWS = (
     BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, SHARE_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, SECURITY_ROWS,
-    _DERIVED,
+    ACCESS_ROWS, _DERIVED,
     IGNORED_ROWS,
 )  # fmt: skip
 

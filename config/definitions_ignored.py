@@ -141,10 +141,6 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
 # (what to do instead, the names, each with the values that are harmless)
 _REFUSED: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
     (
-        "this version has no authorizer, and starting without the one you named would let everybody in",
-        {"authorizer.class.name": ("",)},
-    ),
-    (
         "Java plug-ins can't be loaded, and leaving this one out would lift a rule that you rely on",
         {
             "create.topic.policy.class.name": ("",),

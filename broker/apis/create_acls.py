@@ -1,20 +1,56 @@
-"""CreateAcls, API key 30, versions 1 to 3: there is no authorizer, so SECURITY_DISABLED for each rule."""
+"""CreateAcls, API key 30, versions 0 to 3: adds rules, which hold from the next request on. Needs ALTER on the cluster.
+
+Each rule has a result of its own. One that is there already, or twice in the request, is a success. Without an authorizer:
+SECURITY_DISABLED for each.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ProtocolError
 from ...protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from .describe_acls import NO_AUTHORIZER
+from ..error_mapping import error_code
+from ..security.acl import Acl, AclOperation
+from .describe_acls import acl_authorizer
 from .registry import api
 
 if TYPE_CHECKING:
+    from ...protocol.messages.create_acls import AclCreation
     from ..request_context import RequestContext
 
 
 @api(ApiKey.CREATE_ACLS, (0, 3), CreateAclsRequest)
-def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    try:
+        authorizer = acl_authorizer(context, AclOperation.ALTER)
+        rules = [_rule(creation) for creation in request.creations]
+        created = iter(await authorizer.create([rule for rule in rules if isinstance(rule, Acl)]))
+    except Exception as error:
+        return CreateAclsResponse(results=[_result(error)] * len(request.creations))
+    return CreateAclsResponse(results=[_result(next(created) if isinstance(rule, Acl) else rule) for rule in rules])
+
+
+def _rule(creation: AclCreation) -> Acl | ProtocolError:
+    from ..security.acl_checks import new_rule
+
+    try:
+        return new_rule(
+            creation.resource_type,
+            creation.resource_name,
+            creation.resource_pattern_type,
+            creation.principal,
+            creation.host,
+            creation.operation,
+            creation.permission_type,
+        )
+    except ProtocolError as error:
+        return error
+
+
+def _result(error: Exception | None) -> AclCreationResult:
+    if error is None:
+        return AclCreationResult()
+    code, message = error_code(error)
+    return AclCreationResult(error_code=code, error_message=message)

@@ -1,20 +1,79 @@
-"""DeleteAcls, API key 31, versions 1 to 3: there is no authorizer, so SECURITY_DISABLED for each filter."""
+"""DeleteAcls, API key 31, versions 0 to 3: deletes the rules that filters find. Needs ALTER on the cluster.
+
+Each filter has a result of its own, with the rules that it found; what two of them find stands in both. Version 0 finds
+literal rules alone. Without an authorizer: SECURITY_DISABLED for each.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
-from ...protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
-from .describe_acls import NO_AUTHORIZER
+from ...protocol.errors import ProtocolError
+from ...protocol.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from ..error_mapping import error_code
+from ..security.acl import Acl, AclOperation
+from .describe_acls import acl_authorizer
 from .registry import api
 
 if TYPE_CHECKING:
+    from ...protocol.messages.delete_acls import DeleteAclsFilter
     from ..request_context import RequestContext
+    from ..security.acl_rules import AclFilter
 
 
 @api(ApiKey.DELETE_ACLS, (0, 3), DeleteAclsRequest)
-def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+    try:
+        authorizer = acl_authorizer(context, AclOperation.ALTER)
+        filters = [_filter(one) for one in request.filters]
+        deleted = iter(await authorizer.delete([one for one in filters if not isinstance(one, ProtocolError)]))
+    except Exception as error:
+        return DeleteAclsResponse(filter_results=[_failure(error)] * len(request.filters))
+    return DeleteAclsResponse(
+        filter_results=[
+            _failure(one)
+            if isinstance(one, ProtocolError)
+            else DeleteAclsFilterResult(matching_acls=[_deleted(rule) for rule in next(deleted)])
+            for one in filters
+        ]
+    )
+
+
+def _filter(one: DeleteAclsFilter) -> AclFilter | ProtocolError:
+    from ..security.acl_checks import new_filter
+
+    try:
+        return new_filter(
+            one.resource_type_filter,
+            one.resource_name_filter,
+            one.pattern_type_filter,
+            one.principal_filter,
+            one.host_filter,
+            one.operation,
+            one.permission_type,
+        )
+    except ProtocolError as error:
+        return error
+
+
+def _failure(error: Exception) -> DeleteAclsFilterResult:
+    code, message = error_code(error)
+    return DeleteAclsFilterResult(error_code=code, error_message=message)
+
+
+def _deleted(rule: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )

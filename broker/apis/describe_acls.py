@@ -1,20 +1,73 @@
-"""DescribeAcls, API key 29, versions 1 to 3: there is no authorizer, so SECURITY_DISABLED, as Kafka says without one."""
+"""DescribeAcls, API key 29, versions 0 to 3: rules that a filter finds, by resource. Needs DESCRIBE on the cluster.
+
+Version 0 finds literal rules alone, as it could not tell others apart. Without an authorizer: SECURITY_DISABLED.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
-from ...protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
+    from ..security.acl_authorizer import AclAuthorizer
 
-NO_AUTHORIZER = "No Authorizer is configured on the broker"
+NO_AUTHORIZER = "No Authorizer is configured; authorizer.class.name switches access rules on"
+
+
+def acl_authorizer(context: RequestContext, operation: AclOperation) -> AclAuthorizer:
+    """The authorizer whose rules the client may see or change.
+
+    Raises `ProtocolError`: CLUSTER_AUTHORIZATION_FAILED, or SECURITY_DISABLED where there is none.
+    """
+    from ..security.acl_authorizer import AclAuthorizer
+
+    if not context.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    authorizer = context.broker.authorizer
+    if not isinstance(authorizer, AclAuthorizer):
+        raise ProtocolError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    return authorizer
 
 
 @api(ApiKey.DESCRIBE_ACLS, (0, 3), DescribeAclsRequest)
 def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    from ..security.acl_checks import new_filter
+
+    try:
+        authorizer = acl_authorizer(context, AclOperation.DESCRIBE)
+        wanted = new_filter(
+            request.resource_type_filter,
+            request.resource_name_filter,
+            request.pattern_type_filter,
+            request.principal_filter,
+            request.host_filter,
+            request.operation,
+            request.permission_type,
+        )
+    except ProtocolError as error:
+        return DescribeAclsResponse(error_code=error.code, error_message=error.message)
+    resources: dict[tuple[int, str, int], list[AclDescription]] = {}
+    for rule in authorizer.rules.find(wanted):
+        key = (rule.resource_type, rule.resource_name, rule.pattern_type)
+        resources.setdefault(key, []).append(
+            AclDescription(
+                principal=rule.principal, host=rule.host, operation=rule.operation, permission_type=rule.permission
+            )
+        )
+    return DescribeAclsResponse(
+        resources=[
+            DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=rules)
+            for (kind, name, pattern), rules in resources.items()
+        ]
+    )

@@ -10,7 +10,17 @@ if TYPE_CHECKING:
 
 
 class Authorizer(ABC):
-    """Decides; never blocks and never raises. Loop thread. There is none where `authorizer.class.name` is empty."""
+    """Decides; never blocks and never raises. Loop thread. There is none where `authorizer.class.name` is empty.
+
+    `allowed` and `denied` count answers since the start; `rule_count` is how many rules there are.
+    """
+
+    allowed: int = 0
+    denied: int = 0
+
+    @property
+    def rule_count(self) -> int:
+        return 0
 
     @abstractmethod
     def allows(
@@ -21,3 +31,9 @@ class Authorizer(ABC):
     @abstractmethod
     def allows_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether there is a resource of this type, of whatever name, to which it may do this (KIP-679)."""
+
+    def why(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> str:
+        """What decides this question, for a log line; "" where nothing is known about it. Not counted."""
+        return ""

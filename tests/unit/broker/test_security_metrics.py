@@ -3,7 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tidelog.broker.security_metrics import security_families
+from tidelog.broker.security_metrics import access_families, security_families
 
 
 def test_numbers_by_listener() -> None:
@@ -24,3 +24,14 @@ def test_numbers_by_listener() -> None:
         "tidelog_certificate_reloads": {("A",): 2, ("B",): 2},
         "tidelog_failed_certificate_reloads": {("A",): 1, ("B",): 1},
     }
+
+
+def test_decisions_by_result() -> None:
+    def rows(authorizer: Any) -> dict[str, dict[tuple[str, ...], float]]:
+        return {family.name: dict(family.rows) for family in access_families(authorizer)}  # type: ignore[arg-type]
+
+    assert rows(SimpleNamespace(allowed=7, denied=2, rule_count=3)) == {
+        "tidelog_access_decisions": {("allowed",): 7, ("denied",): 2},
+        "tidelog_acl_rules": {(): 3},
+    }
+    assert rows(None) == {"tidelog_access_decisions": {}, "tidelog_acl_rules": {}}

@@ -50,12 +50,14 @@ def users(**credentials: dict[str, Credential]) -> Users:
 
 def answers(request: ApiMessage, known: Users | None = None) -> list[Any]:
     """Of each version that is registered, through the wire."""
-    broker, connection = SimpleNamespace(users=known or users()), SimpleNamespace(authentication=None)
+    broker, connection = SimpleNamespace(users=known or users(), authorizer=None), SimpleNamespace(authentication=None)
     registration = loaded(load_apis()[request.API_KEY])
     found = []
     for version in range(registration.min_version, registration.max_version + 1):
         sent, _ = decode(type(request), version, encode(request, version))
-        context = SimpleNamespace(api_version=version, broker=broker, connection=connection)
+        context = SimpleNamespace(
+            api_version=version, broker=broker, connection=connection, allows=lambda *question: True
+        )
         answer = registration.handler(sent, context)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)

@@ -1,0 +1,144 @@
+"""CreateAcls, DescribeAcls and DeleteAcls through the wire, in each version, with an authorizer that keeps rules in memory."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tidelog.broker.apis.registry import load_apis, loaded
+from tidelog.broker.error_answers import response_class
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.security.acl_authorizer import AclAuthorizer
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from tidelog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from tidelog.protocol.messages.describe_acls import DescribeAclsRequest
+from tidelog.protocol.schema import ApiMessage, decode, encode
+from tidelog.storage.exceptions import KafkaStorageError
+
+CREATION: dict[str, Any] = {
+    "resource_type": ResourceType.TOPIC,
+    "resource_name": "orders",
+    "principal": "User:alice",
+    "host": "*",
+    "operation": AclOperation.READ,
+    "permission_type": Permission.ALLOW,
+}
+ANY: dict[str, Any] = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+NOTHING_NAMED: dict[str, Any] = dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"))
+
+
+class Store:
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    async def set_resources(self, kind: str, resources: object) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+class World:
+    """A broker with rules; `ask` is one request of `who`."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.store: Any = Store()
+        self.authorizer = AclAuthorizer({}, self.store, BrokerConfig(**{"super_users": "User:admin", **settings}))
+
+    async def ask(self, request: ApiMessage, version: int = 3, who: str = "User:admin") -> Any:
+        registration = loaded(load_apis()[request.API_KEY])
+        assert registration.handler is not None
+        connection: Any = SimpleNamespace(principal=who, peer_host="127.0.0.1")
+        broker: Any = SimpleNamespace(authorizer=self.authorizer)
+        sent, _ = decode(type(request), version, encode(request, version))
+        answer = registration.handler(sent, RequestContext(broker, connection, request.API_KEY, version, 1, None))
+        if request.API_KEY.name != "DESCRIBE_ACLS":
+            answer = await answer
+        return decode(response_class(registration), version, encode(answer, version))[0]
+
+    async def create(self, *creations: dict[str, Any], version: int = 3) -> list[tuple[int, str | None]]:
+        request = CreateAclsRequest(creations=[AclCreation(**{**CREATION, **one}) for one in creations])
+        answer = await self.ask(request, version)
+        return [(result.error_code, result.error_message) for result in answer.results]
+
+    def rules(self) -> list[Acl]:
+        return sorted(self.authorizer.rules)
+
+
+async def test_rules_are_made_once_and_what_is_wrong_has_its_own_error() -> None:
+    world = World()
+    results = await world.create(
+        {}, {}, {"principal": "alice"}, {"resource_pattern_type": PatternType.PREFIXED}, {"operation": 0}
+    )
+    assert [code for code, _ in results] == [0, 0, ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST]
+    assert "no colon" in (results[2][1] or "")
+    assert [(rule.pattern_type, rule.resource_name) for rule in world.rules()] == [(3, "orders"), (4, "orders")]
+    assert (await world.create({}))[0] == (0, None)
+    assert len(world.rules()) == 2
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_every_version(version: int) -> None:
+    world = World()
+    kinds = [{"resource_name": "a"}, {"resource_name": "b", "principal": "User:bob"}]
+    assert await world.create(*kinds, version=version) == [(0, None)] * 2
+    await world.create({"resource_name": "a", "resource_pattern_type": PatternType.PREFIXED})
+    wanted = ANY if version else {key: value for key, value in ANY.items() if key != "pattern_type_filter"}
+    answer = await world.ask(DescribeAclsRequest(**wanted, **NOTHING_NAMED), version)
+    found = {(one.resource_name, one.pattern_type): [acl.principal for acl in one.acls] for one in answer.resources}
+    expected = {("a", 3): ["User:alice"], ("b", 3): ["User:bob"], ("a", 4): ["User:alice"]}
+    if not version:
+        del expected["a", 4]
+    assert found == expected
+    one = DeleteAclsFilter(**wanted, **{**NOTHING_NAMED, "resource_name_filter": "a"})
+    other = DeleteAclsFilter(**wanted, **{**NOTHING_NAMED, "principal_filter": "User:bob"})
+    wrong = DeleteAclsFilter(**{**wanted, "operation": 0}, **NOTHING_NAMED)
+    answer = await world.ask(DeleteAclsRequest(filters=[one, wrong, other, one]), version)
+    names = [sorted(acl.resource_name for acl in result.matching_acls) for result in answer.filter_results]
+    assert names == [["a"] * (2 if version else 1), [], ["b"], ["a"] * (2 if version else 1)]
+    codes = [result.error_code for result in answer.filter_results]
+    assert codes == [0, ErrorCode.INVALID_REQUEST, 0, 0]
+    assert len(world.rules()) == (0 if version else 1)
+
+
+async def test_who_may_see_and_who_may_change() -> None:
+    world = World()
+    cluster = {"resource_type": ResourceType.CLUSTER, "resource_name": "kafka-cluster", "principal": "User:auditor"}
+    await world.create({**cluster, "operation": AclOperation.DESCRIBE})
+    describe, refused = DescribeAclsRequest(**ANY, **NOTHING_NAMED), ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    create = CreateAclsRequest(creations=[AclCreation(**CREATION)] * 2)
+    delete = DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY, **NOTHING_NAMED)])
+    assert (await world.ask(describe, who="User:auditor")).error_code == 0
+    assert (await world.ask(describe, who="User:alice")).error_code == refused
+    for who in ("User:auditor", "User:alice"):
+        assert [result.error_code for result in (await world.ask(create, who=who)).results] == [refused] * 2
+        assert [result.error_code for result in (await world.ask(delete, who=who)).filter_results] == [refused]
+    assert len(world.rules()) == 1
+    await world.create({**cluster, "operation": AclOperation.ALTER})
+    assert [result.error_code for result in (await world.ask(create, who="User:auditor")).results] == [0, 0]
+
+
+async def test_unknown_numbers_are_no_filter() -> None:
+    answer = await World().ask(DescribeAclsRequest(**{**ANY, "resource_type_filter": 0}, **NOTHING_NAMED))
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, "unknown resource type 0")
+
+
+async def test_what_cannot_be_stored() -> None:
+    world = World()
+    await world.create({})
+    world.store.error = KafkaStorageError("disk full")
+    assert (
+        await world.create({"host": "10.0.0.1"}, {"principal": "x"})
+        == [(ErrorCode.KAFKA_STORAGE_ERROR, "disk full")] * 2
+    )
+    answer = await world.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY, **NOTHING_NAMED)]))
+    assert [one.error_code for one in answer.filter_results] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert len(world.rules()) == 1
+
+
+async def test_more_rules_than_are_kept() -> None:
+    world = World(max_acl_rules=1)
+    results = await world.create({}, {"host": "10.0.0.1"})
+    assert [code for code, _ in results] == [0, ErrorCode.POLICY_VIOLATION]
