@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...cleaner.eligibility import Cause
 from ...cleaner.removals import removed_by_pass
 from .html import Element, element
-from .layout import badge, card, document, facts, link, live, note, progress, quiet, table, topic_link
+from .layout import badge, card, document, facts, link, live, note, one_line, progress, quiet, table, topic_link
 from .page_request import NOT_FOUND, PageError, whole_number
 from .units import ago_text, count_text, duration_text, plural, rate_text, size_text, time_text
 
@@ -127,9 +127,9 @@ def _verdict(one: PartitionCleaning) -> object:
     return (one.eligibility.cause or one.eligibility.held_by).value
 
 
-def _when(one: PartitionCleaning, now_ms: int) -> str:
+def _when(one: PartitionCleaning, now_ms: int) -> Element:
     times = [one.eligibility.next_ms, one.next_horizon_ms, None if one.failure is None else one.failure.retry_ms]
-    return time_text(min((time for time in times if time is not None), default=None), now_ms)
+    return one_line(time_text(min((time for time in times if time is not None), default=None), now_ms))
 
 
 def _passes(state: ConsoleState) -> Element:
@@ -173,7 +173,8 @@ def _retention(state: ConsoleState) -> Element:
         due_bytes += due
         if due or outlook.next_due_ms is not None:
             policies = ", ".join(name for name, size in outlook.due_bytes.items() if size)
-            when = f"{size_text(due)} now ({policies})" if due else time_text(outlook.next_due_ms, now_ms)
+            now = f"{size_text(due)} now ({policies})"
+            when = now if due else one_line(time_text(outlook.next_due_ms, now_ms))
             row = (topic_link(log.topic, log.partition, log.name), when, size_text(log.size))
             rows.append((0 if due else outlook.next_due_ms or 0, row))
     rows.sort(key=lambda item: item[0])

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from .state import ConsoleState
 
 MAX_CONNECTIONS = 1000
+_NO_BOUND = 2**31 - 1  # max.connections as it is when nobody set it
 _NAMES = {int(key): key.name.title().replace("_", "") for key in ApiKey}
+
+
+def _open_text(total: int, most: int) -> str:
+    return count_text(total) if most == _NO_BOUND else f"{count_text(total)} of {count_text(most)}"
 
 
 class _Open(NamedTuple):
@@ -80,7 +85,7 @@ def connections(state: ConsoleState, request: PageRequest) -> Page:
             card(
                 "Connections",
                 facts(
-                    ("open", f"{count_text(taken.total)} of {count_text(config.max_connections)}"),
+                    ("open", _open_text(taken.total, config.max_connections)),
                     ("accepted since the start", count_text(taken.accepted)),
                     ("refused by a limit", count_text(taken.refused)),
                     ("closed for what they sent", count_text(taken.aborted)),

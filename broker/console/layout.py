@@ -190,6 +190,11 @@ def badge(text: object, kind: str = "plain") -> Element:
     return element("span", text, class_=f"badge {kind}")
 
 
+def one_line(content: object) -> Element:
+    """Words that stay on one line of a table where there is room for them."""
+    return element("span", content, class_="one-line")
+
+
 def note(*content: object, kind: str = "plain") -> Element:
     """A line that should be read; kinds: plain, good, warn, bad."""
     return element("p", content, class_=f"note {kind}", role="alert" if kind == "bad" else None)

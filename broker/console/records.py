@@ -19,6 +19,7 @@ from .layout import (
     get_form,
     link,
     note,
+    one_line,
     quiet,
     table,
     topic_link,
@@ -278,7 +279,7 @@ def _row(entry: Entry, log: UnifiedLog, topic: str, partition: str, decoder: Dec
         shown_key = [_data(key_text)]
         shown_value = [_data(value_text)] if record.value is not None else [badge("tombstone", "dirty")]
         if value_text.is_cut:
-            shown_value += [" ", link(f"all {size_text(len(record.value or b''))}", path)]
+            shown_value += [" ", one_line(link(f"all {size_text(len(record.value or b''))}", path))]
     more: list[object] = []
     if entry.transaction in (ABORTED, OPEN):
         more += [badge(entry.transaction, "warn"), " "]
@@ -288,7 +289,13 @@ def _row(entry: Entry, log: UnifiedLog, topic: str, partition: str, decoder: Dec
         more += [badge("wrong checksum", "bad"), " "]
     if batch.compression:
         more.append(codec_text(batch.compression))
-    return link(record.offset, path), when, shown_key, shown_value, element("span", more, class_="quiet small")
+    return (
+        link(record.offset, path),
+        one_line(when),
+        shown_key,
+        shown_value,
+        element("span", more, class_="quiet small"),
+    )
 
 
 def _briefs(entry: Shown, decoder: Decoder | None) -> tuple[Text, Text]:
