@@ -5,11 +5,15 @@ topic replaces the table's row of its key when its offset is higher, or its part
 offsets that the table was brought to are a property of it, written after the MERGE: a run that died in between is repeated, with
 what came since, and leaves the same table. One run at a time; keys stay in their partition. The jars and catalogs are the
 session's: see docs/PIPELINE.md.
+
+`merge` is one batch of it, for a stream's `foreachBatch`: there the checkpoint has the offsets, and a batch that Spark sends
+again changes nothing.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,13 +30,11 @@ def upsert(
 
     JobError: no such form, or the table has gone beyond the topic.
     """
-    if form not in ("delta", "iceberg"):
-        raise JobError(f"a table can be delta or iceberg, not {form}")
     watch = Stopwatch()
     source = {"isolation": "read_committed", **source}
     bounds = bounds_of(source)
     topic = only_topic(bounds)
-    spark.sql(f"create table if not exists {table} ({COLUMNS}) using {form}")
+    make_table(spark, table, form)
     done = _ends_of(spark, table, topic)
     starts = {where.partition: done.get(where.partition, found.start) for where, found in bounds.items()}
     ends = {where.partition: found.end for where, found in bounds.items()}
@@ -45,7 +47,7 @@ def upsert(
     if total:
         rows = load(spark, source, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends))
         with watched(spark, total, progress):
-            merge(spark, rows, table)
+            merge(rows, table)
             told = json.dumps({"topic": topic, "ends": {str(number): end for number, end in ends.items()}})
             spark.sql(f"alter table {table} set tblproperties ('{_ENDS}' = '{told}')")
     return {
@@ -54,8 +56,15 @@ def upsert(
     }  # fmt: skip
 
 
-def merge(spark: Any, rows: Any, table: str) -> None:
-    """The newest row of each key among `rows` into the table."""
+def make_table(spark: Any, table: str, form: str = "delta") -> None:
+    """Makes the table that `merge` fills, if it is missing. JobError: no such form."""
+    if form not in ("delta", "iceberg"):
+        raise JobError(f"a table can be delta or iceberg, not {form}")
+    spark.sql(f"create table if not exists {table} ({COLUMNS}) using {form}")
+
+
+def merge(rows: Any, table: str) -> None:
+    """The newest row of each key among the source's `rows` into the table. Driver, or a stream's `foreachBatch`."""
     from pyspark.sql import functions as f
 
     changes = (
@@ -64,14 +73,19 @@ def merge(spark: Any, rows: Any, table: str) -> None:
         .agg(f.expr("max_by(struct(value, timestamp, partition, offset), offset)").alias("row"))
         .selectExpr("key", "row.value", "row.timestamp", "row.partition as `partition`", "row.offset as `offset`")
     )
-    changes.createOrReplaceTempView("tidelog_changes")
+    # A stream's batches have a session of their own, and two tables may be merged into at once.
+    spark, view = rows.sparkSession, f"tidelog_changes_{uuid.uuid4().hex}"
+    changes.createOrReplaceTempView(view)
     newer = "(s.`partition` <> t.`partition` or s.`offset` > t.`offset`)"
-    spark.sql(
-        f"merge into {table} t using tidelog_changes s on t.key = s.key "
-        f"when matched and s.value is null and {newer} then delete "
-        f"when matched and {newer} then update set * "
-        "when not matched and s.value is not null then insert *"
-    )
+    try:
+        spark.sql(
+            f"merge into {table} t using {view} s on t.key = s.key "
+            f"when matched and s.value is null and {newer} then delete "
+            f"when matched and {newer} then update set * "
+            "when not matched and s.value is not null then insert *"
+        )
+    finally:
+        spark.catalog.dropTempView(view)
 
 
 def _ends_of(spark: Any, table: str, topic: str) -> dict[int, int]:

@@ -1,10 +1,13 @@
 # The Spark ring: the pipeline in a real local session. Included by the Makefile, after compat.mk, which has Java.
-.PHONY: spark spark-connector bench-pipeline
+.PHONY: spark spark-connector spark-tables bench-pipeline
 
 SPARK_CONNECTOR := .cache/spark/connector
+# Delta and Iceberg have no jars for PySpark 4.2 yet: what needs them is tried under the newest that both are made for.
+OLDER_SPARK := .cache/spark/pyspark-4.1.3
+TABLE_JARS := .cache/spark/tables
 
 # `make test` leaves the views' properties out where the extra is not installed.
-spark: $(VENV)/.spark compat-tools spark-connector  ## the pipeline under a local Spark
+spark: $(VENV)/.spark compat-tools spark-connector spark-tables  ## the pipeline under a local Spark
 	$(BIN)/python -m pytest -q tests/spark tests/property/test_pipeline_views.py
 
 $(VENV)/.spark: $(VENV)/.dev
@@ -15,6 +18,19 @@ $(VENV)/.spark: $(VENV)/.dev
 spark-connector: $(SPARK_CONNECTOR)/.fetched
 
 $(SPARK_CONNECTOR)/.fetched: tests/spark/pom.xml | compat-tools
+	@rm -rf $(@D) && mkdir -p $(@D)
+	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	@touch $@
+
+spark-tables: $(VENV)/.spark $(OLDER_SPARK)/.installed $(TABLE_JARS)/.fetched  ## upsert and latest into Delta and Iceberg, under PySpark 4.1
+	PYTHONPATH=$(abspath $(OLDER_SPARK)) $(BIN)/python -m pytest -q tests/tables
+
+$(OLDER_SPARK)/.installed: | $(VENV)/.dev
+	@echo "installing PySpark 4.1.3 beside it (about 450 MB, once) ..." >&2
+	@rm -rf $(@D) && $(BIN)/pip install --quiet --no-deps --target $(@D) pyspark==4.1.3 py4j==0.10.9.9
+	@touch $@
+
+$(TABLE_JARS)/.fetched: tests/tables/pom.xml | compat-tools
 	@rm -rf $(@D) && mkdir -p $(@D)
 	mvn -q -B -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
 	@touch $@

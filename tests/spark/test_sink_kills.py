@@ -67,7 +67,8 @@ def test_kills_leave_no_duplicate_and_no_gap(tmp_path: Path, pytestconfig: pytes
 
 
 def run(job: dict[str, object]) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, str(ROOT / "support" / "sink_query.py"), json.dumps(job)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip

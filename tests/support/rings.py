@@ -43,7 +43,7 @@ RINGS = [
     Ring("clients", ["make", "compat"], ["make", "compat"], 15, 23),
     Ring("client suites", [], ["make", "compat-report"], 0, 45),  # `clients` has them against the daemon alone
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
-    Ring("spark", ["make", "spark"], ["make", "spark"], 5, 10),
+    Ring("spark", ["make", "spark"], ["make", "spark"], 7, 12),
     Ring(
         "sink kills",  # `spark` has the first
         [],

@@ -158,7 +158,7 @@ ELSEWHERE: dict[str, str] = {
     "pipeline/columns.py": "values",
     "pipeline/exceptions.py": "types",
     "pipeline/jobs/profile.py": "tests/spark/test_jobs.py",
-    "pipeline/jobs/upsert.py": "tests/spark/test_jobs.py",
+    "pipeline/jobs/upsert.py": "tests/tables/test_upsert.py",
     "pipeline/sink/arrow_rows.py": "tests/spark/test_sink.py",
     "pipeline/sink/committer.py": "tests/client/test_sink.py",
     "pipeline/sink/producer.py": "tests/client/test_sink.py",

@@ -1,0 +1,125 @@
+"""`upsert` and `latest` into real tables of Delta and Iceberg: whatever is repeated, the table is the topic's newest rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tidelog.pipeline.jobs.common import JobError
+from tidelog.pipeline.jobs.latest import latest
+from tidelog.pipeline.jobs.upsert import make_table, merge, upsert
+from tidelog.pipeline.sink.options import parse_sink_options
+from tidelog.pipeline.sink.task import write_rows
+from tidelog.testing import Broker
+
+FORMS = ("delta", "iceberg")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as one:
+        yield one
+
+
+class Topic:
+    """What was written to it, and what a table of it must hold."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.name = name
+        self.options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": name}
+        self._target = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name}
+        self._newest: dict[bytes, bytes | None] = {}
+        broker.create_topic(name, 2)
+
+    def write(self, *rows: tuple[bytes | None, bytes | None]) -> None:
+        """In order, in one batch for each partition."""
+        keys, values = zip(*rows, strict=True)
+        batch = pa.record_batch({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+        write_rows(parse_sink_options(self._target, streaming=False), [batch], None)
+        self._newest |= {key: value for key, value in rows if key is not None}
+
+    def rows(self) -> dict[bytes, bytes]:
+        return {key: value for key, value in self._newest.items() if value is not None}
+
+
+def found(spark: Any, table: str) -> dict[bytes, bytes]:
+    rows = spark.table(table).select("key", "value").collect()
+    assert len({bytes(row.key) for row in rows}) == len(rows), "a key has two rows"
+    return {bytes(row.key): bytes(row.value) for row in rows}
+
+
+def table_of(form: str, folder: Path, name: str) -> str:
+    return f"delta.`{folder}/{name}`" if form == "delta" else f"ice.db.{name}"
+
+
+#: Several changes of a key in one batch, tombstones at its beginning, middle and end, for keys that are there and that are not.
+BATCHES: list[list[tuple[bytes | None, bytes | None]]] = [
+    [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"gone", None), (b"c", b"1"), (b"c", None), (None, b"of no row")],
+    [(b"a", None), (b"a", b"3"), (b"b", b"2"), (b"b", None), (b"d", b"1"), (b"c", b"2")],
+    [(b"d", b""), (b"a", b"4"), (b"a", b"5"), (b"b", b"3")],
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_that_comes_again_changes_nothing(spark: Any, broker: Broker, tmp_path: Path, form: str) -> None:
+    topic, table = Topic(broker, f"upserted-{form}"), table_of(form, tmp_path, "upserted")
+    for batch in BATCHES[:2]:
+        topic.write(*batch)
+        assert upsert(spark, topic.options, table, form=form)["offsets"] == len(batch)
+        assert found(spark, table) == topic.rows()
+    assert upsert(spark, topic.options, table, form=form)["offsets"] == 0
+    # One that died behind its MERGE, before it wrote down how far it had come: the next has its batch and more.
+    spark.sql(f"alter table {table} unset tblproperties ('tidelog.ends')")
+    topic.write(*BATCHES[2])
+    assert upsert(spark, topic.options, table, form=form)["offsets"] == sum(map(len, BATCHES))
+    assert found(spark, table) == topic.rows()
+    other = Topic(broker, f"other-{form}")
+    with pytest.raises(JobError, match=f"is of the topic {topic.name}, not of {other.name}"):
+        upsert(spark, other.options, table, form=form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stream_goes_on_behind_a_batch_that_was_merged_and_not_noted(
+    spark: Any, broker: Broker, tmp_path: Path, form: str
+) -> None:
+    topic, table = Topic(broker, f"streamed-{form}"), table_of(form, tmp_path, "streamed")
+    make_table(spark, table, form)
+    merged: list[int] = []
+
+    def run(times: int = 1) -> None:
+        def work(rows: Any, number: int) -> None:
+            for _ in range(times):
+                merge(rows, table)
+            merged.append(number)
+
+        stream = spark.readStream.format("tidelog").options(**topic.options, startingOffsets="earliest").load()
+        query = stream.writeStream.foreachBatch(work).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert query.trigger(availableNow=True).start().awaitTermination(300)
+        assert found(spark, table) == topic.rows()
+
+    topic.write(*BATCHES[0])
+    run(times=2)
+    # As after a death between MERGE and checkpoint: Spark sends the batch again, as it was.
+    (note,) = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
+    note.unlink()
+    (note.parent / f".{note.name}.crc").unlink(missing_ok=True)
+    run()
+    topic.write(*BATCHES[1], *BATCHES[2])
+    run()
+    assert merged == [0, 0, 1]
+
+
+def test_no_other_form_is_taken(spark: Any, broker: Broker) -> None:
+    with pytest.raises(JobError, match="can be delta or iceberg, not hudi"):
+        upsert(spark, Topic(broker, "formless").options, "t", form="hudi")
+
+
+def test_the_latest_table_can_be_deltas(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    topic, table = Topic(broker, "latest"), str(tmp_path / "latest")
+    for batch in BATCHES[:2]:
+        topic.write(*batch)
+        assert latest(spark, topic.options, table, form="delta")["keys"] == len(topic.rows())
+        assert found(spark, f"delta.`{table}`") == topic.rows()
