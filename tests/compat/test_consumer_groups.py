@@ -52,7 +52,8 @@ class Members:
         self.daemon, self.group, self.stack = daemon, group, stack
         self.consumers: list[Consumer] = []
 
-    def add(self, protocol: str = "consumer", **config: object) -> Consumer:
+    def add(self, protocol: str = "consumer", topics: str = "t", **config: object) -> Consumer:
+        """`topics`: one name, or a regular expression that begins with ^."""
         extra = {} if protocol == "consumer" else {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
         made = Consumer(
             {
@@ -65,7 +66,7 @@ class Members:
             }
         )
         self.stack.callback(made.close)
-        made.subscribe(["t"])
+        made.subscribe([topics])
         self.consumers.append(made)
         return made
 
@@ -149,11 +150,20 @@ def test_kill_in_mid_rebalance(own: Daemon) -> None:
 def test_kafkas_tool_reads_the_state(own: Daemon) -> None:
     with ExitStack() as stack:
         members = Members(own, "dumped", stack)
-        consumer = members.add()
-        eventually(lambda: bool(members.poll()) or len(consumer.assignment()) == PARTITIONS, 30, "an assignment")
+        members.add()
+        expression = members.add(topics="^t{1}$")
+        members.settle(3, 3)
         files = sorted(own.directory.glob("__consumer_offsets-0/*.log"))
         text = dump(files, "--offsets-decoder")
+        members.remove(expression)
+        members.settle(6)
+        text_afterwards = dump(files, "--offsets-decoder")
     found = [line for line in text.splitlines() if '"dumped"' in line]
-    for kind in (3, 5, 6, 7, 8):
-        assert any(f'"type":"{kind}"' in line or f'"version":{kind}' in line for line in found), (kind, found[:8])
-    assert "Error" not in text
+    for kind in (3, 5, 6, 7, 8, 16):
+        assert any(f'key: {{"type":"{kind}"' in line for line in found), (kind, found[:8])
+    (resolved,) = (line for line in found if 'key: {"type":"16"' in line)
+    assert '"regularExpression":"(^t{1}$)"' in resolved  # librdkafka's parentheses
+    assert '"topics":["t"]' in resolved
+    forgotten = [line for line in text_afterwards.splitlines() if '"dumped"' in line and '"type":"16"' in line][-1]
+    assert forgotten.endswith("payload: <DELETE>"), forgotten
+    assert "Error" not in text + text_afterwards

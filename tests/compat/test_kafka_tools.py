@@ -10,7 +10,9 @@ from support.clients.programs import run_cases, tools_command
 
 TEST_TIMEOUT_S = 300  # the first test waits for all cases
 CASES = [
-    *("topics", "console", "offsets", "groups", "configs", "delete-records", "log-dirs", "leader-election"),
+    *("topics", "console", "console-share", "offsets", "offsets-formatter", "group-metadata-formatter"),
+    *("share-group-formatter", "share-state-formatter", "transaction-formatter", "group-configs", "groups", "configs"),
+    *("delete-records", "log-dirs", "leader-election"),
     *("reassignment", "broker-api-versions", "features", "metadata-quorum", "cluster-id", "client-metrics"),
     "transactions",
     *(f"producer-perf-{codec}" for codec in CODECS),

@@ -23,6 +23,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.common.utils.Utils;
 
 public final class Tools {
     private static final String TOOLS = "org.apache.kafka.tools.";
@@ -111,6 +112,29 @@ public final class Tools {
         return run("", name, all.toArray(new String[0]));
     }
 
+    private String shareGroup() {
+        return "s" + topic;
+    }
+
+    /**
+     * One of Kafka's formatters finds `pattern` in an internal topic: in the partition where `key` is, or in all. It ends when
+     * nothing has come for a while, and a busy machine may take longer for the first.
+     */
+    private void internal(String name, String key, String formatter, String pattern) throws Exception {
+        List<String> arguments = new ArrayList<>(List.of("--topic", name, "--formatter", TOOLS + "consumer." + formatter));
+        if (key == null) {
+            arguments.add("--from-beginning");
+        } else {
+            String partition = Integer.toString(Utils.abs(key.hashCode()) % 50);
+            arguments.addAll(List.of("--partition", partition, "--offset", "earliest"));
+        }
+        String read = "";
+        for (int ms = 2000; ms <= 16_000 && !Pattern.compile(pattern).matcher(read).find(); ms *= 2) {
+            read = tool("consumer.ConsoleConsumer", with(arguments.toArray(new String[0]), "--timeout-ms", "" + ms));
+        }
+        wanted(pattern, read);
+    }
+
     private static void wanted(String pattern, String text) {
         if (!Pattern.compile(pattern, Pattern.MULTILINE).matcher(text).find()) {
             throw new AssertionError("no " + pattern + " in: " + text);
@@ -154,6 +178,46 @@ public final class Tools {
             }
             wanted(topic + ":0:0", tool("GetOffsetShell", "--topic", topic, "--time", "earliest"));
             wanted(topic + ":\\d:", tool("GetOffsetShell", "--topic", topic, "--time", "max-timestamp"));
+        });
+        found.put("console-share", () -> {
+            String[] early = {"--entity-type", "groups", "--entity-name", shareGroup(), "--alter", "--add-config",
+                "share.auto.offset.reset=earliest"};
+            tool("kafka.admin.ConfigCommand", early);
+            String read = tool("consumer.ConsoleShareConsumer", "--topic", topic, "--max-messages", "100", "--timeout-ms", "30000",
+                "--group", shareGroup());
+            wanted("^value 3$", read);
+            wanted("Processed a total of 100 messages", read);
+            wanted(topic, tool("consumer.group.ShareGroupCommand", "--describe", "--group", shareGroup(), "--offsets"));
+        });
+        found.put("offsets-formatter", () ->
+            internal("__consumer_offsets", topic, "OffsetsMessageFormatter",
+                "\"group\":\"" + topic + "\",\"topic\":\"" + topic + "\",\"partition\":\\d.*\"offset\":\\d"));
+        found.put("group-metadata-formatter", () ->
+            internal("__consumer_offsets", topic, "GroupMetadataMessageFormatter",
+                "\"group\":\"" + topic + "\".*\"protocolType\":\"consumer\""));
+        found.put("share-group-formatter", () ->
+            internal("__consumer_offsets", shareGroup(), "ShareGroupMessageFormatter",
+                "\"groupId\":\"" + shareGroup() + "\".*\"epoch\":"));
+        found.put("share-state-formatter", () ->
+            internal("__share_group_state", null, "group.share.ShareGroupStateMessageFormatter",
+                "\"groupId\":\"" + shareGroup() + "\".*\"startOffset\":"));
+        found.put("group-configs", () -> {
+            String config = "kafka.admin.ConfigCommand";
+            String[] where = {"--entity-type", "groups", "--entity-name", "g" + topic};
+            tool(config, with(where, "--alter", "--add-config", "streams.num.standby.replicas=2"));
+            String all = tool(config, with(where, "--describe", "--all"));
+            wanted("streams.num.standby.replicas=2 .*GROUP_CONFIG:streams.num.standby.replicas=2, DEFAULT_CONFIG:group.streams", all);
+            wanted("consumer.session.timeout.ms=45000 .*DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000", all);
+            if (all.lines().filter(line -> line.contains(".ms=") || line.contains("share.") || line.contains("streams.")).count() != 17) {
+                throw new AssertionError("17 settings, but " + all);
+            }
+            try {
+                tool(config, with(where, "--alter", "--add-config", "share.delivery.count.limit=11"));
+                throw new IllegalStateException("a limit above the broker's is taken");
+            } catch (AssertionError refused) {
+                wanted("InvalidConfigurationException", refused.getMessage());
+            }
+            tool(config, with(where, "--alter", "--delete-config", "streams.num.standby.replicas"));
         });
         found.put("groups", () -> {
             wanted(topic, tool("consumer.group.ConsumerGroupCommand", "--list"));
@@ -228,6 +292,9 @@ public final class Tools {
             wanted("2000 records sent", run("", "ProducerPerformance", "--topic", topic, "--num-records", "2000",
                 "--record-size", "100", "--throughput", "-1", "--transaction-duration-ms", "100", "--command-property",
                 "bootstrap.servers=" + bootstrap)));
+        found.put("transaction-formatter", () ->
+            internal("__transaction_state", null, "TransactionLogMessageFormatter",
+                "\"transactionalId\":\".*\"producerId\":\\d+.*\"transactionStatus\":"));
         found.put("consumer-perf", () ->
             wanted("\\d{4}-\\d\\d-\\d\\d.*, 1[0-9]{4}", tool("ConsumerPerformance", "--topic", topic, "--num-records",
                 "10000", "--timeout", "30000")));
