@@ -5,6 +5,9 @@ Runs on threads of its own, so that a scrape never delays a client: at most `MAX
 time. When all are taken, the oldest connection that has not asked yet makes room, so that those who connect and say
 nothing keep nobody out. The socket is bound at start (its port is in the ready line); what serves it is imported when it
 is first needed.
+
+With `http.authentication` a request passes `http_gate.py` before anything looks at it; by https:// its connection goes
+through `https.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +23,14 @@ from typing import TYPE_CHECKING, Any
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
     from .console.pages import Console
     from .console.samples import Samples
     from .health import Health, Verdict
     from .http_api import HttpApi
+    from .http_gate import HttpGate
+    from .https import Https
+    from .security.http_users import NotLetInError
     from .server import Broker
 
 log = logging.getLogger(__name__)
@@ -40,34 +47,43 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class _Silent:
-    """Connections whose request has not come yet, oldest first. Any thread."""
+    """Connections whose request has not come yet, oldest first; as many as there are threads. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sockets: dict[int, socket.socket] = {}
+        self._sockets: list[socket.socket] = []
 
     def add(self, connection: socket.socket) -> None:
         with self._lock:
-            self._sockets[id(connection)] = connection
+            self._sockets.append(connection)
+
+    def wrapped(self, connection: socket.socket, by_tls: socket.socket) -> None:
+        """The connection is another object from here on."""
+        with self._lock:
+            self._sockets = [by_tls if one is connection else one for one in self._sockets]
 
     def discard(self, connection: socket.socket) -> None:
         with self._lock:
-            self._sockets.pop(id(connection), None)
+            self._sockets = [one for one in self._sockets if one is not connection]
 
     def end_oldest(self) -> None:
         """Its thread then reads the end of its stream, and gives its place back."""
         with self._lock, contextlib.suppress(OSError):
-            oldest = next(iter(self._sockets), None)
-            if oldest is not None:
-                self._sockets.pop(oldest).shutdown(socket.SHUT_RDWR)
+            if self._sockets:
+                # TLS's own would take the session away from the thread that reads.
+                socket.socket.shutdown(self._sockets.pop(0), socket.SHUT_RDWR)
 
 
 class HttpServer:
     """Made and stopped on the loop thread."""
 
-    def __init__(self, broker: Broker, host: str, port: int) -> None:
-        """Binds. Raises OSError with one clear line."""
+    def __init__(
+        self, broker: Broker, host: str, port: int, *, https: Https | None = None, gate: HttpGate | None = None
+    ) -> None:
+        """Binds. Raises OSError with one clear line. `https`: it speaks TLS; `gate`: it asks who its users are."""
         self._broker = broker
+        self.https = https
+        self.gate = gate
         self._server: Any = None
         self._metrics: Callable[..., Iterable[bytes]] | None = None
         self._api: HttpApi | None = None
@@ -95,7 +111,17 @@ class HttpServer:
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self.https is None else 'https'}://{host}:{self.port}"
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raises `ProtocolError` where other settings can't hold. Loop thread."""
+        if self.https is not None:
+            self.https.check(config)
+
+    def use(self, config: BrokerConfig) -> None:
+        """Other settings hold. Loop thread."""
+        if self.https is not None:
+            self.https.use(config)
 
     def start(self) -> None:
         self._thread.start()
@@ -119,6 +145,7 @@ class HttpServer:
         from .console.samples import Samples
 
         self._samples = samples = Samples(self._broker)
+        https = self.https
         slots = threading.BoundedSemaphore(MAX_REQUESTS)
         silent = _Silent()
 
@@ -134,13 +161,23 @@ class HttpServer:
 
             def process_request_thread(self, request: Any, client_address: Any) -> None:
                 try:
+                    if https is not None:
+                        plain, request = request, https.wrap(request)
+                        silent.wrapped(plain, request)
+                        if not https.shake(request, client_address[0]):
+                            self.shutdown_request(request)
+                            return
                     super().process_request_thread(request, client_address)
+                except OSError as error:  # it was gone before TLS began
+                    log.debug("http %s: %s", client_address[0], error)
                 finally:
                     silent.discard(request)
                     slots.release()
 
             def service_actions(self) -> None:
                 samples.tick()
+                if https is not None:
+                    https.renew()
 
             def handle_error(self, request: Any, client_address: Any) -> None:
                 log.debug("http %s: request failed", client_address, exc_info=True)
@@ -153,14 +190,21 @@ class HttpServer:
                 silent.discard(self.connection)
                 return is_right
 
+            def log_request(self, code: Any = "-", size: Any = "-") -> None:
+                # Not what is behind the question mark: forms put there what users type.
+                log.debug("http %s: %s %s: %s", self.client_address[0], self.command, self.path.partition("?")[0], code)
+
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-                log.debug("http %s: %s", self.address_string(), format % args)
+                # Not what could not be read: anything may be in it.
+                log.debug("http %s: the request could not be read", self.client_address[0])
 
         server = Server((self.host, self.port), Handler, bind_and_activate=False)
         server.socket.close()
         server.socket = self._socket
         server.server_name, server.server_port = self.host, self.port
         server.setup_environ()
+        if https is not None:
+            server.base_environ["HTTPS"] = "on"  # wsgi.url_scheme comes of it
         server.set_app(self._application)
         with self._lock:
             if self._stopped:
@@ -170,6 +214,16 @@ class HttpServer:
 
     def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
+        if self.gate is not None:
+            from .security.http_users import NotLetInError
+
+            try:
+                self.gate.admit(environ)
+            except NotLetInError as refusal:
+                return self._turn_away(environ, refusal, start_response)
+            if path == "/sign-out":
+                start_response("303 See Other", [("Location", "/"), ("Content-Length", "0")])
+                return []
         if path.startswith(("/why/", "/clean/")):
             return self._ask_api(environ, start_response)
         if path == "/metrics" and method in _READS:
@@ -177,7 +231,10 @@ class HttpServer:
         if path in _HEALTH and method in _READS:
             verdict: Verdict = getattr(self._health, _HEALTH[path])()
             status = "200 OK" if verdict.is_well else "503 Service Unavailable"
-            return _json(start_response, status, json.dumps(verdict.content).encode() + b"\n")
+            content = verdict.content
+            if self.gate is not None and self.gate.is_open(path):
+                content = {"status": content["status"]}  # what is wrong is for those who may look
+            return _json(start_response, status, json.dumps(content).encode() + b"\n")
         return self._browse(environ, start_response)
 
     @property
@@ -198,6 +255,21 @@ class HttpServer:
                 self._api = HttpApi(self._broker)
         answer = self._api.answer(environ)
         return _json(start_response, answer.status, answer.body())
+
+    def _turn_away(
+        self, environ: dict[str, Any], refusal: NotLetInError, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """A page for browsers, JSON for what asks for facts, a line for the rest."""
+        path, headers = environ.get("PATH_INFO", "/"), [*refusal.headers, ("Cache-Control", "no-store")]
+        if path.startswith(("/why/", "/clean/", "/health")):
+            return _json(start_response, refusal.status, json.dumps({"error": str(refusal)}).encode() + b"\n", headers)
+        if "text/html" not in environ.get("HTTP_ACCEPT", ""):
+            return _text(start_response, refusal.status, f"{refusal}\n", headers)
+        from .console.turned_away import turned_away
+
+        page = turned_away(refusal.status, str(refusal))
+        start_response(page.status, [*page.headers, *headers])
+        return [] if environ.get("REQUEST_METHOD") == "HEAD" else [page.body]
 
     def _browse(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """A page of the console."""
@@ -232,17 +304,13 @@ class HttpServer:
             return self._metrics(environ, start_response)
 
 
-def _json(start_response: StartResponse, status: str, body: bytes) -> list[bytes]:
-    headers = [
-        ("Content-Type", "application/json"),
-        ("Content-Length", str(len(body))),
-        ("Cache-Control", "no-store"),
-    ]
-    start_response(status, headers)
+def _json(start_response: StartResponse, status: str, body: bytes, more: Iterable[tuple[str, str]] = ()) -> list[bytes]:
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Cache-Control": "no-store"}
+    start_response(status, [*headers.items(), *(one for one in more if one[0] not in headers)])
     return [body]
 
 
-def _text(start_response: StartResponse, status: str, text: str) -> list[bytes]:
+def _text(start_response: StartResponse, status: str, text: str, more: Iterable[tuple[str, str]] = ()) -> list[bytes]:
     body = text.encode()
-    start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))])
+    start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))), *more])
     return [body]

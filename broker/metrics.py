@@ -58,9 +58,9 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *connection_families(broker),
         *message_set_families(broker.message_sets, broker.socket_server),
         *quota_families(broker),
-        *security_families(broker.socket_server),
         *limit_families(broker.socket_server),
         *access_families(broker.authorizer),
+        *security_families(broker.socket_server, broker.http),
         *transaction_families(broker.known_transactions),
         *share_families(broker.known_share),
     ]

@@ -5,37 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..config.listener_checks import HTTP
 from .metric_family import COUNTER, GAUGE, AnyFamily, Family, by, one
 
 if TYPE_CHECKING:
+    from .http_server import HttpServer
     from .security.authorizer import Authorizer
     from .socket_server import SocketServer
 
 
-def security_families(server: SocketServer) -> Iterator[AnyFamily]:
-    """By listener; listeners that ask for nothing are not there."""
+def security_families(server: SocketServer, http: HttpServer | None = None) -> Iterator[AnyFamily]:
+    """By listener, HTTP's too; listeners that ask for nothing are not there."""
     securities = server.securities.values()
+    https = None if http is None else http.https
+    users = None if http is None or http.gate is None else http.gate.users
     yield one(
         "tidelog_failed_tls_handshakes",
         COUNTER,
         "TLS handshakes that failed: no TLS, or a certificate that is not good.",
-        server.failed_handshakes,
+        server.failed_handshakes + (0 if https is None else https.failed_handshakes),
     )
     yield by(
         "tidelog_authentications",
         COUNTER,
-        "Clients that authenticated by SASL.",
+        "Clients that authenticated by SASL, by AUTHENTICATE of the message-set protocol, or by a password over HTTP.",
         "listener",
-        {one.name: one.successes for one in securities if one.sasl},
+        {one.name: one.successes for one in securities if one.sasl}
+        | ({} if users is None else {HTTP: users.successes}),
     )
     yield by(
         "tidelog_failed_authentications",
         COUNTER,
-        "Clients that SASL did not let in.",
+        "Clients that gave a wrong user, password or token.",
         "listener",
-        {one.name: one.failures for one in securities if one.sasl},
+        {one.name: one.failures for one in securities if one.sasl}
+        | ({} if users is None else {HTTP: users.attempts.failures}),
     )
-    with_tls = {one.name: one.tls for one in securities if one.tls is not None}
+    yield one(
+        "tidelog_http_turned_away",
+        COUNTER,
+        "Requests by HTTP that were not looked at, because their address had failed to authenticate too often.",
+        0 if users is None else users.attempts.turned_away,
+    )
+    with_tls = {one.name: one.tls for one in securities if one.tls is not None} | (
+        {} if https is None else {HTTP: https.tls}
+    )
     yield by(
         "tidelog_certificate_expiry_timestamp_seconds",
         GAUGE,

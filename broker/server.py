@@ -184,6 +184,19 @@ class Broker:
 
         return ListenerSecurity(listener, self.config, self.users, self.io_pool)
 
+    def _http_of(self, listener: Listener) -> HttpServer:
+        """What serves HTTP, bound. Reads files: pool thread."""
+        https = gate = None
+        if listener.security_protocol == "SSL":
+            from .https import Https
+
+            https = Https(self.config)
+        if self.config.http_authentication:
+            from .http_gate import HttpGate
+
+            gate = HttpGate.of(self.config, lambda: self._users)
+        return HttpServer(self, listener.host, listener.port, https=https, gate=gate)
+
     @property
     def transactions(self) -> TransactionCoordinator:
         """Made when first asked for, or at start when there is something to load: who has no transactions pays nothing."""
@@ -233,8 +246,8 @@ class Broker:
         raise_descriptor_limit()
         for notice in self.config.notices:
             log.info("%s", notice)
-        if self.config.http_listener is not None:
-            self.http = HttpServer(self, self.config.http_listener.host, self.config.http_listener.port)
+        if (listener := self.config.http_listener) is not None:
+            self.http = await self.loop.run_in_executor(self.io_pool, self._http_of, listener)
             self.http.start()
         await self._open_logs()
         self.partitions = PartitionTable(self.topics, self.loop)
@@ -275,6 +288,10 @@ class Broker:
             await self.topics.start(logs)
         self.dynamic.on_changed.append(self._use)
         self.dynamic.checks.append(self.socket_server.check)
+        if self.http is not None:
+            self.dynamic.checks.append(self.http.check)
+        if "basic" in self.config.http_authentication:
+            _ = self.users  # read here, on the loop thread: HTTP's threads may look at them then
 
     def _read_metadata(self) -> None:
         """What Apache Kafka kept of topics, settings and features comes first: logs are loaded with it. Pool thread."""
@@ -308,6 +325,8 @@ class Broker:
         """Settings were changed while running. Loop thread."""
         self.config = config
         self.socket_server.use(config)
+        if self.http is not None:
+            self.http.use(config)
         self.quotas.use(config)
         self.logs.use(config)
         self.topics.use(config)

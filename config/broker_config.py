@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from .definitions import BROKER_SETTINGS, HONOURED_BROKER
 from .definitions_share import SHARE_ORDER
 from .exceptions import ConfigError
-from .listener import Listener, ListenerLimits, parse_address, parse_address_limits, parse_listener, parse_protocol_map
-from .listener_checks import limits_of, security_problems, unknown_listener
+from .listener import (
+    Listener,
+    ListenerLimits,
+    parse_address,
+    parse_address_limits,
+    parse_listener,
+    parse_message_set_address,
+    parse_protocol_map,
+)
+from .listener_checks import http_problems, limits_of, securable_listeners, security_problems, unknown_listener
 from .listener_settings import split_name, whole_name
 from .setting import Value, text_of
 
@@ -32,10 +40,17 @@ class BrokerConfig:
     listener_security_protocol_map: dict[str, str]
     controller_listener_names: tuple[str, ...]
     message_set_listeners: tuple[Listener, ...]
+    message_set_authentication: str
     message_set_max_magic: int
     http_listener: Listener | None
     http_admin_enable: bool
     http_allowed_hosts: tuple[str, ...]
+    http_authentication: tuple[str, ...]
+    http_users_read: tuple[str, ...]
+    http_users_admin: tuple[str, ...]
+    http_tokens_file: str | None
+    http_health_open: bool
+    http_metrics_open: bool
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
@@ -253,6 +268,11 @@ class BrokerConfig:
         for attribute, default in defaults.items():
             object.__setattr__(self, attribute, values.get(attribute, default))
 
+    @property
+    def securable_listeners(self) -> tuple[Listener, ...]:
+        """Those that settings of single listeners may name."""
+        return securable_listeners(self.listeners, self.message_set_listeners, self.http_listener)
+
     def of_listener(self, listener: str, setting: str, mechanism: str = "") -> Any:
         """The value of `setting` for a listener, or for one mechanism of it: the narrowest that was set counts."""
         for one in dict.fromkeys((mechanism, "")):
@@ -324,16 +344,19 @@ def _resolve_node(attributes: dict[str, Any], values: Mapping[str, Value], probl
 
 def _resolve_listener_settings(attributes: dict[str, Any], values: Mapping[str, Value], problems: list[str]) -> None:
     """A listener's setting whose listener is not there would be a wish that nobody sees unfulfilled: it is refused."""
-    listeners: tuple[Listener, ...] = attributes["listeners"]
+    securable = securable_listeners(
+        attributes["listeners"], attributes["message_set_listeners"], attributes["http_listener"]
+    )
     controllers = {name.lower() for name in attributes["controller_listener_names"]}
     own = attributes["listener_values"] = {}
     for name, value in values.items():
         parts = split_name(name)
         if parts is not None and parts.listener not in controllers:
-            problems.extend(unknown_listener(name, parts.listener, listeners))
+            problems.extend(unknown_listener(name, parts, securable))
             own[name] = value
-    attributes["listener_limits"] = limits_of(own, listeners)
-    problems.extend(security_problems(listeners, own, attributes))
+    attributes["listener_limits"] = limits_of(own, securable)
+    problems.extend(security_problems(securable, own, attributes))
+    problems.extend(http_problems(attributes))
 
 
 def _resolve_limits(attributes: dict[str, Any], values: Mapping[str, Value], problems: list[str]) -> None:
@@ -388,12 +411,11 @@ def _resolve_listeners(attributes: dict[str, Any], problems: list[str]) -> None:
         if listener.host in ("", "0.0.0.0", "::") or not listener.port:  # noqa: S104 - refused here, not bound
             problems.append(f"advertised.listeners: {listener} is no address that a client could connect to")
     attributes["listeners"], attributes["advertised_listeners"] = listeners, advertised
-    message_sets = [
-        attempt("message.set.listeners", parse_address, t, "tcp") for t in attributes["message_set_listeners"]
-    ]
+    parse = partial(parse_message_set_address, asks=attributes["message_set_authentication"] != "none")
+    message_sets = [attempt("message.set.listeners", parse, text) for text in attributes["message_set_listeners"]]
     attributes["message_set_listeners"] = tuple(listener for listener in message_sets if listener is not None)
     http = attributes["http_listener"]
-    attributes["http_listener"] = attempt("http.listener", parse_address, http, "http") if http else None
+    attributes["http_listener"] = attempt("http.listener", parse_address, http, "http", "https") if http else None
     bound = [(one.host, one.port) for one in (*listeners, *attributes["message_set_listeners"]) if one.port]
     if len(set(bound)) < len(bound):
         problems.append("listeners: two of them have the same host and port")

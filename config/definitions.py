@@ -15,6 +15,7 @@ from .definitions_access import ACCESS_ROWS
 from .definitions_administration import ADMINISTRATION_ROWS
 from .definitions_broker import BROKER_ROWS
 from .definitions_groups import GROUP_ROWS
+from .definitions_http import HTTP_ROWS
 from .definitions_ignored import FAMILIES, IGNORED_ROWS
 from .definitions_limits import LIMIT_ROWS
 from .definitions_operation import OPERATION_ROWS
@@ -54,7 +55,7 @@ _DERIVED = tuple(_broker_row(row) for row in TOPIC_ROWS if row.synonyms)
 
 _ROWS = (
     BROKER_ROWS, LIMIT_ROWS, GROUP_ROWS, SHARE_ROWS, OPERATION_ROWS, ADMINISTRATION_ROWS, TRANSACTION_ROWS, SECURITY_ROWS,
-    ACCESS_ROWS, _DERIVED,
+    ACCESS_ROWS, HTTP_ROWS, _DERIVED,
     IGNORED_ROWS,
 )  # fmt: skip
 

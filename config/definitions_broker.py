@@ -108,7 +108,8 @@ _NETWORK = _group(
         "127.0.0.1:9404",
         ANY,
         _HIGH,
-        "HOST:PORT for metrics, health and the console over HTTP; port 0 is any free one, an empty value switches it off.",
+        "HOST:PORT for metrics, health and the console over HTTP, or https://HOST:PORT for TLS with the settings of TLS "
+        "(listener.name.http.ssl.… for its own); port 0 is any free one, an empty value switches it off.",
         own=True,
     ),
     _row(

@@ -12,7 +12,8 @@ OPERATION_ROWS: tuple[Setting, ...] = (
         SettingType.BOOLEAN,
         False,
         "Whether the console may act: clean, apply retention, delete records, change settings, set groups' offsets. Each action "
-        "asks first. While there is no authentication it acts only for browsers on this machine. Off, it only shows.",
+        "asks first. Without http.authentication it acts only for browsers on this machine, with it for http.users.admin. Off, "
+        "it only shows.",
         ANY,
         Importance.MEDIUM,
         group="Network",
@@ -23,7 +24,8 @@ OPERATION_ROWS: tuple[Setting, ...] = (
         SettingType.LIST,
         (),
         "Host names under which browsers may ask for the console, besides addresses and localhost. A name that is not here is "
-        "refused, so that no other web site can read the console by pointing a name of its own at it.",
+        "refused, so that no other web site can read the console by pointing a name of its own at it. With http.authentication "
+        "any name will do.",
         ANY,
         Importance.MEDIUM,
         group="Network",

@@ -40,7 +40,7 @@ def with_dynamic_settings(
         if row is not None and row.dynamic and row.status is Status.HONOURED:
             _, problems = validate({name: text}, {name: row})
             if own is not None:
-                problems += unknown_listener(name, own.listener, config.listeners)
+                problems += unknown_listener(name, own, config.securable_listeners)
             refused += problems
             if not problems:
                 taken[name] = text

@@ -79,12 +79,23 @@ def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
     return Listener(name, protocols[name], match["v6"] or match["host"] or "", _port(match["port"], text))
 
 
-def parse_address(text: str, name: str) -> Listener:
-    """One HOST:PORT, with or without a scheme, as a plain listener called `name`. ValueError says what is wrong."""
+def parse_address(text: str, name: str, by_tls: str = "") -> Listener:
+    """One HOST:PORT, with or without the scheme `name`, as a listener of that name; with the scheme `by_tls` one that speaks
+    SSL. ValueError says what is wrong."""
     match = _ADDRESS.fullmatch(text)
-    if match is None or (match["name"] or name).lower() != name.lower():
+    scheme = "" if match is None else (match["name"] or name).lower()
+    if match is None or scheme not in (name.lower(), by_tls or name.lower()):
         raise ValueError(f"{text!r} is not HOST:PORT")
-    return Listener(name, "PLAINTEXT", match["v6"] or match["host"] or "", _port(match["port"], text))
+    protocol = "SSL" if scheme == by_tls else "PLAINTEXT"
+    return Listener(name, protocol, match["v6"] or match["host"] or "", _port(match["port"], text))
+
+
+def parse_message_set_address(text: str, *, asks: bool) -> Listener:
+    """One of message.set.listeners; its name is its scheme, its protocol what it asks of clients. ValueError."""
+    plain = parse_address(text, "tcp", "tls")
+    by_tls = plain.security_protocol == "SSL"
+    protocol = ("SASL_SSL" if by_tls else "SASL_PLAINTEXT") if asks else plain.security_protocol
+    return plain._replace(name="tls" if by_tls else "tcp", security_protocol=protocol)
 
 
 def _port(digits: str, text: str) -> int:

@@ -7,14 +7,45 @@ from functools import partial
 from typing import Any
 
 from .listener import Listener, ListenerLimits
-from .listener_settings import split_name, whole_name
+from .listener_settings import ListenerSetting, split_name, whole_name
 from .setting import Value
 
+HTTP = "http"
+"""What HTTP's listener is called in settings of single listeners."""
 
-def unknown_listener(setting: str, name: str, listeners: Sequence[Listener]) -> list[str]:
-    """A sentence, where no listener has that name (small letters); nothing where one has."""
+
+def securable_listeners(
+    kafkas: Sequence[Listener], message_sets: Sequence[Listener], http: Listener | None
+) -> tuple[Listener, ...]:
+    """The listeners that may have settings of their own: Kafka's, and of the others those that ask for something."""
+    others = [one for one in (*message_sets, http) if one is not None and one.security_protocol != "PLAINTEXT"]
+    return (*kafkas, *{one.name: one for one in others}.values())
+
+
+def unknown_listener(setting: str, parts: ListenerSetting, listeners: Sequence[Listener]) -> list[str]:
+    """A sentence, where no listener has that name (small letters), or it has no such setting; nothing where one has."""
     there = [listener.name.lower() for listener in listeners]
-    return [] if name in there else [f"{setting}: there is no listener {name}; there are {', '.join(there)}"]
+    if parts.listener not in there:
+        return [f"{setting}: there is no listener {parts.listener}; there are {', '.join(there)}"]
+    if parts.listener == HTTP and there.count(HTTP) == 1 and listeners[-1].name == HTTP:
+        return (
+            []
+            if parts.setting.startswith("ssl.")
+            else [f"{setting}: HTTP has settings of TLS (ssl.…) of its own alone"]
+        )
+    return []
+
+
+def http_problems(attributes: Mapping[str, Any]) -> Iterator[str]:
+    """What in the settings of HTTP's users does not fit together: a wish for safety that nobody sees unfulfilled."""
+    asks = attributes["http_authentication"]
+    users = (*attributes["http_users_read"], *attributes["http_users_admin"])
+    if asks and not users:
+        yield "http.authentication: nobody would get in; set http.users.read or http.users.admin"
+    if users and not asks:
+        yield "http.users.read and http.users.admin mean nothing without http.authentication: set it to basic or bearer"
+    if ("bearer" in asks) != bool(attributes["http_tokens_file"]):
+        yield "http.authentication=bearer and http.tokens.file need each other: set both, or neither"
 
 
 def limits_of(own: Mapping[str, Value], listeners: Sequence[Listener]) -> dict[str, ListenerLimits]:

@@ -36,12 +36,12 @@ def run(options: Any) -> int:
     import time
     from urllib.parse import quote
 
-    from .http_client import HttpFailure, address_of, ask
+    from .http_client import HttpFailure, ask, daemon_of
     from .progress import ProgressBar
 
-    address = address_of(options.http)
+    daemon = daemon_of(options)
     topic = quote(options.topic, safe="")
-    state = ask(address, "POST", f"/clean/{topic}?wait={5 if options.wait else 0}")
+    state = ask(daemon, "POST", f"/clean/{topic}?wait={5 if options.wait else 0}")
     give_up = time.monotonic() + options.timeout
     wait_s = 1 if sys.stderr.isatty() else 5  # a bar moves at least each second
     with ProgressBar("clean", unit="partitions") as bar:
@@ -53,7 +53,7 @@ def run(options: Any) -> int:
                 )
             bar.done(state["partitionsDone"] - bar.done_bytes)
             before = time.monotonic()
-            state = ask(address, "GET", f"/clean/{topic}/{state['request']}?wait={wait_s}")
+            state = ask(daemon, "GET", f"/clean/{topic}/{state['request']}?wait={wait_s}")
             if state["state"] != "done" and time.monotonic() - before < 0.2:
                 time.sleep(0.2)  # too many wait there already: it answers at once
     if options.json:

@@ -1,13 +1,28 @@
-"""How commands ask a daemon over HTTP: where it is, one request, and what went wrong in one line."""
+"""How commands ask a daemon over HTTP: where it is, who asks, one request, and what went wrong in one line.
+
+Who asks is in the file of `--command-config`, which is the same as for commands that speak Kafka's protocol:
+
+    sasl.username=alice   sasl.password=…      for http.authentication=basic
+    http.token=…                               for http.authentication=bearer, and before the other
+    ssl.truststore.location=ca.pem             the authorities of an https:// listener, where they are not the system's
+"""
 
 from __future__ import annotations
 
 import argparse
+import base64
 import os
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ...protocol.client_security import ClientSecurity
 
 DEFAULT_ADDRESS = "127.0.0.1:9404"
 VARIABLE = "TIDELOG_HTTP_LISTENER"
+CONFIG_VARIABLE = "TIDELOG_COMMAND_CONFIG"
 TIMEOUT_S = 30.0
 MAX_ANSWER_BYTES = 64 << 20
 
@@ -24,40 +39,101 @@ def add_http_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http",
         metavar="HOST:PORT",
-        help=f"the daemon's http.listener (default: {VARIABLE}, else {DEFAULT_ADDRESS})",
+        help="the daemon's http.listener, with https:// before it where that speaks TLS "
+        f"(default: {VARIABLE}, else {DEFAULT_ADDRESS})",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="client settings for a daemon that asks who its users are: sasl.username and sasl.password, or http.token; "
+        f"ssl.truststore.location … (default: {CONFIG_VARIABLE})",
     )
 
 
-def address_of(given: str | None) -> tuple[str, int]:
-    """Host and port to connect to. HttpFailure when it is none, or the environment says that there is no listener."""
+@dataclass(frozen=True, slots=True)
+class HttpDaemon:
+    """Where a daemon is, and how to get in. `authorization`: the header; `tls`: None where it speaks http."""
+
+    host: str
+    port: int
+    authorization: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
+
+
+def daemon_of(options: argparse.Namespace) -> HttpDaemon:
+    """The daemon that a command's arguments speak of. HttpFailure."""
+    from ...protocol.client_security import ClientSecurityError
+    from .kafka_client import KafkaFailure, read_properties, read_security
+
+    host, port, by_tls = address_of(options.http)
+    file = options.command_config or os.environ.get(CONFIG_VARIABLE)
+    try:
+        security = read_security(file) if file else None
+        token = read_properties(file).get("http.token", "").strip() if file else ""
+        return HttpDaemon(host, port, _authorization(security, token), _context(security) if by_tls else None)
+    except (KafkaFailure, ClientSecurityError) as error:
+        raise HttpFailure(str(error)) from None
+
+
+def _authorization(security: ClientSecurity | None, token: str) -> str | None:
+    if token:
+        return f"Bearer {token}"
+    if security is None or not security.user:
+        return None
+    return f"Basic {base64.b64encode(f'{security.user}:{security.password}'.encode()).decode()}"
+
+
+def _context(security: ClientSecurity | None) -> ssl.SSLContext:
+    from ...protocol.client_security import ClientSecurity
+
+    return (security or ClientSecurity()).tls_context()
+
+
+def address_of(given: str | None) -> tuple[str, int, bool]:
+    """Host and port to connect to, and whether by TLS. HttpFailure when it is none, or the environment says that there is no
+    listener."""
     from ...config.listener import parse_address
 
     text = given if given is not None else os.environ.get(VARIABLE, DEFAULT_ADDRESS)
     if not text.strip():
         raise HttpFailure(f"{VARIABLE} is empty: that daemon has no http.listener; start it with one, or use --http")
     try:
-        listener = parse_address(text.strip().rstrip("/"), "http")
+        listener = parse_address(text.strip().rstrip("/"), "http", "https")
     except ValueError as error:
         raise HttpFailure(f"{'--http' if given is not None else VARIABLE}: {error}") from None
     # An address that is bound to all interfaces is reached on the loopback one.
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(listener.host, listener.host)  # noqa: S104 - not bound
-    return host, listener.port
+    return host, listener.port, listener.security_protocol == "SSL"
 
 
-def ask(address: tuple[str, int], method: str, path: str) -> Any:
+def ask(daemon: HttpDaemon, method: str, path: str) -> Any:
     """The JSON that the daemon answers with. HttpFailure with one clear line; a refusal has its status."""
     import http.client
     import json
 
-    host, port = address
-    shown = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    shown = daemon.url
+    connection: http.client.HTTPConnection
+    if daemon.tls is None:
+        connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=TIMEOUT_S)
+    else:
+        connection = http.client.HTTPSConnection(daemon.host, daemon.port, timeout=TIMEOUT_S, context=daemon.tls)
     try:
         headers = {"Content-Type": "application/json"} if method == "POST" else {}
+        if daemon.authorization is not None:
+            headers["Authorization"] = daemon.authorization
         connection.request(method, path, body=b"{}" if method == "POST" else None, headers=headers)
         answer = connection.getresponse()
         body = answer.read(MAX_ANSWER_BYTES)
     except (OSError, http.client.HTTPException) as error:
+        if daemon.tls is not None and isinstance(error, OSError) and getattr(error, "reason", None):
+            from ...protocol.client_security import tls_failure
+
+            raise HttpFailure(str(tls_failure(daemon.host, error))) from None
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise HttpFailure(
             f"no daemon answers at {shown} ({reason}): start one with `tidelog serve`, with http.listener set, "
@@ -65,11 +141,19 @@ def ask(address: tuple[str, int], method: str, path: str) -> Any:
         ) from None
     finally:
         connection.close()
+    if answer.status == 400 and b"speaks https" in body:
+        raise HttpFailure(f"{shown} speaks TLS: use --http https://HOST:PORT")
     try:
         content = json.loads(body)
     except ValueError:
         raise HttpFailure(f"{shown} is no tidelog daemon of this version: {answer.status} without JSON") from None
     if answer.status >= 400:
         error_text = content.get("error") if isinstance(content, dict) else None
+        if answer.status == 401:
+            given = "" if daemon.authorization is None else f" ({error_text})"
+            raise HttpFailure(
+                f"{shown} asks who you are{given}: --command-config FILE with sasl.username and sasl.password, or http.token",
+                401,
+            )
         raise HttpFailure(str(error_text or f"{shown} answered {answer.status}"), answer.status)
     return content

@@ -11,6 +11,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .http_client import HttpDaemon
+
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
@@ -28,9 +30,9 @@ def run(options: Any) -> int:
     """Prints; returns 0."""
     import json
 
-    from .http_client import address_of
+    from .http_client import daemon_of
 
-    found = fetch(address_of(options.http), options.topic)
+    found = fetch(daemon_of(options), options.topic)
     if options.json:
         print(json.dumps(found, indent=2))
     else:
@@ -38,19 +40,19 @@ def run(options: Any) -> int:
     return 0
 
 
-def fetch(address: tuple[str, int], name: str) -> Any:
+def fetch(daemon: HttpDaemon, name: str) -> Any:
     """The answer for a topic of that name or, where there is none, for the partition that the name ends with."""
     from urllib.parse import quote
 
     from .http_client import HttpFailure, ask
 
     try:
-        return ask(address, "GET", f"/why/{quote(name, safe='')}")
+        return ask(daemon, "GET", f"/why/{quote(name, safe='')}")
     except HttpFailure as failure:
         topic, dash, partition = name.rpartition("-")
         if failure.status != 404 or not dash or not partition.isdecimal():
             raise
-    return ask(address, "GET", f"/why/{quote(topic, safe='')}/{int(partition)}")
+    return ask(daemon, "GET", f"/why/{quote(topic, safe='')}/{int(partition)}")
 
 
 def picture(found: Any) -> list[str]:

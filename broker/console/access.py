@@ -4,8 +4,10 @@ A web page that somebody opens elsewhere must not read or change a daemon that o
 
 - the Host of every request is an address, this machine's own name for itself, or one of http.allowed.hosts: a name of the
   page's own that was made to point here (DNS rebinding) is none of these;
-- an action needs http.admin.enable and, since there is no authentication, a peer and a Host that are this machine, and no proxy
+- an action needs http.admin.enable and, where there is no authentication, a peer and a Host that are this machine, and no proxy
   that says it passed the request on: for it everybody is this machine;
+- with http.authentication whoever comes has been asked who they are (`http_gate.py`), and their role decides: any user who was
+  let in may read, an admin may act, from everywhere and under every name, since no page of another name has the user's password;
 - an action is a POST whose Origin is the console itself, and that brings a token which only a page of this process can have
   given, made for the cookie that came with it (SameSite=Strict).
 
@@ -22,6 +24,7 @@ from enum import Enum
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..http_user import Role
 from .page_request import COOKIE, FORBIDDEN, MISDIRECTED
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ _OUR_COOKIE = re.compile(r"[\w-]{32}", re.ASCII)
 class Right(Enum):
     """What a request wants to do."""
 
+    LOAD = "load"
+    """What is the same everywhere: the style sheet, the script."""
     READ = "read"
     ACT = "act"
 
@@ -46,8 +51,10 @@ class Refusal(NamedTuple):
 
 
 def refusal(request: PageRequest, right: Right, config: BrokerConfig) -> Refusal | None:
-    """None: it may. Whoever adds users and roles decides here."""
+    """None: it may."""
     host = host_of(request.authority)
+    if config.http_authentication:
+        return _role_refusal(request, right, config)
     if host is None or not (
         is_address(host) or is_local_name(host) or host in map(str.lower, config.http_allowed_hosts)
     ):
@@ -56,7 +63,7 @@ def refusal(request: PageRequest, right: Right, config: BrokerConfig) -> Refusal
             f"The console is not to be asked for under the name {(request.authority or '(none)')[:100]}. Use an address or "
             "localhost, or put the name into http.allowed.hosts.",
         )
-    if right is Right.READ:
+    if right is not Right.ACT:
         return None
     if not config.http_admin_enable:
         return Refusal(FORBIDDEN, "The console only shows: http.admin.enable is false.")
@@ -66,6 +73,22 @@ def refusal(request: PageRequest, right: Right, config: BrokerConfig) -> Refusal
             "Without authentication the console acts only for this machine: open it there, under http://localhost or "
             "http://127.0.0.1, and not through a proxy.",
         )
+    return None
+
+
+def _role_refusal(request: PageRequest, right: Right, config: BrokerConfig) -> Refusal | None:
+    user = request.user
+    if right is Right.LOAD:
+        return None
+    if user is None or request.authority is None or host_of(request.authority) is None:
+        # The gate lets nobody through without a name; and a form is believed by its Host.
+        return Refusal(FORBIDDEN, "The request does not say who sends it, or to which host.")
+    if right is Right.READ:
+        return None
+    if not config.http_admin_enable:
+        return Refusal(FORBIDDEN, "The console only shows: http.admin.enable is false.")
+    if user.role < Role.ADMIN:
+        return Refusal(FORBIDDEN, f"{user.name[:100]} may only look: http.users.admin has who may act.")
     return None
 
 
@@ -110,7 +133,8 @@ class FormTokens:
     def cookie_for(self, request: PageRequest) -> tuple[str, tuple[tuple[str, str], ...]]:
         """The cookie that a form's token goes with, and the headers that set it."""
         value = request.cookie if _OUR_COOKIE.fullmatch(request.cookie) else secrets.token_urlsafe(24)
-        return value, (("Set-Cookie", f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict"),)
+        secure = "; Secure" if request.is_secure else ""
+        return value, (("Set-Cookie", f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}"),)
 
     def token(self, cookie: str) -> str:
         """What a form brings back."""

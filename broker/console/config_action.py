@@ -54,6 +54,9 @@ def config(state: ConsoleState, request: PageRequest) -> Page:
     if row.read_only:
         text = f"{key} changes with the next start: set it in the file, the environment or with --set."
         return nothing_to_do(state, request, title, note(text, kind="warn"), back=back)
+    if row.is_sensitive:
+        text = f"{key} is a secret, and what is typed into a page stays in addresses and histories: set it with kafka-configs."
+        return nothing_to_do(state, request, title, note(text, kind="warn"), back=back)
     do = request.text("do")
     value = None if do == RESET else request.text("value")
     if do not in ("", SET, RESET):

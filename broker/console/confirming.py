@@ -56,7 +56,8 @@ def told(
     state: ConsoleState, request: PageRequest, title: str, text: str, *more: object, back: Element, is_well: bool = True
 ) -> Page:
     """The page that says what happened. Also a line in the daemon's log."""
-    log.info("console: %s, for %s: %s", visible(title), request.peer, visible(text))
+    who = request.peer if request.user is None else f"{visible(request.user.name)} from {request.peer}"
+    log.info("console: %s, for %s: %s", visible(title), who, visible(text))
     return document(
         state, request, title, note(visible(text), kind="good" if is_well else "bad"), more, element("p", back)
     )

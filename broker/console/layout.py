@@ -80,12 +80,21 @@ def document(
                 element("span", f"node {broker.logs.node_id}") if broker.ready else None,
                 element("span", "actions are on" if state.may_act(request) else "shows only"),
                 element("a", "metrics", href="/metrics"),
+                _signed_in(request),
             ),
         ),
         lang="en",
     )  # fmt: skip
     body = f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
     return Page(status, "text/html; charset=utf-8", body, headers)
+
+
+def _signed_in(request: PageRequest) -> Element | None:
+    user = request.user
+    if user is None:
+        return None
+    out = link("sign out", "/sign-out", user=user.name)
+    return element("span", f"signed in as {visible(cut(user.name))} ({user.role.name.lower()}), ", out)
 
 
 @cache

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from ..http_user import USER, HttpUser
+
 MAX_QUERY_CHARACTERS = 16 << 10
 MAX_BODY_BYTES = 256 << 10
 MAX_FIELDS = 2000
@@ -55,6 +57,8 @@ class PageRequest:
         origin, fetch_site: what browsers say of where a request comes from.
         cookie: the console's.
         is_forwarded: a proxy says that it passes the request on.
+        user: who sent it; None where nobody is asked.
+        is_secure: it came by TLS.
     """
 
     method: str
@@ -67,6 +71,8 @@ class PageRequest:
     fetch_site: str | None = None
     cookie: str = ""
     is_forwarded: bool = False
+    user: HttpUser | None = None
+    is_secure: bool = False
 
     def text(self, name: str, default: str = "") -> str:
         """A field of the query, or of the form where it is a POST."""
@@ -107,6 +113,8 @@ def read_request(environ: Mapping[str, Any]) -> PageRequest:
         environ.get("HTTP_SEC_FETCH_SITE"),
         _cookie(environ.get("HTTP_COOKIE", "")),
         any(name in environ for name in _FORWARDED),
+        environ.get(USER),
+        environ.get("wsgi.url_scheme") == "https",
     )
 
 

@@ -86,7 +86,7 @@ class Console:
             allowed = ("GET", "HEAD", "POST") if route.acts else ("GET", "HEAD")
             if request.method not in allowed:
                 raise PageError(NOT_ALLOWED, f"This page takes {', '.join(allowed)}.")
-            right = Right.ACT if route.acts else Right.READ
+            right = Right.ACT if route.acts else Right.LOAD if route.is_same else Right.READ
             refused = refusal(request, right, self.state.broker.config)
             if refused is None and request.method == "POST":
                 refused = self.state.tokens.check(request)

@@ -27,6 +27,7 @@ class Route(NamedTuple):
         section: which entry of the navigation it belongs to.
         is_document: False: a style sheet, a script or bytes, not a page to look at.
         acts: it belongs to an action: only there with http.admin.enable, see `access.py`.
+        is_same: it has nothing of this daemon on it, and is for everybody.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Route(NamedTuple):
     section: str = ""
     is_document: bool = True
     acts: bool = False
+    is_same: bool = False
 
 
 _T = EXAMPLE_TOPIC
@@ -88,9 +90,9 @@ ROUTES = (
         "group_actions.delete_group", "/actions/delete-group",
         f"/actions/delete-group?group={EXAMPLE_GROUP}", "/groups", acts=True,
     ),
-    Route("assets.style", "/console.css", "/console.css", is_document=False),
-    Route("assets.script", "/console.js", "/console.js", is_document=False),
-    Route("assets.icon", "/console.svg", "/console.svg", is_document=False),
+    Route("assets.style", "/console.css", "/console.css", is_document=False, is_same=True),
+    Route("assets.script", "/console.js", "/console.js", is_document=False, is_same=True),
+    Route("assets.icon", "/console.svg", "/console.svg", is_document=False, is_same=True),
 )  # fmt: skip
 
 #: The navigation, in its order.

@@ -43,13 +43,13 @@ class PlainExchange:
         if listed is not None and hmac.compare_digest(listed.encode(), password.encode()):
             return Step(b"", name)
         loop = asyncio.get_running_loop()
-        if not await loop.run_in_executor(self._pool, _check, dict(self._users.of(name)), password):
+        if not await loop.run_in_executor(self._pool, is_password_of, dict(self._users.of(name)), password):
             raise Refusal(WRONG)
         return Step(b"", name)
 
 
-def _check(credentials: Mapping[str, Credential], password: str) -> bool:
-    """Pool thread. Who is unknown costs as much as who is known."""
+def is_password_of(credentials: Mapping[str, Credential], password: str) -> bool:
+    """Whether a user with these credentials has that password. Pool thread. Who is unknown costs as much as who is known."""
     if not credentials:
         is_password(Credential(b"-" * 16, b"", b"", MIN_ITERATIONS), "SCRAM-SHA-256", password)
         return False

@@ -152,7 +152,7 @@ class Broker(BrokerLife):
     def http_url(self) -> str:
         """Of /metrics and /health, where `http.listener` was set (`127.0.0.1:0`). BrokerError where not."""
         for address in self._addresses:
-            if address.startswith("http://"):
+            if address.startswith(("http://", "https://")):
                 return address
         raise BrokerError('the broker has no HTTP: start it with {"http.listener": "127.0.0.1:0"}')
 

@@ -1,4 +1,5 @@
-"""Debian's Prometheus scrapes two live daemons: one that is well, one whose disk has only the reserve left."""
+"""Debian's Prometheus scrapes three live daemons: one that is well, one whose disk has only the reserve left, and one that speaks
+https and asks who scrapes it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import trustme
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from ruamel.yaml import YAML
@@ -50,6 +53,7 @@ class Prometheus(NamedTuple):
     log: Path
     well: str
     full: str
+    secured: str
 
     def ask(self, path: str, **parameters: str) -> Any:
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
@@ -66,6 +70,24 @@ class Prometheus(NamedTuple):
     def value(self, expression: str) -> float:
         (one,) = self.query(expression)
         return float(one["value"][1])
+
+
+TOKEN = "8c6f3d1e9b7a45208c6f3d1e9b7a4520"
+
+
+def secured_daemon(directory: Path) -> Daemon:
+    """One that is scraped as docker/prometheus-secured.yml says; the files that it names are made as well."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(directory / "tidelog-ca.pem")
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_and_cert_chain_pem.write_to_path(directory / "server.pem")
+    (directory / "tidelog.token").write_text(TOKEN)
+    (directory / "tokens").write_text(f"prometheus {TOKEN}\n")
+    settings = {
+        "http.listener": "https://127.0.0.1:0", "ssl.keystore.location": str(directory / "server.pem"),
+        "http.authentication": "bearer", "http.tokens.file": str(directory / "tokens"), "http.users.read": "prometheus",
+    }  # fmt: skip
+    return Daemon(directory / "secured", settings)
 
 
 def work(daemon: Daemon) -> None:
@@ -111,12 +133,16 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     reserve = shutil.disk_usage(directory).total + (1 << 30)
     well = Daemon(directory / "well", {"log.cleaner.backoff.ms": 200, "log.retention.check.interval.ms": 1000})
     full = Daemon(directory / "full", {"log.dir.reserve.bytes": reserve})
-    with well, full:
+    with well, full, secured_daemon(directory) as secured:
         work(well)
         yaml = YAML(typ="safe", pure=True)
         config = yaml.load((DOCKER / "prometheus.yml").read_text())
         config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         config["scrape_configs"][0]["static_configs"] = [{"targets": [well.http, full.http]}]
+        more = yaml.load((DOCKER / "prometheus-secured.yml").read_text())["scrape_configs"][0]
+        config["scrape_configs"].append(
+            {**more, "job_name": "secured", "static_configs": [{"targets": [secured.http]}]}
+        )
         config["rule_files"] = [str(DOCKER / "rules.yml")]
         path = directory / "prometheus.yml"
         path.write_text(json.dumps(config))  # which is YAML
@@ -128,11 +154,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
                 stdout=output, stderr=output,
             )  # fmt: skip
         try:
-            server = Prometheus(address, log, well.http, full.http)
+            server = Prometheus(address, log, well.http, full.http, secured.http)
 
             def scraped() -> bool:
                 try:
-                    return server.value('min(count_over_time(tidelog_ready{job="tidelog"}[1m]))') >= 4
+                    return (
+                        server.value("min(count_over_time(tidelog_ready[1m]))") >= 4 and server.value("count(up)") == 3
+                    )
                 except (OSError, ValueError):
                     return False
 
@@ -148,10 +176,33 @@ def test_the_targets_are_up_and_no_scrape_is_warned_about(prometheus: Prometheus
     assert {target["labels"]["instance"]: target["health"] for target in targets} == {
         prometheus.well: "up",
         prometheus.full: "up",
+        prometheus.secured: "up",
     }
     assert all(target["lastError"] == "" for target in targets)
     lines = prometheus.log.read_text().splitlines()
     assert [line for line in lines if re.search(r"level=(warn|error)", line)] == []
+
+
+def test_without_its_token_the_secured_one_is_not_scraped(prometheus: Prometheus) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for token in ("", TOKEN[::-1]):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(f"https://{prometheus.secured}/metrics", headers=headers)
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(request, timeout=30, context=context)
+
+
+@pytest.mark.parametrize("name", ["prometheus.yml", "prometheus-secured.yml"])
+def test_promtool_finds_no_fault_with_the_configuration(name: str, tmp_path: Path) -> None:
+    for file in (DOCKER / name, DOCKER / "rules.yml"):
+        shutil.copy(file, tmp_path)
+    trustme.CA().cert_pem.write_to_path(tmp_path / "tidelog-ca.pem")
+    (tmp_path / "tidelog.token").write_text(TOKEN)
+    done = subprocess.run(
+        [PROMTOOL, "check", "config", name], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_promtool_finds_no_fault_with_the_metrics(prometheus: Prometheus) -> None:

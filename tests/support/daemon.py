@@ -24,8 +24,8 @@ from typing import IO, Self
 
 DEFAULT_COMMAND = (sys.executable, "-m", "tidelog.broker", "serve")
 _READY = re.compile(r"^ready\b.*\bPLAINTEXT://(?P<kafka>\S+:\d+)")
-_MESSAGE_SET = re.compile(r"\btcp://(?P<message_set>\S+:\d+)")
-_HTTP = re.compile(r"\bhttp://(?P<http>\S+:\d+)")
+_MESSAGE_SET = re.compile(r"\b(?:tcp|tls)://(?P<message_set>\S+:\d+)")
+_HTTP = re.compile(r"\bhttps?://(?P<http>\S+:\d+)")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 

@@ -14,6 +14,8 @@ MOST_LINES = 600
 ELSEWHERE: dict[str, str] = {
     # Tables and values without logic.
     "broker/__main__.py": "one call",
+    "broker/http_user.py": "values",
+    "broker/https.py": "tests/client/test_http_authentication.py",
     "broker/authorized_operations.py": "a constant",
     "broker/metric_family.py": "values",
     "broker/group_events.py": "values; used in each test of groups",
@@ -31,6 +33,7 @@ ELSEWHERE: dict[str, str] = {
     "config/definitions_resources.py": "a table: tests/unit/broker/apis/test_incremental_alter_configs.py",
     "config/definitions_share.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_ignored.py": "a table: tests/unit/config/test_definitions.py",
+    "config/definitions_http.py": "a table: tests/unit/config/test_broker_config.py",
     "config/definitions_message_set.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_operation.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_transactions.py": "a table: tests/unit/config/test_definitions.py",
@@ -54,6 +57,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/cli/serve.py": "tests/client",
     "broker/cli/settings.py": "tests/packaging",
     "broker/cli/log.py": "its commands have tests each",
+    "broker/console/turned_away.py": "tests/client/test_http_authentication.py",
     "broker/console/cleaner.py": "tests/client/test_console.py",
     "broker/console/config_action.py": "tests/client/test_console_actions.py",
     "broker/console/confirming.py": "tests/client/test_console_actions.py",

@@ -20,6 +20,7 @@ def test_numbers_by_listener() -> None:
         "tidelog_failed_tls_handshakes": {(): 5},
         "tidelog_authentications": {("A",): 3},
         "tidelog_failed_authentications": {("A",): 4},
+        "tidelog_http_turned_away": {(): 0},
         "tidelog_certificate_expiry_timestamp_seconds": {("A",): 9, ("B",): 9},
         "tidelog_certificate_reloads": {("A",): 2, ("B",): 2},
         "tidelog_failed_certificate_reloads": {("A",): 1, ("B",): 1},

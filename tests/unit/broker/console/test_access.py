@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tidelog.broker.console.access import FormTokens, Right, host_of, is_loopback, refusal
 from tidelog.broker.console.page_request import PageRequest
+from tidelog.broker.http_user import HttpUser, Role
 from tidelog.config.broker_config import BrokerConfig
 
 HERE = PageRequest("GET", "/", peer="127.0.0.1", authority="localhost:9404")
@@ -56,6 +57,32 @@ def test_actions_are_off_unless_asked_for() -> None:
     assert "http.admin.enable" in found.text
 
 
+ALICE, BOB = HttpUser("alice", Role.ADMIN), HttpUser("bob", Role.READ)
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "10.0.0.7"])
+@pytest.mark.parametrize("authority", ["localhost:9404", "10.0.0.1", "logs.example.com:443"])
+@pytest.mark.parametrize("is_forwarded", [False, True])
+def test_with_users_the_role_decides_and_nothing_else(peer: str, authority: str, is_forwarded: bool) -> None:
+    config = BrokerConfig(http_authentication=("basic",), http_users_read=("*",), http_admin_enable=True)
+    off = BrokerConfig(http_authentication=("basic",), http_users_read=("*",))
+
+    def may(user: HttpUser | None, right: Right, settings: BrokerConfig = config) -> bool:
+        request = PageRequest("GET", "/", peer=peer, authority=authority, is_forwarded=is_forwarded, user=user)
+        return refusal(request, right, settings) is None
+
+    assert [[may(user, right) for right in Right] for user in (None, BOB, ALICE)] == [
+        [True, False, False], [True, True, False], [True, True, True],
+    ]  # fmt: skip
+    assert not may(ALICE, Right.ACT, off)
+
+
+@pytest.mark.parametrize("authority", [None, "", "a b", "localhost@evil"])
+def test_with_users_a_host_is_a_host_all_the_same(authority: str | None) -> None:
+    config = BrokerConfig(http_authentication=("basic",), http_users_read=("*",), http_admin_enable=True)
+    assert refusal(replace(HERE, user=ALICE, authority=authority), Right.READ, config) is not None
+
+
 def test_hosts_and_addresses() -> None:
     assert host_of("[::1]:80") == "::1"
     assert host_of("a:99999999") is None
@@ -81,6 +108,8 @@ def test_forms(change: dict[str, object], may: bool) -> None:
     assert headers[0][1].startswith(f"tidelog-console={cookie};")
     assert "SameSite=Strict" in headers[0][1]
     assert "HttpOnly" in headers[0][1]
+    assert not headers[0][1].endswith("; Secure")
+    assert tokens.cookie_for(replace(HERE, is_secure=True))[1][0][1].endswith("; Secure")
     sent = replace(
         HERE, method="POST", cookie=cookie, form={"token": tokens.token(cookie)}, origin="http://localhost:9404",
         fetch_site="same-origin"

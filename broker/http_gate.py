@@ -1,0 +1,96 @@
+"""What a request by HTTP needs before anything looks at it, where `http.authentication` is on.
+
+    /health/live, /health/ready   nothing, unless http.health.open=false: one word, without what is wrong
+    /metrics                      a user, unless http.metrics.open=true
+    the console's style sheet, script and icon   nothing: they are the same everywhere
+    POST /clean/…                 an admin
+    everything else               a user who may read; what the console's actions need, its `access.py` says
+
+Nobody is told whether a path is there before that. The user is put into WSGI's environment as `USER`. Any of HTTP's threads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .console.access import is_loopback
+from .http_user import USER, HttpUser, Role
+from .security.http_users import FORBIDDEN, UNAUTHORIZED, HttpUsers, NotLetInError
+
+if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
+    from .security.credentials import Users
+
+SIGN_OUT = "/sign-out"
+MAX_BODY_BYTES = 1 << 16
+_PROBES = ("/health/live", "/health/ready")
+_ASSETS = ("/console.css", "/console.js", "/console.svg")
+
+
+log = logging.getLogger(__name__)
+
+
+class HttpGate:
+    """One daemon's."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig, users: Callable[[], Users | None]) -> HttpGate:
+        """Reads http.tokens.file. `users`: None while they have not been read. Raises `ConfigError`."""
+        tokens = None
+        if config.http_tokens_file is not None:
+            from .security.token_file import TokenFile
+
+            tokens = TokenFile(config.http_tokens_file)
+        listener = config.http_listener
+        if listener is not None and listener.security_protocol == "PLAINTEXT" and not is_loopback(listener.host):
+            log.warning(
+                "http.authentication without TLS: whoever listens on the wire reads passwords and tokens; set "
+                "http.listener=https://%s:%d and ssl.keystore.location",
+                listener.host, listener.port,
+            )  # fmt: skip
+        return cls(config, HttpUsers(config, users, tokens=tokens))
+
+    def __init__(self, config: BrokerConfig, users: HttpUsers) -> None:
+        self.users = users
+        open_paths = [*_ASSETS, *(_PROBES if config.http_health_open else ())]
+        self._open = frozenset([*open_paths, "/metrics"] if config.http_metrics_open else open_paths)
+
+    def is_open(self, path: str) -> bool:
+        """Whether a path answers everybody who reads."""
+        return path in self._open
+
+    def admit(self, environ: dict[str, Any]) -> None:
+        """Lets a request pass, with its user in its environment. Raises `NotLetInError`."""
+        path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
+        if self.is_open(path) and method in ("GET", "HEAD"):
+            return
+        try:
+            user = self.users.identify(environ.get("HTTP_AUTHORIZATION"), environ.get("REMOTE_ADDR", ""))
+            if path == SIGN_OUT:
+                self._sign_out(user, environ)
+            if path.startswith("/clean/") and method == "POST" and user.role < Role.ADMIN:
+                raise NotLetInError(FORBIDDEN, f"{user.name} may only look: http.users.admin has who may act.")
+        except NotLetInError:
+            _read_body(environ)
+            raise
+        environ[USER] = user
+
+    def _sign_out(self, user: HttpUser, environ: dict[str, Any]) -> None:
+        """Browsers forget a password only when it is refused: that of the user who signs out is, another's is not."""
+        from urllib.parse import parse_qs
+
+        leaving = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True).get("user", [user.name])[-1]
+        if leaving == user.name:
+            raise NotLetInError(UNAUTHORIZED, SIGNED_OUT, self.users.challenges)
+
+
+SIGNED_OUT = "You are signed out."
+
+
+def _read_body(environ: dict[str, Any]) -> None:
+    """An answer to a request that was not read to its end may be lost."""
+    length = environ.get("CONTENT_LENGTH") or "0"
+    if length.isdecimal() and 0 < int(length) <= MAX_BODY_BYTES:
+        environ["wsgi.input"].read(int(length))

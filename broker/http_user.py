@@ -1,0 +1,23 @@
+"""Who sent a request by HTTP, as the gate found it and as pages see it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+USER = "tidelog.user"
+"""Where WSGI's environment has the `HttpUser`; nothing there: the path is open, or nobody is asked."""
+
+
+class Role(IntEnum):
+    """What a user of HTTP may do; a higher one may do what a lower one may."""
+
+    READ = 1
+    ADMIN = 2
+
+
+class HttpUser(NamedTuple):
+    """Who sent a request. `name` is without Kafka's `User:`."""
+
+    name: str
+    role: Role

@@ -1,0 +1,192 @@
+"""Who gets in by HTTP and who does not, what is remembered, and what guessing costs."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidelog.broker.http_user import HttpUser, Role
+from tidelog.broker.security import http_users
+from tidelog.broker.security.attempts import MOST_FAILURES, Attempts
+from tidelog.broker.security.credentials import new_credential
+from tidelog.broker.security.http_users import (
+    MAX_CHECKS,
+    MAX_HEADER_CHARACTERS,
+    MOST_REMEMBERED,
+    REMEMBERED_S,
+    HttpUsers,
+    NotLetInError,
+)
+from tidelog.broker.security.plain import is_password_of
+from tidelog.broker.security.token_file import TokenFile
+from tidelog.config.broker_config import BrokerConfig
+
+SCRAM = "SCRAM-SHA-256"
+TOKEN = "t" * 40
+PEER = "10.0.0.1"
+
+
+class World:
+    """Users alice (admin), bob (reader) and carol (neither), a clock, and how often a password was hashed."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+        self.checks = 0
+        self.stored: Any = {
+            name: {SCRAM: new_credential(SCRAM, f"{name}: pässword", b"salt" * 4)} for name in ("alice", "bob", "carol")
+        }
+        self.is_loading = False
+        (tmp_path / "tokens").write_text(f"prometheus {TOKEN}\n")
+        config = BrokerConfig(
+            http_authentication=("basic", "bearer"),
+            http_users_admin=("User:alice",),
+            http_users_read=("bob", "prometheus"),
+        )
+
+        def counted(credentials: Any, password: str) -> bool:
+            self.checks += 1
+            return is_password_of(credentials, password)
+
+        monkeypatch.setattr(http_users, "is_password_of", counted)
+        self.users = HttpUsers(
+            config,
+            lambda: None if self.is_loading else self,  # type: ignore[arg-type,return-value]
+            tokens=TokenFile(str(tmp_path / "tokens")),
+            attempts=Attempts(lambda: self.now),
+            now_s=lambda: self.now,
+            sleep=self.slept.append,
+        )
+
+    def of(self, name: str) -> Any:
+        return self.stored.get(name, {})
+
+    def status(self, authorization: str | None) -> str:
+        try:
+            return str(self.users.identify(authorization, PEER))
+        except NotLetInError as error:
+            return error.status
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def basic(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def test_roles(world: World) -> None:
+    identify = world.users.identify
+    assert identify(basic("alice", "alice: pässword"), PEER) == HttpUser("alice", Role.ADMIN)
+    assert identify(basic("bob", "bob: pässword"), PEER) == HttpUser("bob", Role.READ)
+    assert identify(f"bearer   {TOKEN} ", PEER) == HttpUser("prometheus", Role.READ)
+    assert world.status(basic("carol", "carol: pässword")) == "403 Forbidden"
+    assert world.slept == []
+    assert world.users.attempts.failures == 0
+
+
+def test_everybody_who_is_known(world: World) -> None:
+    world.users._readers = frozenset("*")
+    assert world.users.identify(basic("carol", "carol: pässword"), PEER).role == Role.READ
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        basic("alice", "wrong"), basic("alice", ""), basic("nobody", "x"), basic("", "x"), basic("alice", "x" * 1025),
+        "Basic", "Basic !!!!", "Basic YWxpY2U=", "Basic /////w==", "Bearer", "Bearer wrong-wrong-wrong-wrong",
+        "Digest x", "", "Basic " + "A" * (MAX_HEADER_CHARACTERS + 4), "Bearer \udcff",
+    ],
+)  # fmt: skip
+def test_who_is_not_let_in_is_told_late_and_nothing(world: World, authorization: str) -> None:
+    with pytest.raises(NotLetInError) as caught:
+        world.users.identify(authorization, PEER)
+    assert caught.value.status == "401 Unauthorized"
+    assert str(caught.value) == "The user, the password or the token is wrong."
+    assert [name for name, _ in caught.value.headers] == ["WWW-Authenticate"] * 2
+    assert world.slept == [0.1]
+    assert world.users.attempts.failures == 1
+
+
+def test_who_says_nothing_is_asked_and_not_counted(world: World) -> None:
+    assert world.status(None) == "401 Unauthorized"
+    assert world.users.attempts.failures == 0
+    assert world.slept == []
+
+
+def test_a_right_password_is_hashed_once_and_not_for_each_scrape(world: World) -> None:
+    right = basic("bob", "bob: pässword")
+    for _ in range(1000):
+        world.users.identify(right, PEER)
+        world.now += REMEMBERED_S - 1
+    assert (world.checks, world.users.successes) == (1, 1)
+    assert world.status(basic("bob", "wrong")) == "401 Unauthorized"
+    assert world.status(basic("alice", "bob: pässword")) == "401 Unauthorized"
+    world.now += REMEMBERED_S + 1
+    world.users.identify(right, PEER)
+    assert world.checks == 4
+
+
+def test_a_changed_password_holds_at_once(world: World) -> None:
+    right = basic("bob", "bob: pässword")
+    world.users.identify(right, PEER)
+    world.stored["bob"] = {SCRAM: new_credential(SCRAM, "another", b"salt" * 4)}
+    assert world.status(right) == "401 Unauthorized"
+    del world.stored["bob"]
+    assert world.status(right) == "401 Unauthorized"
+    assert world.status(basic("bob", "another")) == "401 Unauthorized"
+
+
+def test_what_is_remembered_is_bounded(world: World) -> None:
+    for number in range(2 * MOST_REMEMBERED):
+        world.users._remember(b"%d" % number, {})
+    assert len(world.users._remembered) == MOST_REMEMBERED
+
+
+def test_who_fails_too_often_is_not_looked_at_but_who_is_remembered_is(world: World) -> None:
+    right, wrong = basic("bob", "bob: pässword"), basic("alice", "wrong")
+    world.users.identify(right, PEER)
+    for _ in range(MOST_FAILURES):
+        assert world.status(wrong) == "401 Unauthorized"
+    checks, slept = world.checks, len(world.slept)
+    with pytest.raises(NotLetInError) as caught:
+        world.users.identify(basic("alice", "alice: pässword"), PEER)
+    assert caught.value.status == "429 Too Many Requests"
+    assert dict(caught.value.headers)["Retry-After"] == "60"
+    assert world.status(f"Bearer {TOKEN}x") == "429 Too Many Requests"
+    assert (world.checks, len(world.slept)) == (checks, slept)
+    assert world.users.identify(right, PEER).name == "bob"
+    assert world.users.identify(f"Bearer {TOKEN}", PEER).name == "prometheus"
+    assert world.users.identify(basic("alice", "alice: pässword"), "10.0.0.2").name == "alice"
+
+
+def test_few_are_checked_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who guesses takes two of HTTP's threads, and no more."""
+    monkeypatch.setattr(http_users, "CHECK_TIMEOUT_S", 0.0)
+    go_on, waiting = threading.Event(), threading.Barrier(MAX_CHECKS + 1)
+
+    def sleep(_seconds: float) -> None:
+        waiting.wait(60)
+        go_on.wait(60)
+
+    world.users._sleep = sleep
+    threads = [threading.Thread(target=world.status, args=(basic("x", "y"),)) for _ in range(MAX_CHECKS)]
+    for thread in threads:
+        thread.start()
+    waiting.wait(60)
+    assert world.status(basic("alice", "alice: pässword")) == "503 Service Unavailable"
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert world.status(basic("alice", "alice: pässword")) != "503 Service Unavailable"
+
+
+def test_before_users_are_read(world: World) -> None:
+    world.is_loading = True
+    assert world.status(basic("alice", "alice: pässword")) == "503 Service Unavailable"
+    assert world.users.identify(f"Bearer {TOKEN}", PEER).name == "prometheus"
