@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from ..protocol.message_set.wire import multi_produce_answer, produce_answer
+from ..protocol.records.attributes import COMPRESSION_MASK
+from ..protocol.records.exceptions import RecordTooLargeError
 from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2
-from .conversions import QUICK_BYTES, is_quick
+from .conversions import QUICK_BYTES, is_quick, quick_expansion
 from .error_mapping import error_code
 from .topics import INTERNAL_TOPICS
 
@@ -125,11 +127,20 @@ class MessageSetAppends:
             engaged = partition.directory.engaged
             if not engaged and (not converts or (may_convert and is_quick(buffer, body.start, body.end, is_set))):
                 append = partition.append_set if is_set else partition.append
-                return self._appended(partition, size, append(buffer, body.start, body.end))
+                try:
+                    if is_set or size <= _ATTRIBUTES or not buffer[body.start + _ATTRIBUTES] & COMPRESSION_MASK:
+                        return self._appended(partition, size, append(buffer, body.start, body.end))
+                    most = quick_expansion(size)
+                    return self._appended(partition, size, partition.append(buffer, body.start, body.end, most))
+                except RecordTooLargeError:
+                    if is_set or size > partition.log.config.max_message_bytes:
+                        raise
             written: asyncio.Future[LogAppendInfo]
             if converts:
-                data = bytearray(memoryview(buffer)[body.start : body.end])
-                written = asyncio.ensure_future(self._broker.conversions.append(partition, data))
+                written = self._broker.conversions.append(partition, buffer, body.start, body.end)
+                converting[body.topic, body.partition] = written
+            elif not engaged:  # its records are many, or large, to look at
+                written = self._broker.conversions.append_compressed(partition, buffer, body.start, body.end)
                 converting[body.topic, body.partition] = written
             else:
                 written = partition.append_later(buffer, body.start, body.end)

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.records.compression import DEFAULT_MAX_BYTES
 from ..storage.exceptions import KafkaStorageError, StorageError
 from ..storage.log_segments import floor_index
 from .log_syncer import LogSyncer
@@ -60,9 +61,11 @@ class Partition:
         # Who waits for a sync: (offset that the high watermark must reach, whom to tell), in append order.
         self._unsynced: deque[tuple[int, Tell]] = deque()
 
-    def append(self, buffer: bytearray, start: int, end: int) -> LogAppendInfo:
+    def append(
+        self, buffer: bytearray, start: int, end: int, max_decompressed: int = DEFAULT_MAX_BYTES
+    ) -> LogAppendInfo:
         """Appends the batch in buffer[start:end] (patched in place) and wakes the readers who can see it."""
-        info = self.log.append_as_leader(buffer, start, end)
+        info = self.log.append_as_leader(buffer, start, end, max_decompressed=max_decompressed)
         if self.log.needs_sync:
             self.sync()
         elif self.waiters:

@@ -130,6 +130,12 @@ def connection_families(broker: Broker) -> Iterator[AnyFamily]:
     yield one("tidelog_waiting_fetches", "gauge", "Fetches in purgatory: they wait for data.", broker.purgatory.waiting)
     yield one("tidelog_conversions", "gauge", "Batches that are being converted for clients of old formats, or wait for it.",
               broker.conversions.under_way)  # fmt: skip
+    yield one("tidelog_conversion_queue_bytes", "gauge", "Bytes of batches that are being converted or decompressed off the "
+              "network thread, or wait for it; 64 MiB may.", broker.conversions.queued_bytes)  # fmt: skip
+    yield one("tidelog_conversions_checked", "counter", "Compressed batches that were decompressed off the network thread, since "
+              "they hold much.", broker.conversions.checked)  # fmt: skip
+    yield one("tidelog_conversions_refused", "counter", "Batches refused because too much waited to be converted or "
+              "decompressed.", broker.conversions.refused)  # fmt: skip
     sessions = broker.fetch_sessions
     yield one("tidelog_fetch_sessions", "gauge", "Incremental fetch sessions.", len(sessions))
     yield one(

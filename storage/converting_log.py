@@ -2,6 +2,7 @@
 
     append_message_set            on the spot
     prepare, append_prepared      in two steps: the long one in any thread, then the append, which is as quick as any other
+    check_batch, append_checked   the same for a batch of format 2 whose records are long to look at, being compressed
 
 `prepare` makes records for the end of the log as it is then; `append_prepared` moves them to where it is by then.
 """
@@ -12,7 +13,16 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from ..protocol.records.record_batch import MAGIC_V2
-from .log_validator import AppendRules, PreparedRecords, TargetFormat, ValidatedRecords, make_ready, moved
+from .log_validator import (
+    AppendRules,
+    CheckedBatch,
+    PreparedRecords,
+    TargetFormat,
+    ValidatedRecords,
+    checked_batch,
+    make_ready,
+    moved,
+)
 from .log_values import NO_TIMESTAMP, LogAppendInfo
 from .shrinking_log import ShrinkingLog
 
@@ -98,9 +108,22 @@ class ConvertingLog(ShrinkingLog):
                 return None
             return self._write_records(records, self._time.milliseconds(), append_time, prepared.size)
 
+    def check_batch(self, buffer: Buffer, start: int, end: int) -> CheckedBatch:
+        """All checks of the client's batch of format 2 in buffer[start:end] but for its producer's, and the topic's codec, for
+        a topic that keeps that format. Any thread; may take long. The buffer stays as it is. Raises as `append_as_leader`.
+        """
+        config = self._directory.config
+        now = self._time.milliseconds()
+        append_time = now if self._append_time else NO_TIMESTAMP
+        return checked_batch(buffer, start, end, config, self._target, self._rules(now, append_time))
+
     def _made_ready(self, buffer: Buffer, start: int, end: int, now: int, append_time: int) -> ValidatedRecords:
         """Checked, and in the topic's format, for the end of the log as it is now."""
-        rules = AppendRules(
+        target = self._target or TargetFormat(MAGIC_V2, None)
+        return make_ready(buffer, start, end, target, self._rules(now, append_time))
+
+    def _rules(self, now: int, append_time: int) -> AppendRules:
+        return AppendRules(
             self.log_end_offset,
             self.leader_epoch,
             append_time,
@@ -109,7 +132,6 @@ class ConvertingLog(ShrinkingLog):
             now + self._timestamp_after_max,
             self._max_message_bytes,
         )
-        return make_ready(buffer, start, end, self._target or TargetFormat(MAGIC_V2, None), rules)
 
     def _write_records(self, records: ValidatedRecords, now: int, append_time: int, size: int) -> LogAppendInfo:
         """Append what was converted; it has no producer. Under the lock. `size` is that of what came."""

@@ -52,6 +52,7 @@ from ..protocol.records.record_batch import (
     MAX_TIMESTAMP_AT,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    PARTITION_LEADER_EPOCH_AT,
     BatchHeader,
     Record,
     read_batch_header,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 _OFFSET = struct.Struct(">q")
 _TIMESTAMP = struct.Struct(">q")
 _CRC = struct.Struct(">I")
+_EPOCH = struct.Struct(">i")
 
 _CODECS = {
     "none": Compression.NONE,
@@ -137,6 +139,28 @@ class PreparedRecords(NamedTuple):
     config: LogConfig
     append_time: int
     size: int
+
+
+class CheckedBatch(NamedTuple):
+    """A client's batch of format 2 that `UnifiedLog.check_batch` found right, as it will stand in the log but for its place.
+
+    `config` is the one that it was checked for; `append_time` −1 under CreateTime; `size` that of what came.
+    """
+
+    data: bytearray
+    config: LogConfig
+    append_time: int
+    size: int
+
+
+def place_batch(data: bytearray, base_offset: int, leader_epoch: int, append_time_ms: int) -> None:
+    """Gives the sound batch of format 2 in `data` its place; `append_time_ms` −1 leaves its timestamps."""
+    _OFFSET.pack_into(data, BASE_OFFSET_AT, base_offset)
+    _EPOCH.pack_into(data, PARTITION_LEADER_EPOCH_AT, leader_epoch)
+    if append_time_ms >= 0 and _TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)[0] != append_time_ms:
+        _TIMESTAMP.pack_into(data, MAX_TIMESTAMP_AT, append_time_ms)
+        with memoryview(data) as view:
+            _CRC.pack_into(data, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
 
 
 def moved(records: ValidatedRecords, base_offset: int, append_time_ms: int) -> ValidatedRecords | None:
@@ -238,6 +262,34 @@ class AppendRules(NamedTuple):
     earliest: int
     latest: int
     max_message_bytes: int
+
+
+def checked_batch(
+    buffer: Buffer, start: int, end: int, config: LogConfig, target: TargetFormat | None, rules: AppendRules
+) -> CheckedBatch:
+    """A copy of the client's batch in buffer[start:end], checked by `rules`, in the codec of `target`. Any thread.
+
+    Raises as `UnifiedLog.append_as_leader`.
+    """
+    size = end - start
+    if size > rules.max_message_bytes:
+        raise RecordTooLargeError(f"a batch of {size} bytes, max.message.bytes is {rules.max_message_bytes}")
+    data = bytearray(memoryview(buffer)[start:end])
+    batch = validate_and_assign(
+        data,
+        0,
+        size,
+        rules.base_offset,
+        rules.leader_epoch,
+        rules.append_time_ms,
+        rules.require_keys,
+        True,
+        rules.earliest,
+        rules.latest,
+    )
+    if target is not None and target.recompresses(batch.compression):
+        data = target.recompressed(data, rules.max_message_bytes)
+    return CheckedBatch(data, config, rules.append_time_ms, size)
 
 
 def make_ready(buffer: Buffer, start: int, end: int, target: TargetFormat, rules: AppendRules) -> ValidatedRecords:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.records._kernel import read_header, validate_and_assign
 from ..protocol.records.attributes import CONTROL_MASK
+from ..protocol.records.compression import DEFAULT_MAX_BYTES
 from ..protocol.records.exceptions import RecordTooLargeError
 from ..protocol.records.record_batch import MAGIC_V2
 from . import log_reader
@@ -25,7 +26,7 @@ from .exceptions import KafkaStorageError, OffsetOutOfRangeError
 from .local_log import no_checkpoint
 from .log_segment import LogSegment
 from .log_segments import floor_index
-from .log_validator import TargetFormat, ValidatedRecords
+from .log_validator import CheckedBatch, TargetFormat, ValidatedRecords, place_batch
 from .log_values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 from .retention_record import RetentionRecord
 from .roll_params import ASK_ALWAYS, RollParams, RollReason, roll_limits, roll_reason
@@ -209,10 +210,17 @@ class UnifiedLog(ConvertingLog):
     # --- append: loop thread ---
 
     def append_as_leader(
-        self, buffer: bytearray | memoryview, start: int, end: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        buffer: bytearray | memoryview,
+        start: int,
+        end: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        max_decompressed: int = DEFAULT_MAX_BYTES,
     ) -> LogAppendInfo:
         """Append the one batch in buffer[start:end]: validated, and its offsets, epoch and times assigned in place.
 
+        One whose records take more than `max_decompressed` bytes is a RecordTooLargeError; see `check_batch` for those.
         Raises RecordTooLargeError, InvalidTimestampError, InvalidRecordError, CorruptRecordError … (protocol.records), a
         ProducerStateError, KafkaStorageError. Nothing was appended then.
         """
@@ -226,18 +234,18 @@ class UnifiedLog(ConvertingLog):
                 self._space.check(size, is_client=origin is _CLIENT)
             now = self._time.milliseconds()
             append_time = self._next_append_time(now) if self._append_time else NO_TIMESTAMP
-            first_offset = self.log_end_offset
             batch = validate_and_assign(
                 buffer,
                 start,
                 end,
-                first_offset,
+                self.log_end_offset,
                 self.leader_epoch,
                 append_time,
                 self._require_keys,
                 origin is _CLIENT,
                 now - self._timestamp_before_max,
                 now + self._timestamp_after_max,
+                max_decompressed,
             )
             if self._target is not None:
                 data = memoryview(buffer)[start:end]
@@ -249,26 +257,56 @@ class UnifiedLog(ConvertingLog):
                     buffer = self._target.recompressed(data, self._max_message_bytes)
                     start, end = 0, len(buffer)
                     batch = read_header(buffer, 0, end)
-            if batch.producer_id >= 0:
-                if batch.is_control:
-                    return self._append_marker(memoryview(buffer)[start:end], batch, origin, now)
-                duplicate = self._producers.check(batch, origin)
-                if duplicate is not None:
-                    return LogAppendInfo(
-                        duplicate.first_offset,
-                        duplicate.last_offset,
-                        duplicate.timestamp if self._append_time else NO_TIMESTAMP,
-                        self.log_start_offset,
-                        batch.record_count,
-                        size,
-                        True,
-                    )
-            whole = start == 0 and end == len(buffer)
-            self._write(buffer if whole else memoryview(buffer)[start:end], batch, now)
-            return _new(
-                LogAppendInfo,
-                (first_offset, batch.last_offset, append_time, self.log_start_offset, batch.record_count, size, False),
-            )
+            return self._append_sound(buffer, start, end, batch, origin, now, append_time, size)
+
+    def append_checked(self, checked: CheckedBatch) -> LogAppendInfo | None:
+        """Append what `check_batch` gave, as quickly as a batch that is not compressed. None: since then settings have
+        changed, so that it has to be checked anew. Loop thread. Raises as `append_as_leader`.
+        """
+        with self._lock:
+            if checked.config is not self._directory.config:
+                return None
+            if checked.size > self._space.left:
+                self._space.check(checked.size, is_client=True)
+            append_time = self._next_append_time(checked.append_time) if self._append_time else NO_TIMESTAMP
+            data = checked.data
+            place_batch(data, self.log_end_offset, self.leader_epoch, append_time)
+            batch = read_header(data, 0, len(data))
+            now = self._time.milliseconds()
+            return self._append_sound(data, 0, len(data), batch, _CLIENT, now, append_time, checked.size)
+
+    def _append_sound(
+        self,
+        buffer: Buffer,
+        start: int,
+        end: int,
+        batch: BatchInfo,
+        origin: AppendOrigin,
+        now: int,
+        append_time: int,
+        size: int,
+    ) -> LogAppendInfo:
+        """The batch is right in itself and stands for the end of the log: its producer is asked, and it is written."""
+        if batch.producer_id >= 0:
+            if batch.is_control:
+                return self._append_marker(memoryview(buffer)[start:end], batch, origin, now)
+            duplicate = self._producers.check(batch, origin)
+            if duplicate is not None:
+                return LogAppendInfo(
+                    duplicate.first_offset,
+                    duplicate.last_offset,
+                    duplicate.timestamp if self._append_time else NO_TIMESTAMP,
+                    self.log_start_offset,
+                    batch.record_count,
+                    size,
+                    True,
+                )
+        whole = start == 0 and end == len(buffer)
+        self._write(buffer if whole else memoryview(buffer)[start:end], batch, now)
+        return _new(
+            LogAppendInfo,
+            (batch.base_offset, batch.last_offset, append_time, self.log_start_offset, batch.record_count, size, False),
+        )
 
     def _append_marker(self, data: memoryview, batch: BatchInfo, origin: AppendOrigin, now: int) -> LogAppendInfo:
         """Append the control batch that ends a producer's transaction. Under the lock.

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.api_keys import ApiKey
@@ -32,11 +33,11 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records.attributes import TRANSACTIONAL_MASK
-from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampError
+from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..connection import ConnectionAborted
-from ..conversions import is_quick
+from ..conversions import is_quick, quick_expansion
 from ..error_mapping import error_code
 from ..later_answer import LaterAnswer
 from ..topics import INTERNAL_TOPICS
@@ -63,6 +64,9 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 Answer = bytes | LaterAnswer | Awaitable[bytes | None] | None
 
+LOOP_NS = 20_000_000
+"""Of one client's requests that came together: compressed batches after it are looked at by the conversions' thread."""
+
 _NONE = ErrorCode.NONE
 _FIRST_WITH_IDS = 13
 _NO_ID = bytes(16)
@@ -84,12 +88,14 @@ def produce(
         ids = [topic_id for topic_id, _ in topics]
         topics = [(broker.partitions.name_of(topic_id) or _UNKNOWN, partitions) for topic_id, partitions in topics]
     if transactional_id is None:
-        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None, ids)
+        since = connection.last_active
+        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None, ids, since)
     from ..transactional_produce import admit  # not before somebody has transactions
 
     admission = admit(broker, buffer, topics, version, transactional_id)
     if admission.wait is None:
-        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, admission.refused, ids)
+        since, refused = connection.last_active, admission.refused
+        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, refused, ids, since)
     # The buffer is used again after the return: a copy waits.
     with memoryview(buffer) as view:
         kept = bytearray(view[start:end])
@@ -102,7 +108,8 @@ def produce(
     ]
 
     def append() -> Answer:
-        return _append(broker, kept, client_id, acks, moved, version, correlation_id, admission.refused, ids)
+        since, refused = perf_counter_ns(), admission.refused
+        return _append(broker, kept, client_id, acks, moved, version, correlation_id, refused, ids, since)
 
     return _when_admitted(admission, append)
 
@@ -117,9 +124,10 @@ def _append(
     correlation_id: int,
     refused: Refusals | None,
     ids: list[bytes] | None,
+    since: int,
 ) -> Answer:
     """Appends what is not `refused`; None: the request names no transaction, and so no batch may be in one. `ids`: of the
-    topics, where the request named them so."""
+    topics, where the request named them so. `since`: when the loop began with what the client sent, by `perf_counter_ns`."""
     refusal: tuple[ErrorCode, str] | None = None
     if not -1 <= acks <= 1:
         refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1"
@@ -167,18 +175,28 @@ def _append(
                 converts = is_set or partition.log.converts_batches
                 # What is quick must not overtake what is not, where a request names a partition twice.
                 takes_long = converts and (later is not None or not is_quick(buffer, first, last, is_set))
-                if takes_long or partition.directory.engaged:
-                    later = later or []
-                    future: asyncio.Future[LogAppendInfo]
-                    if converts:
-                        data = bytearray(memoryview(buffer)[first:last])
-                        future = asyncio.ensure_future(broker.conversions.append(partition, data))
+                future: asyncio.Future[LogAppendInfo] | None = None
+                if takes_long and converts:
+                    future = broker.conversions.append(partition, buffer, first, last)
+                elif partition.directory.engaged:
+                    future = partition.append_later(buffer, first, last)
+                elif converts:
+                    info = (partition.append_set if is_set else partition.append)(buffer, first, last)
+                elif last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & _CODEC_MASK:
+                    found = _append_compressed(broker, partition, buffer, first, last, since, later)
+                    if isinstance(found, asyncio.Future):
+                        future = found
                     else:
-                        future = partition.append_later(buffer, first, last)
+                        info = found
+                elif later is not None and any(part.partition is partition for part in later):
+                    future = broker.conversions.append_compressed(partition, buffer, first, last)
+                else:
+                    info = partition.append(buffer, first, last)
+                if future is not None:
+                    later = later or []
                     later.append(_Later(key, index, partition, done, len(done), last - first, future))
                     done.append((index, _NONE, -1, -1, -1, None))
                     continue
-                info = (partition.append_set if is_set else partition.append)(buffer, first, last)
                 counters.produced_bytes += last - first
                 counters.produced_records += info.record_count
                 done.append((index, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None))
@@ -213,6 +231,26 @@ def _append(
     if record_errors is not None:
         return _with_record_errors(version, correlation_id, answers, record_errors)
     return write_produce_response(version, correlation_id, answers)
+
+
+def _append_compressed(
+    broker: Broker,
+    partition: Partition,
+    buffer: bytearray,
+    first: int,
+    last: int,
+    since: int,
+    later: list[_Later] | None,
+) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+    """On the loop, unless its records take long to look at, or the request has taken long, or might overtake itself."""
+    if last - first > partition.log.config.max_message_bytes:
+        return partition.append(buffer, first, last)  # raises, before it looks at the records
+    if later is None and perf_counter_ns() - since < LOOP_NS:
+        try:
+            return partition.append(buffer, first, last, quick_expansion(last - first))
+        except RecordTooLargeError:
+            pass  # for the loop, that is
+    return broker.conversions.append_compressed(partition, buffer, first, last)
 
 
 async def _when_admitted(admission: Admission, append: Callable[[], Answer]) -> bytes | None:

@@ -42,6 +42,8 @@ LEVELS: dict[Compression, tuple[int, int, int]] = {
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16: gzip header and trailer instead of zlib's
 _GZIP_STEP = 256 * 1024
+#: Nobody minds as much, whatever the bound.
+_QUICK_BYTES = 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
@@ -258,7 +260,7 @@ def _decompress_lz4(data: Data, max_bytes: int) -> bytes:
         if claimed > max_bytes:
             raise _too_large(Compression.LZ4, max_bytes)
     try:
-        if _LZ4_MAX_RATIO * len(data) <= DEFAULT_MAX_BYTES:  # bounded by its nature, and the fastest way
+        if _LZ4_MAX_RATIO * len(data) <= max(max_bytes, _QUICK_BYTES):  # bounded by its nature, and the fastest way
             out, consumed = lz4.frame.decompress(data, return_bytes_read=True)
             if consumed != len(data):
                 raise _corrupt(Compression.LZ4, f"{len(data) - consumed} bytes behind the end of the frame")
@@ -291,13 +293,15 @@ def _decompress_zstd(data: Data, max_bytes: int) -> bytes:
         decompressor = _contexts.decompressor = zstandard.ZstdDecompressor()
     try:
         size = zstandard.frame_content_size(data)
+        if size > max_bytes:
+            raise _too_large(Compression.ZSTD, max_bytes)
         if 0 <= size <= max_bytes and size <= _ZSTD_MAX_RATIO * len(data):
             try:
                 return decompressor.decompress(data, allow_extra_data=False)
             except zstandard.ZstdError:
                 pass  # several frames, or broken: the way below tells
-        # Small bites, so that each gives at most as much again as is allowed in all.
-        bite = max(64, max_bytes // _ZSTD_MAX_RATIO)
+        # Small bites, so that each gives at most as much again as is allowed in all, or 16 MiB: smaller ones take longer.
+        bite = max(512, max_bytes // _ZSTD_MAX_RATIO)
         view = memoryview(data)
         parts: list[bytes] = []
         produced = position = 0

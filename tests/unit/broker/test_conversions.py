@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from support.logs import World, append, batch, read_records, values_of
 from support.mock_time import START_MS
-from tidelog.broker.conversions import QUICK_BYTES, TRIES, Conversions, is_quick
+from tidelog.broker.conversions import QUEUE_BYTES, QUICK_BYTES, TRIES, Conversions, is_quick, quick_expansion
 from tidelog.broker.partition import Partition
 from tidelog.broker.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
+from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.crc import crc32c
 from tidelog.protocol.records.exceptions import CorruptRecordError
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import iterate_batches
@@ -168,3 +170,67 @@ def test_what_is_quick(magic: int) -> None:
     assert quick(bytearray(b"head"))
     assert not quick(made(QUICK_BYTES))
     assert not any(quick(made(10, codec)) for codec in list(Compression)[1:4])
+
+
+def compressed(*values: str, codec: Compression = Compression.GZIP, **fields: Any) -> bytearray:
+    return bytearray(build_batch([Record(0, START_MS, b"k", v.encode()) for v in values], compression=codec, **fields))
+
+
+async def checked(rig: Rig, data: bytearray) -> Any:
+    return await rig.conversions.append_compressed(rig.partition, data, 0, len(data))
+
+
+@pytest.mark.parametrize("config", [{}, {"message_timestamp_type": "LogAppendTime"}, {"compression_type": "zstd"}])
+async def test_a_batch_that_was_checked_stands_in_the_log_as_if_it_had_come_alone(
+    rig: Rig, config: dict[str, Any]
+) -> None:
+    rig.log.update_config(LogConfig(segment_index_bytes=4096, **config))
+    rig.interrupt(lambda: append(rig.log, "between"))
+    info = await checked(rig, compressed("a", "b", producer_id=7, producer_epoch=0, base_sequence=0))
+    assert (info.first_offset, info.last_offset, info.record_count) == (1, 2, 2)
+    rig.conversions = Conversions(rig.loop)
+    again = await checked(rig, compressed("a", "b", producer_id=7, producer_epoch=0, base_sequence=0))
+    assert (again.first_offset, again.duplicate) == (1, True)
+    straight = compressed("c", "d", producer_id=7, producer_epoch=0, base_sequence=2)
+    rig.partition.append(straight, 0, len(straight))
+    assert rig.values() == [b"between", b"a", b"b", b"c", b"d"]
+    file = rig.log.segments[0].lease_file()
+    data = file.pread(rig.log.size, 0)
+    file.release()
+    _, first, second = iterate_batches(data)
+    for header in (first, second):
+        assert header.crc == crc32c(data[header.position + 21 : header.position + header.size])
+    assert first.base_offset == 1
+    assert [placed(header) for header in (first, second)] == 2 * [placed(first)]
+
+
+def placed(header: Any) -> tuple[int, ...]:
+    return header.partition_leader_epoch, header.attributes, header.max_timestamp, header.producer_id
+
+
+async def test_a_changed_setting_has_a_batch_checked_anew(rig: Rig) -> None:
+    changes = iter([{"cleanup_policy": ("compact",)}])
+    rig.interrupt(lambda: rig.log.update_config(LogConfig(segment_index_bytes=4096, **next(changes, {}))))
+    await checked(rig, compressed("a"))
+    assert rig.runs > 1
+    assert rig.values() == [b"a"]
+
+
+async def test_too_much_that_waits_is_refused_for_now(rig: Rig) -> None:
+    data = compressed("a")
+    rig.conversions.queued_bytes = QUEUE_BYTES
+    with pytest.raises(ProtocolError) as caught:
+        rig.conversions.append_compressed(rig.partition, data, 0, len(data))
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT, "clients try again"
+    with pytest.raises(ProtocolError):
+        rig.conversions.append(rig.partition, message_set("a"))
+    assert rig.conversions.refused == 2
+    rig.conversions.queued_bytes = 0
+    await checked(rig, data)
+    assert rig.conversions.queued_bytes == 0
+
+
+def test_small_batches_may_hold_little_and_large_ones_more() -> None:
+    assert quick_expansion(100) == 256 << 10
+    assert quick_expansion(100_000) == 1_600_000
+    assert quick_expansion(1 << 20) == 4 << 20

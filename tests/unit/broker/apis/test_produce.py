@@ -30,12 +30,15 @@ from tidelog.protocol.messages.produce import (
 )
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.compression import DEFAULT_MAX_BYTES
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import decode, encode
 from tidelog.storage.log_values import LogAppendInfo
 
 VERSION = 9
+NOW = 1 << 62
+"""When requests came: none has taken long."""
 
 
 class FakePartition:
@@ -64,7 +67,7 @@ def ask(partition: FakePartition, acks: int, topic: str = "t", client_id: bytes 
     client = struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
     header = struct.pack(">hhi", 0, VERSION, 7) + client + b"\0"  # no tagged fields
     frame = bytearray(header + encode(request, VERSION))
-    answer = produce(broker, frame, 0, len(frame), VERSION, 7, SimpleNamespace())  # type: ignore[arg-type]
+    answer = produce(broker, frame, 0, len(frame), VERSION, 7, SimpleNamespace(last_active=NOW))  # type: ignore[arg-type]
     if answer is None:
         return None
     assert isinstance(answer, bytes)
@@ -136,7 +139,7 @@ class OldRig:
             topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])],
         )
         frame = bytearray(struct.pack(">hhih", 0, version, 7, -1) + encode(request, version))
-        answer = produce(self.broker, frame, 0, len(frame), version, 7, SimpleNamespace())  # type: ignore[arg-type]
+        answer = produce(self.broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW))  # type: ignore[arg-type]
         if inspect.isawaitable(answer):
             frame[:] = bytes(len(frame))  # the buffer is the next request's by now
             answer = await answer
@@ -249,7 +252,7 @@ async def test_a_partition_that_is_named_twice_keeps_its_order(machine: World) -
     data = [PartitionProduceData(index=0, records=records) for records in sets]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
     frame = bytearray(struct.pack(">hhih", 0, 2, 7, -1) + encode(request, 2))
-    answer: Any = await produce(rig.broker, frame, 0, len(frame), 2, 7, SimpleNamespace())  # type: ignore
+    answer: Any = await produce(rig.broker, frame, 0, len(frame), 2, 7, SimpleNamespace(last_active=NOW))  # type: ignore
     response, _ = decode(ProduceResponse, 2, answer, 8)
     assert [row.base_offset for row in response.responses[0].partition_responses] == [0, 1, 2]
     assert rig.values() == [b"a" * 9000, b"b", b"c"]
@@ -293,6 +296,73 @@ def test_garbage_is_refused_with_a_code(version: int, magic: int, codec: int, da
     }
 
 
+# -- compressed batches that hold much
+
+
+def full_request(*batches: bytes) -> bytearray:
+    data = [PartitionProduceData(index=0, records=records) for records in batches]
+    request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    return bytearray(struct.pack(">hhihb", 0, VERSION, 7, -1, 0) + encode(request, VERSION))
+
+
+async def outcomes(rig: OldRig, frame: bytearray, since: int = NOW) -> list[tuple[int, int]]:
+    """(error code, base offset) of each batch of a request that came at `since`."""
+    connection: Any = SimpleNamespace(last_active=since)
+    answer = produce(rig.broker, frame, 0, len(frame), VERSION, 7, connection)
+    if inspect.isawaitable(answer):
+        frame[:] = bytes(len(frame))
+        answer = await answer
+    assert isinstance(answer, bytes)
+    response, _ = decode(ProduceResponse, VERSION, answer, 9)
+    return [(row.error_code, row.base_offset) for row in response.responses[0].partition_responses]
+
+
+COMPRESSED = [codec for codec in Compression if codec]
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+async def test_what_holds_much_is_not_looked_at_on_the_loop(machine: World, codec: Compression) -> None:
+    rig = OldRig(machine)
+    conversions = rig.broker.conversions
+    small = build_batch([Record(0, START_MS, None, b"small")], compression=codec)
+    large = build_batch([Record(0, START_MS, None, bytes(2 << 20))], compression=codec)
+    assert await outcomes(rig, full_request(small)) == [(0, 0)]
+    assert conversions.checked == 0
+    assert await outcomes(rig, full_request(small, large, small)) == [(0, 1), (0, 2), (0, 3)]
+    assert conversions.checked == 2, "the last must not overtake the one before"
+    assert [len(value) for value in rig.values()] == [5, 5, 2 << 20, 5]
+    await asyncio.sleep(0)
+    assert conversions.queued_bytes == 0
+    conversions.close()
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
+async def test_a_bomb_is_refused_and_appended_nowhere(machine: World, codec: Compression) -> None:
+    rig = OldRig(machine)
+    bomb = build_batch([Record(0, START_MS, None, bytes(DEFAULT_MAX_BYTES + 1))], compression=codec)
+    assert len(bomb) < 200_000
+    assert await outcomes(rig, full_request(bomb)) == [(ErrorCode.MESSAGE_TOO_LARGE, -1)]
+    assert rig.values() == []
+    rig.broker.conversions.close()
+
+
+async def test_behind_the_first_milliseconds_compressed_batches_go_to_the_thread(machine: World) -> None:
+    rig = OldRig(machine)
+    records = build_batch([Record(0, START_MS, None, b"v")], compression=Compression.GZIP)
+    plain = bytes(batch("p"))
+    assert await outcomes(rig, full_request(plain, records, plain), since=0) == [(0, 0), (0, 1), (0, 2)]
+    assert rig.broker.conversions.checked == 2
+    assert rig.values() == [b"p", b"v", b"p"]
+    rig.broker.conversions.close()
+
+
+async def test_one_above_max_message_bytes_is_not_even_copied(machine: World) -> None:
+    rig = OldRig(machine, max_message_bytes=100)
+    large = build_batch([Record(0, START_MS, None, bytes(2 << 20))], compression=Compression.GZIP)
+    assert await outcomes(rig, full_request(large)) == [(ErrorCode.MESSAGE_TOO_LARGE, -1)]
+    assert rig.broker.conversions.checked == 0
+
+
 # -- transactions
 
 
@@ -308,7 +378,7 @@ def transactional(node: Node, *values: str, name: str | None = "tx", version: in
     broker: Any = SimpleNamespace(
         counters=RequestCounters(), partitions=node.partitions, transactions=node.transactions, config=node.config
     )
-    answer = produce(broker, frame, 0, len(frame), version, 7, SimpleNamespace())  # type: ignore[arg-type]
+    answer = produce(broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW))  # type: ignore[arg-type]
     frame[:] = bytes(len(frame))  # the connection uses its buffer again
     return error_of(answer, version) if isinstance(answer, bytes) else node.begin(answer)  # type: ignore[arg-type]
 
