@@ -311,7 +311,8 @@ class Broker:
         if self.config.authorizer_class_name:
             from .security.acl_authorizer import AclAuthorizer
 
-            self.authorizer = AclAuthorizer.of(stored.resources.get(ACL, {}), self.metadata, self.config)
+            self.authorizer = authorizer = AclAuthorizer.read(stored.resources.get(ACL, {}), self.metadata, self.config)
+            authorizer.log_state()
         self.telemetry = ClientTelemetry(self.resources, self.config.telemetry_max_bytes, self.time)
         self.dynamic = DynamicSettings(self.config, stored.broker_configs, self.logs.node_id, self.metadata)
         self.quotas = QuotaManager(self.dynamic.config, stored.resources.get(QUOTA, {}), self.metadata, self.time)

@@ -16,8 +16,8 @@ from typing import Any
 
 #: Modules of this package, in the order of `--help`. Only the one that is asked for is imported: `serve` has a budget.
 COMMANDS = (
-    "serve", "doctor", "topics", "groups", "produce", "consume", "configs", "users", "transactions", "why", "clean", "log",
-    "settings", "pipeline", "completion",
+    "serve", "doctor", "topics", "groups", "produce", "consume", "configs", "users", "acls", "transactions", "why", "clean",
+    "log", "settings", "pipeline", "completion",
 )  # fmt: skip
 
 

@@ -82,6 +82,7 @@ def run_create(options: Any) -> int:
     )
     from ..security import credentials as kept
     from .kafka_client import KafkaFailure
+    from .offline import is_offline
 
     if not kept.MIN_ITERATIONS <= options.iterations <= kept.MAX_ITERATIONS:
         raise KafkaFailure(f"--iterations is {kept.MIN_ITERATIONS} … {kept.MAX_ITERATIONS}, not {options.iterations}")
@@ -99,7 +100,7 @@ def run_create(options: Any) -> int:
                 salted_password=salted,
             )
         )  # fmt: skip
-    if _is_offline(options):
+    if is_offline(options):
         _store(options, stored)
     else:
         _ask(options, AlterUserScramCredentialsRequest(upsertions=upsertions))
@@ -113,9 +114,10 @@ def run_delete(options: Any) -> int:
         ScramCredentialDeletion,
     )
     from ..security.credentials import NUMBERS
+    from .offline import is_offline
 
     wanted = options.mechanism
-    if _is_offline(options):
+    if is_offline(options):
         _store(options, dict.fromkeys(wanted or _MECHANISMS))
         return 0
     if not wanted:
@@ -181,39 +183,19 @@ def _password(options: Any) -> str:
     return password
 
 
-def _is_offline(options: Any) -> bool:
-    return options.config is not None or bool(options.assignments)
-
-
 def _store(options: Any, changes: Mapping[str, Credential | None]) -> None:
-    """Writes to the metadata of a stopped daemon, whose directories are locked meanwhile."""
+    """Writes to the metadata of a stopped daemon."""
     import asyncio
-    import os
 
-    from ...config.loader import load_config
-    from ...storage.clock import SystemTime
-    from ...storage.filesystem import RealFileSystem
-    from ...storage.log_manager import LogManager
-    from ...storage.scheduler import ThreadPoolScheduler
-    from ..metadata_store import SCRAM, MetadataStore
+    from ..metadata_store import SCRAM
     from ..security.credentials import Users
     from .kafka_client import KafkaFailure
+    from .offline import stopped_daemon
 
-    config = load_config(options.config, os.environ, options.assignments)
-    scheduler = ThreadPoolScheduler(1)
-    logs = LogManager(config, RealFileSystem(), SystemTime(), scheduler)
-    try:
-        logs.open()
-        store = MetadataStore(logs.directories[0])
-        try:
-            users = Users(store.read().resources.get(SCRAM, {}), store)
-            known = users.of(options.name)
-            if not any(changes.values()) and not any(name in known for name in changes):
-                there = ", ".join(users.names()) or "none"
-                raise KafkaFailure(f"user {options.name} has no password of that kind; there are users {there}")
-            asyncio.run(users.change(options.name, changes))
-        finally:
-            store.close()
-    finally:
-        logs.shutdown()
-        scheduler.shutdown()
+    with stopped_daemon(options) as daemon:
+        users = Users(daemon.stored.resources.get(SCRAM, {}), daemon.store)
+        known = users.of(options.name)
+        if not any(changes.values()) and not any(name in known for name in changes):
+            there = ", ".join(users.names()) or "none"
+            raise KafkaFailure(f"user {options.name} has no password of that kind; there are users {there}")
+        asyncio.run(users.change(options.name, changes))

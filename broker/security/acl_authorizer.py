@@ -101,18 +101,16 @@ class AclAuthorizer(Authorizer):
         self._known_any: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
 
     @classmethod
-    def of(cls, stored: Mapping[str, Mapping[str, str]], store: MetadataStore, config: BrokerConfig) -> AclAuthorizer:
-        """The daemon's, which says in the log what holds. Raises `DataDirectoryError` where a rule can't be read."""
+    def read(cls, stored: Mapping[str, Mapping[str, str]], store: MetadataStore, config: BrokerConfig) -> AclAuthorizer:
+        """One with the rules of `store`. Raises `DataDirectoryError` where one of them can't be read."""
         try:
-            authorizer = cls(stored, store, config)
+            return cls(stored, store, config)
         except ValueError as error:
             raise DataDirectoryError(
                 store.path,
                 str(error),
                 "if a newer tidelog wrote it, start that one; else put a copy of the file in its place",
             ) from None
-        authorizer.log_state()
-        return authorizer
 
     def log_state(self) -> None:
         """Says who may do what at the start, and whether nobody could change it."""

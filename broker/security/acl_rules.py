@@ -255,6 +255,26 @@ class AclRules:
             return Decision(False, "no rule allows it")
         return Decision(policy.everyone_without_rule, "no rule is about it")
 
+    def concerned(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+    ) -> list[Acl]:
+        """The rules that bear on such a question, those that deny first."""
+        host, allowed_by = canonical_host(host), _ALLOWED_BY[operation]
+        found = [rule for rule in self.about(resource_type, resource_name) if _is_for(rule, principal, host)]
+        denying = [
+            rule
+            for rule in found
+            if rule.permission is Permission.DENY and rule.operation in (operation, AclOperation.ALL)
+        ]
+        return denying + [
+            rule for rule in found if rule.permission is Permission.ALLOW and rule.operation in allowed_by
+        ]
+
     def allows_any(
         self, policy: Policy, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:

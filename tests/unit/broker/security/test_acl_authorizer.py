@@ -75,7 +75,7 @@ def test_what_is_stored_is_read_again() -> None:
 def test_a_rule_that_cannot_be_read_stops_the_start(text: str) -> None:
     store: Any = Store()
     with pytest.raises(DataDirectoryError, match="not a stored access rule"):
-        AclAuthorizer.of({"id": {"rule": text}}, store, BrokerConfig())
+        AclAuthorizer.read({"id": {"rule": text}}, store, BrokerConfig())
 
 
 def test_super_users_are_separated_by_semicolons() -> None:
