@@ -50,6 +50,21 @@ def security_families(server: SocketServer, http: HttpServer | None = None) -> I
     with_tls = {one.name: one.tls for one in securities if one.tls is not None} | (
         {} if https is None else {HTTP: https.tls}
     )
+    tokens = {one.name: one.tokens.keys for one in securities if one.tokens is not None}
+    yield by(
+        "tidelog_token_key_reads",
+        COUNTER,
+        "Times that the public keys of tokens were read (OAUTHBEARER).",
+        "listener",
+        {name: keys.reads for name, keys in tokens.items()},
+    )
+    yield by(
+        "tidelog_failed_token_key_reads",
+        COUNTER,
+        "Times that the public keys of tokens could not be read; the ones from before stayed.",
+        "listener",
+        {name: keys.failed_reads for name, keys in tokens.items()},
+    )
     yield by(
         "tidelog_certificate_expiry_timestamp_seconds",
         GAUGE,

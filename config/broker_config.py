@@ -210,6 +210,15 @@ class BrokerConfig:
     super_users: str
     allow_everyone_if_no_acl_found: bool
     max_acl_rules: int
+    sasl_oauthbearer_jwks_endpoint_url: str | None
+    sasl_oauthbearer_expected_audience: tuple[str, ...]
+    sasl_oauthbearer_expected_issuer: str | None
+    sasl_oauthbearer_sub_claim_name: str
+    sasl_oauthbearer_scope_claim_name: str
+    sasl_oauthbearer_clock_skew_seconds: int
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int
     # Segments
     log_segment_bytes: int
     log_roll_ms: int | None

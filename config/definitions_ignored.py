@@ -151,7 +151,16 @@ _REFUSED: tuple[tuple[str, dict[str, tuple[str, ...]]], ...] = (
                 "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
             ),
             "ssl.engine.factory.class": ("",),
-            "sasl.server.callback.handler.class": ("",),
+            "sasl.server.callback.handler.class": (
+                "",
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+                "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+            ),
+            "sasl.oauthbearer.jwt.validator.class": (
+                "",
+                "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+                "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator",
+            ),
         },
     ),
     ("nothing is kept on remote storage", {"remote.log.storage.system.enable": ("false",)}),

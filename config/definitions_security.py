@@ -1,8 +1,9 @@
-"""The settings of security: TLS and SASL. Most can be set for one listener alone, as
+"""The settings of security: TLS and SASL; tokens are in `definitions_tokens.py`. Most can be set for one listener alone, as
 `listener.name.<name>.<setting>` (`listener_settings.py`)."""
 
 from __future__ import annotations
 
+from .definitions_tokens import TOKEN_ROWS
 from .setting import ANY, Importance, Setting, SettingType, at_least, one_of, some_of
 
 _TLS, _SASL = "TLS", "SASL"
@@ -10,7 +11,7 @@ _INT, _LIST, _LONG, _STRING = SettingType.INT, SettingType.LIST, SettingType.LON
 _PASSWORD = SettingType.PASSWORD
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """The SASL mechanisms that there are."""
 
 _PEM_WHY = "PEM is the one format that is read here; see docs/SECURITY.md for how to convert a Java keystore"
@@ -165,10 +166,11 @@ _SASL_ROWS: tuple[Setting, ...] = (
         _LIST,
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
         "SASL mechanisms of listeners that speak SASL_PLAINTEXT or SASL_SSL. PLAIN sends passwords as they are: use it under "
-        "TLS. PLAIN and SCRAM check the users that `tidelog users create` or AlterUserScramCredentials made.",
+        "TLS. PLAIN and SCRAM check the users that `tidelog users create` or AlterUserScramCredentials made; OAUTHBEARER checks "
+        "tokens (sasl.oauthbearer.jwks.endpoint.url) and needs the extra tidelog[oauth].",
         some_of(*MECHANISMS),
         group=_SASL,
-        why_different="Kafka's default, GSSAPI, is not spoken here, nor is OAUTHBEARER",
+        why_different="Kafka's default, GSSAPI, is not spoken here",
     ),
     Setting(
         "sasl.jaas.config",
@@ -220,4 +222,4 @@ _SASL_ROWS: tuple[Setting, ...] = (
     ),
 )
 
-SECURITY_ROWS: tuple[Setting, ...] = (*_TLS_ROWS, *_SASL_ROWS)
+SECURITY_ROWS: tuple[Setting, ...] = (*_TLS_ROWS, *_SASL_ROWS, *TOKEN_ROWS)

@@ -73,12 +73,22 @@ def security_problems(
         value = partial(_value, own, attributes, listener)
         if listener.security_protocol.endswith("SSL"):
             yield from _tls_problems(listener, value)
+        if listener.security_protocol.startswith("SASL_"):
+            yield from _sasl_problems(listener, value)
 
 
-def _value(own: Mapping[str, Value], attributes: Mapping[str, Any], listener: Listener, setting: str) -> Any:
+def _value(
+    own: Mapping[str, Value], attributes: Mapping[str, Any], listener: Listener, setting: str, mechanism: str = ""
+) -> Any:
     """What `BrokerConfig.of_listener` will say."""
-    name = whole_name(listener.name, setting)
-    return own[name] if name in own else attributes[setting.replace(".", "_")]
+    names = [whole_name(listener.name, setting, one) for one in (mechanism, "")]
+    return next((own[name] for name in names if name in own), attributes[setting.replace(".", "_")])
+
+
+def _sasl_problems(listener: Listener, value: Callable[..., Any]) -> Iterator[str]:
+    keys = "sasl.oauthbearer.jwks.endpoint.url"
+    if "OAUTHBEARER" in value("sasl.enabled.mechanisms") and not value(keys, "OAUTHBEARER"):
+        yield f"listeners: {listener} offers OAUTHBEARER, which needs the public keys that tokens are signed with: set {keys}"
 
 
 def _tls_problems(listener: Listener, value: Callable[[str], Any]) -> Iterator[str]:

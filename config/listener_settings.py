@@ -26,7 +26,9 @@ PER_LISTENER: dict[str, Setting] = {
 """Settings that a listener may have of its own."""
 
 _MECHANISMS = {mechanism.lower() for mechanism in MECHANISMS}
-_PER_MECHANISM = frozenset(name for name in PER_LISTENER if name.startswith(("sasl.jaas.", "connections.")))
+_PER_MECHANISM = frozenset(
+    name for name in PER_LISTENER if name.startswith(("sasl.jaas.", "sasl.oauthbearer.", "connections."))
+)
 """Settings that a mechanism of a listener may have of its own."""
 
 

@@ -14,14 +14,18 @@ _MODULES = {
     "PLAIN": "PlainLoginModule",
     "SCRAM-SHA-256": "ScramLoginModule",
     "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
 }
 
 
 def users_of(text: str | None, mechanism: str) -> Mapping[str, str]:
-    """User → password, as the entry lists them; none for an empty one. ValueError says what can't be read."""
+    """User → password, as the entry lists them; none for an empty one, or where tokens say who is who.
+
+    ValueError says what can't be read.
+    """
     if not text or not text.strip():
         return {}
-    options = options_of(text, mechanism).items()
+    options = options_of(text, mechanism).items() if mechanism != "OAUTHBEARER" else ()
     return {name.removeprefix("user_"): value for name, value in options if name.startswith("user_")}
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...config.listener import Listener
     from ..connection import Connection
     from .credentials import Users
+    from .tokens import TokenVerifier
 
 
 class ListenerSecurity:
@@ -47,6 +48,7 @@ class ListenerSecurity:
             raise ConfigError([f"ssl.principal.mapping.rules of {name}: {error}"]) from None
         self.mechanisms: tuple[str, ...] = config.of_listener(name, "sasl.enabled.mechanisms") if self.sasl else ()
         self._listed = self._users_listed(config)
+        self.tokens = self._token_verifier() if "OAUTHBEARER" in self.mechanisms else None
 
     @property
     def tls_context(self) -> ssl.SSLContext:
@@ -94,7 +96,24 @@ class ListenerSecurity:
             return PlainExchange(self._listed[mechanism], self._users, self._pool)
         if mechanism.startswith("SCRAM-"):
             return ScramExchange(mechanism, self._users, self._disguise, partial(secrets.token_urlsafe, 24))
+        if mechanism == "OAUTHBEARER" and self.tokens is not None:
+            from .oauthbearer import OAuthExchange
+
+            return OAuthExchange(self.tokens)
         raise Refusal(f"{mechanism} is not offered")
+
+    def _token_verifier(self) -> TokenVerifier:
+        """Its libraries are an extra, and imported for those who use them."""
+        try:
+            from .oauthbearer import verifier_of
+        except ImportError as error:
+            raise ConfigError(
+                [
+                    f"sasl.enabled.mechanisms of {self.name} has OAUTHBEARER, whose libraries are not installed ({error.name}): "
+                    "pip install 'tidelog[oauth]'"
+                ]
+            ) from None
+        return verifier_of(self.name, partial(self._of, mechanism="OAUTHBEARER"))
 
     def _users_listed(self, config: BrokerConfig) -> dict[str, Mapping[str, str]]:
         """Mechanism → user → password. ConfigError."""

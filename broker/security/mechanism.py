@@ -16,12 +16,14 @@ class Refusal(Exception):
 class Step(NamedTuple):
     """One answer of the server's. `user` is set with the last one.
 
-    `lifetime_ms`: how long what was shown is good for (a token's rest of life); None: for ever.
+    `lifetime_ms`: how long what was shown is good for (a token's rest of life); None: for ever. `refused`: why the client
+    is not let in, where `reply` tells it before the mechanism ends with a `Refusal`.
     """
 
     reply: bytes
     user: str | None = None
     lifetime_ms: int | None = None
+    refused: str = ""
 
 
 class Exchange(Protocol):

@@ -40,7 +40,8 @@ class Authentication:
     """One connection's way through SASL, the first time and again. Loop thread."""
 
     __slots__ = (
-        "_connection", "_exchange", "_expiry", "_gate", "_security", "_steps", "done", "expired", "mechanism", "raw",
+        "_connection", "_exchange", "_expiry", "_gate", "_security", "_steps", "_told", "done", "expired", "mechanism",
+        "raw",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, security: ListenerSecurity, gate: SaslGate) -> None:
@@ -49,6 +50,7 @@ class Authentication:
         self._gate = gate
         self._exchange: Exchange | None = None
         self._steps = 0
+        self._told = False
         self._expiry: asyncio.TimerHandle | None = None
         self.mechanism = ""
         self.done = False
@@ -110,17 +112,24 @@ class Authentication:
             raise Refusal("there is no end to this authentication")
         answer = self._exchange.step(message)
         step = await answer if isinstance(answer, Awaitable) else answer
+        if step.refused:
+            await self._noted(step.refused)
+            self._told = True
         if step.user is not None and self.expired | self.done and user(step.user) != self._connection.principal:
             raise Refusal("a connection can't become another user's")
         return step
 
     async def _held_back(self, refusal: Refusal) -> None:
-        connection = self._connection
         self._exchange = None
+        if not self._told:
+            await self._noted(str(refusal))
+        self._connection.close_after_sending()
+
+    async def _noted(self, why: str) -> None:
+        """A failure is counted, logged and answered late, once."""
         self._security.failures += 1
-        log.warning("%s: authentication by %s failed: %s", connection, self.mechanism, refusal)
+        log.warning("%s: authentication by %s failed: %s", self._connection, self.mechanism, why)
         await asyncio.sleep(self._security.failure_delay_ms / 1000)
-        connection.close_after_sending()
 
     def _admit(self, step: Step) -> int:
         """Lets the client in; milliseconds that its session lasts, 0 for without end."""

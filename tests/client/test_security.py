@@ -108,7 +108,7 @@ def test_a_user_of_the_settings_gets_in_on_that_listener_alone(secured: Secured)
     bob: Any = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "bob", "sasl_plain_password": "bob's secret"}
     round_trip(secured.client("SASL_SSL", **bob), b"x")
     with pytest.raises(KafkaError):
-        KafkaAdminClient(**secured.client("SASL_PLAINTEXT", **bob), api_version_auto_timeout_ms=5000)
+        KafkaAdminClient(**secured.client("SASL_PLAINTEXT", **bob), bootstrap_timeout_ms=2000)
 
 
 def test_a_certificate_lets_in_whom_it_names(secured: Secured) -> None:

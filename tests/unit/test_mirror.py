@@ -38,6 +38,7 @@ ELSEWHERE: dict[str, str] = {
     "config/definitions_operation.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_transactions.py": "a table: tests/unit/config/test_definitions.py",
     "config/listener_checks.py": "tests/unit/config/test_broker_config.py",
+    "config/definitions_tokens.py": "a table: tests/unit/config/test_definitions.py",
     "config/definitions_security.py": "a table: tests/unit/config/test_definitions.py",
     "broker/security/acl.py": "values",
     "broker/security/authorizer.py": "an interface",

@@ -8,11 +8,12 @@ from tidelog.broker.security_metrics import access_families, security_families
 
 def test_numbers_by_listener() -> None:
     tls = SimpleNamespace(not_after_s=9, reloads=2, failed_reloads=1)
+    tokens = SimpleNamespace(keys=SimpleNamespace(reads=7, failed_reads=6))
     server: Any = SimpleNamespace(
         failed_handshakes=5,
         securities={
-            "A": SimpleNamespace(name="A", sasl=True, tls=tls, successes=3, failures=4),
-            "B": SimpleNamespace(name="B", sasl=False, tls=tls, successes=0, failures=0),
+            "A": SimpleNamespace(name="A", sasl=True, tls=tls, successes=3, failures=4, tokens=tokens),
+            "B": SimpleNamespace(name="B", sasl=False, tls=tls, successes=0, failures=0, tokens=None),
         },
     )
     rows = {family.name: dict(family.rows) for family in security_families(server)}  # type: ignore[arg-type]
@@ -21,6 +22,8 @@ def test_numbers_by_listener() -> None:
         "tidelog_authentications": {("A",): 3},
         "tidelog_failed_authentications": {("A",): 4},
         "tidelog_http_turned_away": {(): 0},
+        "tidelog_token_key_reads": {("A",): 7},
+        "tidelog_failed_token_key_reads": {("A",): 6},
         "tidelog_certificate_expiry_timestamp_seconds": {("A",): 9, ("B",): 9},
         "tidelog_certificate_reloads": {("A",): 2, ("B",): 2},
         "tidelog_failed_certificate_reloads": {("A",): 1, ("B",): 1},

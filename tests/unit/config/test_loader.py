@@ -99,8 +99,8 @@ def test_security_that_is_not_there_is_refused_and_not_passed_over() -> None:
     assert load_config(None, {}, ["principal.builder.class=", "remote.log.storage.system.enable=false"]).notices == ()
     (problem,) = problems_of(None, {}, ["authorizer.class.name=org.apache.kafka.StandardAuthorizer"])
     assert "Java plug-ins can't be loaded" in problem
-    (problem,) = problems_of(None, {}, ["sasl.enabled.mechanisms=OAUTHBEARER"])
-    assert "is not allowed; allowed: one or more of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in problem
+    (problem,) = problems_of(None, {}, ["sasl.enabled.mechanisms=GSSAPI"])
+    assert "is not allowed; allowed: one or more of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER" in problem
     (problem,) = problems_of(None, {}, ["listener.name.plaintext.sasl.server.callback.handler.class=com.example.Mine"])
     assert "would lift a rule that you rely on" in problem
     assert problems_of(None, {}, ["listeners=SSL://127.0.0.1:9093"])

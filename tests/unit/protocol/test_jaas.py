@@ -1,9 +1,15 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.protocol.jaas import users_of
+from tidelog.protocol.jaas import options_of, users_of
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_tokens_list_no_users() -> None:
+    text = 'a.OAuthBearerLoginModule required user_alice="x" ssl.truststore.location="/ca.pem";'
+    assert users_of(text, "OAUTHBEARER") == {}
+    assert options_of(text, "OAUTHBEARER")["ssl.truststore.location"] == "/ca.pem"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from support.tokens import key_set, private_key, public_jwk
 from tidelog.broker.security.listener_security import ListenerSecurity
 from tidelog.broker.security.mechanism import Refusal
+from tidelog.broker.security.oauthbearer import OAuthExchange
 from tidelog.broker.security.plain import PlainExchange
 from tidelog.broker.security.scram import ScramExchange
 from tidelog.config.broker_config import BrokerConfig, broker_config
@@ -56,6 +59,26 @@ def test_a_listener_asks_what_its_settings_say(tmp_path: Path) -> None:
     assert isinstance(inside.exchange("SCRAM-SHA-512"), ScramExchange)
     with pytest.raises(Refusal):
         inside.exchange("GSSAPI")
+
+
+def test_oauthbearer_is_there_where_its_libraries_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keys.json").write_bytes(key_set(public_jwk(private_key())))
+    one = config(
+        tmp_path,
+        **{
+            "listener.name.in.sasl.enabled.mechanisms": ("OAUTHBEARER",),
+            "listener.name.in.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
+        },
+    )
+    assert isinstance(security(one).exchange("OAUTHBEARER"), OAuthExchange)
+    assert security(one, 1).tokens is None
+    with pytest.raises(Refusal):
+        security(one, 1).exchange("OAUTHBEARER")
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    for name in ("oauthbearer", "jwks", "tokens"):
+        monkeypatch.delitem(sys.modules, f"tidelog.broker.security.{name}")
+    with pytest.raises(ConfigError, match=r"of IN has OAUTHBEARER.*\(jwt\): pip install 'tidelog\[oauth\]'"):
+        security(one)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ class Exchange:
         self.said.append(message)
         if message == b"no":
             raise Refusal("the password is wrong")
+        if message == b"bad token":
+            return Step(b"{}", refused="the token has expired")
         if message == b"more":
             return Step(b"go on")
         name, _, lifetime = message.decode().partition(":")
@@ -159,6 +161,21 @@ async def test_a_refusal_is_counted_late_and_last() -> None:
     assert rig.security.failures == 1
     with pytest.raises(ConnectionAborted):
         await state.authenticate(b"alice")
+
+
+async def test_a_refusal_that_is_told_first_is_counted_once() -> None:
+    rig = Rig()
+    state = rig.state
+    state.handshake("PLAIN", 1)
+    told = await state.authenticate(b"bad token")
+    assert (told.error_code, told.auth_bytes) == (ErrorCode.NONE, b"{}")
+    assert rig.security.failures == 1
+    assert not rig.connection.leaving
+    with pytest.raises(ConnectionAborted):
+        rig.request(ApiKey.METADATA)
+    assert (await state.authenticate(b"no")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert rig.connection.leaving
+    assert rig.security.failures == 1
 
 
 async def test_handshakes_that_do_not_fit() -> None:
