@@ -9,10 +9,10 @@ A snapshot is enough: Kafka's controller loads it, elects itself and goes on beh
   lies, and no leader yet: Kafka elects one when the broker has registered. Its leader epoch is above all that our log
   has or told clients, and the election raises it once more;
 - topics' settings, as far as Kafka knows them; settings of brokers; the next producer id;
-- quotas, settings of groups and of client metrics;
-- users, rules, tokens, and the voters, where Kafka had written such before. Where it had not,
-  the voters are those in Kafka's `controller.quorum.voters`, or, when the controller's address is given, this node as in a
-  directory that `kafka-storage format --standalone` made, for `controller.quorum.bootstrap.servers`.
+- quotas, settings of groups and of client metrics; users with SCRAM credentials, access rules;
+- tokens, and the voters, where Kafka had written such before. Where it had not, the voters are those in Kafka's
+  `controller.quorum.voters`, or, when the controller's address is given, this node as in a directory that
+  `kafka-storage format --standalone` made, for `controller.quorum.bootstrap.servers`.
 
 Where Kafka has been, its own files stay: the snapshot lies behind the end of its log, in a newer epoch, and so counts.
 """
@@ -62,7 +62,8 @@ from ..storage.metadata_log import (
 from ..storage.partition_metadata import read_partition_metadata
 from .kraft_image import MetadataImage
 from .kraft_import import for_kafka, read_with_controls
-from .metadata_store import CLIENT_METRICS, FILE_NAME, GROUP, QUOTA, MetadataStore, StoredMetadata
+from .kraft_security import is_ours, security_records
+from .metadata_store import ACL, CLIENT_METRICS, FILE_NAME, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata
 from .quota_manager import parse_entity
 from .topic_repairs import NO_ID, FoundLog, plan_repairs
 
@@ -98,6 +99,8 @@ class ExportReport(NamedTuple):
     settings: int
     next_producer_id: int
     metadata_version: int
+    users: int
+    rules: int
     carried: int
     left_out: tuple[tuple[str, str], ...]
 
@@ -207,7 +210,12 @@ def _export(
         fenced=True,
         log_dirs=[directory_id.bytes for directory_id in world.directory_ids],
     )
-    records = list(_records(stored, world.found, before, features, broker, left_out))
+    try:
+        records = list(_records(stored, world.found, before, features, broker, left_out))
+    except ValueError as error:
+        raise DataDirectoryError(
+            store.path, str(error), "set that user's password again, or put a copy of the file in its place"
+        ) from None
     path = files.path if files is not None else f"{paths[0]}/{METADATA_LOG_DIRECTORY}"
     # Behind everything Kafka has, and in a newer epoch: so Kafka takes it for newer than its log.
     snapshot = SnapshotId(end_offset + len(records), epoch + 1)
@@ -231,7 +239,9 @@ def _export(
         sum(isinstance(record, ConfigRecord) for record in records),
         stored.next_producer_id,
         features["metadata.version"],
-        len(before.carried),
+        len(stored.resources.get(SCRAM, {})),
+        len(stored.resources.get(ACL, {})),
+        sum(1 for _ in _carried(before)),
         tuple(left_out),
     )
     return report, broker.broker_epoch
@@ -338,7 +348,17 @@ def _records(
         entity = [QuotaEntity(entity_type=part, entity_name=value) for part, value in parse_entity(name)]
         for key, bound in bounds.items():
             yield ClientQuotaRecord(entity=entity, key=key, value=float(bound))
-    yield from (record for record in before.carried.values() if not isinstance(record, ClientQuotaRecord))
+    yield from security_records(stored.resources)
+    yield from _carried(before)
+
+
+def _carried(before: MetadataImage) -> Iterator[MetadataRecord]:
+    """Kafka's records about what we do not keep, as they came."""
+    return (
+        record
+        for record in before.carried.values()
+        if not isinstance(record, ClientQuotaRecord) and not is_ours(record)
+    )
 
 
 def _quorum_of_one(node_id: int, directory_id: UUID, host: str, port: int) -> dict[int, bytes]:

@@ -1,7 +1,8 @@
 """What Apache Kafka's metadata records come to, read one after the other: topics, settings, features, producer ids.
 
 Records inside a metadata transaction (KIP-868) count when it ends. Records of users, rules, quotas and tokens are kept
-as they came, so that `kraft_export` can hand them on; those about brokers and controllers mean nothing to one node.
+as they came: `kraft_security` and the import read them, and `kraft_export` hands on what we do not keep; those about brokers
+and controllers mean nothing to one node.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ read when Kafka has run since the last time: then its word counts, else `metadat
   Where Kafka's word on what to delete can't be ours (an empty `cleanup.policy`, that is: none), everything is kept.
 - A topic that Kafka does not know stays while it has a directory, as nothing must get lost; without one, Kafka has
   deleted it.
+- Users with SCRAM credentials and access rules are Kafka's. Those that we had before it ever wrote here stay beside them.
 - Producer ids go on behind the higher of both marks. Brokers' settings and feature levels are Kafka's.
 """
 
@@ -24,7 +25,8 @@ from ..storage.log_names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_di
 from ..storage.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
 from .features import SUPPORTED
 from .kraft_image import MetadataImage
-from .metadata_store import CLIENT_METRICS, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata, TopicRecord
+from .kraft_security import security_resources
+from .metadata_store import ACL, CLIENT_METRICS, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata, TopicRecord
 from .quota_manager import entity_name
 from .topics import KEEP_EVERYTHING
 
@@ -54,16 +56,21 @@ def import_metadata(
     if files is None or files.position == stored.kraft_position:
         return stored
     image = read_image(file_system, files)
-    merged = merge(stored, image, live_topics(file_system, directories), files.position, now_ms)
+    try:
+        merged = merge(stored, image, live_topics(file_system, directories), files.position, now_ms)
+    except ValueError as error:
+        raise DataDirectoryError(store.path, str(error), "put a copy of the file in its place") from None
     store.replace(merged)
     log.info(
-        "taken over from Apache Kafka: %d topics with %d partitions, %d settings, %d of brokers, %d features (%d records, "
-        "%d of unknown types)",
+        "taken over from Apache Kafka: %d topics with %d partitions, %d settings, %d of brokers, %d features, %d users, "
+        "%d access rules (%d records, %d of unknown types)",
         len(image.topics),
         sum(topic.partition_count for topic in image.topics.values()),
         sum(len(settings) for _, settings in image.configs_of(ConfigResourceType.TOPIC)),
         sum(len(settings) for _, settings in image.configs_of(ConfigResourceType.BROKER)),
         len(image.features),
+        len(merged.resources.get(SCRAM, {})),
+        len(merged.resources.get(ACL, {})),
         image.records,
         image.unknown.total(),
     )
@@ -141,13 +148,12 @@ def merge(
         {**{name: 0 for name, feature in SUPPORTED.items() if not feature.lowest}, **image.features},
         max(stored.next_producer_id, image.next_producer_id),
         position,
-        {**_own_users(stored), **_resources(image)},
+        {
+            **_resources(image),
+            # What we had before Kafka ever was here it can't know of; later on its word counts.
+            **security_resources(image.carried.values(), None if stored.kraft_position else stored.resources),
+        },
     )
-
-
-def _own_users(stored: StoredMetadata) -> dict[str, Mapping[str, Mapping[str, str]]]:
-    """Credentials, which are not taken from Kafka's metadata, nor written there: they stay what they were."""
-    return {SCRAM: stored.resources[SCRAM]} if SCRAM in stored.resources else {}
 
 
 def _resources(image: MetadataImage) -> dict[str, dict[str, dict[str, str]]]:

@@ -60,8 +60,10 @@ def run(options: Any) -> int:
         f"{report.topics} topics with {report.partitions} partitions, {report.settings} settings, "
         f"next producer id {report.next_producer_id}, metadata.version {report.metadata_version}"
     )
+    if report.users or report.rules:
+        print(f"{report.users} users with passwords, {report.rules} access rules")
     if report.carried:
-        print(f"{report.carried} records of users, rules, quotas and tokens are those that Apache Kafka had here")
+        print(f"{report.carried} records of tokens and the like are those that Apache Kafka had here")
     for topic, setting in report.left_out:
         print(f"left out, as Apache Kafka has no such setting: {setting} of topic {topic}")
     print(f"start Apache Kafka with node.id={report.node_id}; it is cluster {report.cluster_id}")

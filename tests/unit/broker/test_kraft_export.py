@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import shutil
 from pathlib import Path
@@ -10,15 +11,20 @@ from uuid import UUID
 import pytest
 from tidelog.broker.kraft_export import KAFKA_FEATURES, ExportReport, export_kraft
 from tidelog.broker.kraft_import import import_metadata
-from tidelog.broker.metadata_store import MetadataStore, StoredMetadata, TopicRecord
+from tidelog.broker.metadata_store import ACL, SCRAM, MetadataStore, StoredMetadata, TopicRecord
+from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.security.acl_authorizer import stored_form
+from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.metadata_records.frame import decode_record
 from tidelog.protocol.metadata_records.records import (
+    AccessControlEntryRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from tidelog.storage.checkpoint import CleanShutdownFile
 from tidelog.storage.data_directory import DataDirectory
@@ -81,7 +87,7 @@ def written(paths: list[str]) -> list[MetadataRecord]:
 def test_the_records_of_two_directories(paths: list[str]) -> None:
     report = export(paths)
     assert report._replace(snapshot="") == ExportReport(
-        "", "cluster", 1, 2, 3, 3, 3000, 30, 0, (("a", "deletion.policies"),)
+        "", "cluster", 1, 2, 3, 3, 3000, 30, 0, 0, 0, (("a", "deletion.policies"),)
     )
     records = written(paths)
     assert records[0] == FeatureLevelRecord(name="metadata.version", feature_level=30)
@@ -188,3 +194,27 @@ def test_without_eligible_replicas(paths: list[str]) -> None:
         if isinstance(one, PartitionRecord):
             assert (one.isr, one.eligible_leader_replicas, one.last_known_elr) == ([1], None, None)
     assert not [one for one in written(paths) if isinstance(one, ProducerIdsRecord)]
+
+
+def test_users_and_rules_go_along(paths: list[str]) -> None:
+    rule = Acl(ResourceType.TOPIC, "a", PatternType.LITERAL, "User:u", "*", AclOperation.READ, Permission.ALLOW)
+    credential = new_credential("SCRAM-SHA-256", "secret", b"salt")
+    resources = {
+        SCRAM: {"u": {"SCRAM-SHA-256": credential.text()}},
+        ACL: stored_form([(rule, str(A))]),
+    }
+    store(paths[0], dataclasses.replace(STORED, resources=resources))
+    report = export(paths)
+    assert (report.users, report.rules, report.carried) == (1, 1, 0)
+    records = written(paths)
+    assert [one.stored_key for one in records if isinstance(one, UserScramCredentialRecord)] == [credential.stored_key]
+    assert [one.id for one in records if isinstance(one, AccessControlEntryRecord)] == [A.bytes]
+    # And once more: what Kafka was given comes from metadata.db, not a second time from its own log.
+    assert export(paths).carried == 0
+    assert sum(isinstance(one, AccessControlEntryRecord) for one in written(paths)) == 1
+
+
+def test_a_credential_that_cannot_be_read_is_told(paths: list[str]) -> None:
+    store(paths[0], dataclasses.replace(STORED, resources={SCRAM: {"u": {"SCRAM-SHA-256": "rubbish"}}}))
+    with pytest.raises(DataDirectoryError, match="not a stored SCRAM credential"):
+        export(paths)

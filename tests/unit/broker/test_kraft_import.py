@@ -53,8 +53,8 @@ def test_the_sample(store: MetadataStore, tmp_path: Path, caplog: pytest.LogCapt
     assert taken.next_producer_id == 1000
     assert store.read() == taken
     assert [record.getMessage() for record in caplog.records] == [
-        "taken over from Apache Kafka: 21 topics with 23 partitions, 97 settings, 1 of brokers, 6 features "
-        "(272 records, 0 of unknown types)"
+        "taken over from Apache Kafka: 21 topics with 23 partitions, 97 settings, 1 of brokers, 6 features, 0 users, "
+        "0 access rules (272 records, 0 of unknown types)"
     ]
     caplog.clear()
     assert take_over(store, tmp_path) == taken  # not read again
