@@ -10,12 +10,11 @@ silent for longest are forgotten, and introduce themselves anew. Loop thread.
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from .metadata_store import CLIENT_METRICS
@@ -71,7 +70,7 @@ class ClientTelemetry:
         self._resources = resources
         self._time = time
         self._version = 0
-        self._matches: dict[str, dict[str, re.Pattern[str]]] = {}
+        self._matches: dict[str, dict[str, Any]] = {}
         self._clients: OrderedDict[bytes, _Client] = OrderedDict()
         self.max_bytes = max_bytes
         self.pushes = self.pushed_bytes = self.throttled = self.failed = 0

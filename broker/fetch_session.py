@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: A session that was used within this time is not evicted for a new one (as Kafka's min.incremental... of two minutes).
 EVICTION_MS = 120_000
+#: In all sessions, some 150 MB. Who would go beyond it is answered without a session, which costs bytes, not memory.
+MAX_PARTITIONS = 500_000
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
@@ -94,13 +96,11 @@ class FetchSessions:
         # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self.evictions = 0
+        self.partition_count = 0
+        """Partitions in all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partition_count(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
 
     def resolve(
         self,
@@ -114,7 +114,7 @@ class FetchSessions:
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             # Both end the session that the request names, if any; an initial one asks for a new one.
             if session_id:
-                self._sessions.pop(session_id, None)
+                self._close(session_id)
             partitions = OrderedDict(wanted)
             new_id = self._open(partitions, uses_topic_ids) if epoch == INITIAL_EPOCH and partitions else 0
             return FetchContext(ErrorCode.NONE, new_id, False, partitions)
@@ -128,6 +128,7 @@ class FetchSessions:
         session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         session.last_used_ms = self._time.monotonic_ms()
         self._sessions.move_to_end(session_id)
+        before = len(session.partitions)
         for key, partition in wanted:
             known = session.partitions.get(key)
             if known is None:
@@ -138,22 +139,26 @@ class FetchSessions:
                 known.max_bytes = partition.max_bytes
         for key in forgotten:
             session.partitions.pop(key, None)
+        self.partition_count += len(session.partitions) - before
+        if self.partition_count > MAX_PARTITIONS and len(session.partitions) > before:
+            self._close(session_id)
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, False, OrderedDict())
         if not session.partitions:
             # A session with nothing in it takes a slot for nothing; the client opens another when it needs one.
-            del self._sessions[session_id]
+            self._close(session_id)
             return FetchContext(ErrorCode.NONE, 0, True, session.partitions)
         return FetchContext(ErrorCode.NONE, session_id, True, session.partitions)
 
     def _open(self, partitions: OrderedDict[PartitionKey, FetchPartition], uses_topic_ids: bool) -> int:
         """Id of a new session over `partitions` (shared, not copied), or 0 when there is no slot."""
         now = self._time.monotonic_ms()
-        if len(self._sessions) >= self._slots:
+        while len(self._sessions) >= self._slots or self.partition_count + len(partitions) > MAX_PARTITIONS:
             if not self._sessions:
                 return 0
             oldest = next(iter(self._sessions.values()))
             if now - oldest.last_used_ms < EVICTION_MS:
                 return 0
-            del self._sessions[oldest.session_id]
+            self._close(oldest.session_id)
             self.evictions += 1
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
@@ -161,4 +166,10 @@ class FetchSessions:
         session = FetchSession(session_id, uses_topic_ids, now)
         session.partitions = partitions
         self._sessions[session_id] = session
+        self.partition_count += len(partitions)
         return session_id
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= len(session.partitions)

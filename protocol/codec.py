@@ -18,7 +18,8 @@ HeartbeatRequest version 2 the decoder is
      return m1, p
 
 Rules that keep any input harmless: a length or count is compared with the bytes that are left, an element taking at
-least its smallest size, before anything is allocated for it; positions only grow; what reads behind the end raises
+least its smallest size, before anything is allocated for it, and the counts of a request's arrays add up to `MAX_ELEMENTS`
+at most, since an element takes many times its bytes; positions only grow; what reads behind the end raises
 IndexError or struct.error, which `schema.decode` turns into MalformedRequest.
 
 Pure functions; any thread. `source_of` is for those who want to read what runs.
@@ -34,7 +35,7 @@ from struct import unpack_from as _unpack_from
 from typing import Any
 
 from .errors import MalformedRequest, UnsupportedFieldError
-from .primitives import MAX_STRING, read_unsigned_varint, skip_tagged_fields, unsigned_varint
+from .primitives import MAX_ELEMENTS, MAX_STRING, read_unsigned_varint, skip_tagged_fields, unsigned_varint
 from .schema import BYTES, RECORDS, STRING, Decoder, Element, Encoder, Field, Message, Struct, VersionRange
 
 
@@ -82,6 +83,10 @@ def _fail_length(what: str, length: int, left: int) -> None:
     if length < 0:
         raise MalformedRequest(f"{what} can't be null or have length {length}")
     raise MalformedRequest(f"{what} claims {length} bytes or elements, {left} bytes are left")
+
+
+def _fail_elements(what: str) -> None:
+    raise MalformedRequest(f"{what}: more than {MAX_ELEMENTS} elements in all arrays of one request")
 
 
 def _fail_size(what: str) -> None:
@@ -152,7 +157,8 @@ class _Source:
 
 
 class _DecoderSource(_Source):
-    """Names in the source: b buffer, p position, n end of the buffer, e end of a value, m… structs, x… other values."""
+    """Names in the source: b buffer, p position, n end of the buffer, k elements that may come, e end of a value, m… structs,
+    x… other values."""
 
     def write(self) -> None:
         self.names.update(
@@ -160,11 +166,15 @@ class _DecoderSource(_Source):
             varint=read_unsigned_varint,
             skip_tagged_fields=skip_tagged_fields,
             fail=_fail_length,
+            fail_elements=_fail_elements,
             fail_size=_fail_size,
         )
         self._codes = ""
         self._targets: list[str] = []
+        self._is_request = self.cls.__name__.endswith("Request")
         with self.block("def decode(b, p, n):"):
+            if self._is_request:
+                self.line(f"k = {MAX_ELEMENTS}")
             message = self.struct(self.cls)
             self.line(f"return {message}, p")
 
@@ -280,6 +290,9 @@ class _DecoderSource(_Source):
         left = "n - p" if smallest == 1 else f"(n - p) // {smallest}"
         with self.null_or(count, target, nullable):
             self.line(f'if not 0 <= {count} <= {left}: fail("{what}", {count}, n - p)')
+            if self._is_request:
+                self.line(f"k -= {count}")
+                self.line(f'if k < 0: fail_elements("{what}")')
             if not isinstance(element, type) and element.code and element.code != "16s":
                 self.names["unpack_from"] = _unpack_from
                 self.line(f'{target} = list(unpack_from(f">{{{count}}}{element.code}", b, p))')

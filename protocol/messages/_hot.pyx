@@ -6,7 +6,7 @@ copies records: a Produce request is parsed into positions within the buffer tha
 response is written as pieces of bytes between which the caller's file slices stand.
 
 Every read is checked against the end of the request; counts are checked against the bytes that are left before
-anything is allocated. What is malformed raises ValueError with what and where, and nothing else is raised.
+anything is allocated, and add up to `MAX_ELEMENTS` at most. What is malformed raises ValueError with what and where, and nothing else is raised.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING
@@ -15,6 +15,10 @@ from cpython.mem cimport PyMem_Malloc, PyMem_Realloc, PyMem_Free
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+from ..primitives import MAX_ELEMENTS as _MAX_ELEMENTS
+
+cdef int64_t MAX_ELEMENTS = _MAX_ELEMENTS
 
 cdef extern from *:
     """
@@ -42,9 +46,11 @@ cdef class _Reader:
     cdef const unsigned char *end
     cdef bint flexible
     cdef bint open
+    cdef int64_t elements
 
     def __cinit__(self):
         self.open = False
+        self.elements = 0
 
     cdef int start(self, object data, Py_ssize_t first, Py_ssize_t last) except -1:
         PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
@@ -151,6 +157,10 @@ cdef class _Reader:
             value = self.int32()
         if value < -1 or value * least > self.end - self.at:
             self.fail("more elements than the request has bytes for")
+        if value > 0:
+            self.elements += value
+            if self.elements > MAX_ELEMENTS:
+                self.fail("more elements than a request may have in all its arrays")
         return value
 
     cdef inline int skip_tags(self) except -1:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidelog.broker import fetch_session
 from tidelog.broker.fetch_session import EVICTION_MS, MAX_EPOCH, FetchContext, FetchPartition, FetchSessions
 from tidelog.protocol.errors import ErrorCode
 
@@ -106,3 +108,25 @@ def test_an_answer_leaves_out_exactly_what_the_client_knows(steps: list[tuple[in
         told = partition.changed(error, high_watermark, log_start, has_records)
         assert told == (has_records or error != 0 or known != (high_watermark, log_start))
         known = None if error else (high_watermark, log_start)
+
+
+def test_all_sessions_together_hold_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "MAX_PARTITIONS", 10)
+    cache, time = sessions(slots=5)
+    first = ask(cache, 0, 0, {f"a{n}": 0 for n in range(6)}).session_id
+    second = ask(cache, 0, 0, {f"b{n}": 0 for n in range(4)}).session_id
+    assert first
+    assert second
+    full = ask(cache, 0, 0, {"c": 0})
+    assert (full.session_id, full.error, list(full.partitions)) == (0, ErrorCode.NONE, [("c", 0)])
+    grown = ask(cache, second, 1, {"more": 0})
+    assert grown.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the client asks for everything, without a session"
+    assert cache.partition_count == 6
+    assert ask(cache, first, 1, {"more": 0}, forgotten=["a0"]).error is ErrorCode.NONE
+    time.now += EVICTION_MS
+    third = ask(cache, 0, 0, {f"c{n}": 0 for n in range(10)})
+    assert third.session_id, "the silent one makes room"
+    assert (cache.partition_count, len(cache), cache.evictions) == (10, 1, 1)
+    ask(cache, third.session_id, -1, {})
+    assert (cache.partition_count, len(cache)) == (0, 0)
+    assert ask(cache, 0, 0, {f"d{n}": 0 for n in range(11)}).session_id == 0, "more than all may hold"

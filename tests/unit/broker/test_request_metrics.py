@@ -69,7 +69,7 @@ def test_who_waits_is_told_by_api() -> None:
     broker = SimpleNamespace(
         socket_server=server,
         purgatory=SimpleNamespace(waiting=2),
-        conversions=SimpleNamespace(under_way=0),
+        conversions=SimpleNamespace(under_way=0, queued_bytes=0, checked=0, refused=0),
         fetch_sessions=FetchSessions(10, None, None),  # type: ignore[arg-type]
     )
     told = {family.name: family.rows for family in connection_families(broker)}  # type: ignore[arg-type]

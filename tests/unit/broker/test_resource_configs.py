@@ -37,3 +37,12 @@ async def test_who_asked_to_hear_is_told_of_each_change(tmp_path: Path) -> None:
         assert told == [("group", "g")]
         assert world.resources.values("group", "g")["streams.num.standby.replicas"] == 1
         assert world.resources.values("group", "h")["streams.num.standby.replicas"] == 0
+
+
+def test_no_expression_takes_time_beyond_the_length_of_what_it_is_matched_with() -> None:
+    """Python's own expressions would look at 2^5000 ways here, and the name is the client's choice."""
+    found = parse_match("client_id=(a+)+b|(a|aa)+c")
+    assert found["client_id"].fullmatch("a" * 5000) is None
+    assert found["client_id"].fullmatch("a" * 5000 + "b")
+    with pytest.raises(ProtocolError, match="is not an expression of RE2: invalid perl operator"):
+        parse_match("client_id=(?=a)b")
