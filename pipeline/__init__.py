@@ -18,10 +18,12 @@ from typing import Any
 
 def register(spark: Any) -> None:
     """Makes `format("tidelog")` known to a Spark session (4.1 or newer). Driver. SetupError: PySpark is missing or too old."""
-    from .session import check_spark
+    from .session import check_spark, hide_secrets
 
     check_spark()
     from .source import TidelogDataSource
+
+    hide_secrets(spark)
 
     spark.dataSource.register(TidelogDataSource)
 

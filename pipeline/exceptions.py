@@ -31,6 +31,10 @@ class BrokerUnreachableError(PipelineError):
     """A broker cannot be reached, or the connection broke before its answer came. Trying again may help."""
 
 
+class AuthenticationError(PipelineError):
+    """A broker does not let us in, or is not who it says it is. Trying again would not help."""
+
+
 class UnsupportedBrokerError(PipelineError):
     """A broker does not speak what is needed."""
 

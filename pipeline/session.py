@@ -21,6 +21,11 @@ OLDEST_SPARK = (4, 1)
 OLDEST_JAVA = 17
 
 
+#: Options that Spark must not show in plans and on its pages, beside what it hides by itself (passwords, secrets, tokens).
+HIDDEN_OPTIONS = "jaas|ssl.key"
+_REDACTION = "spark.sql.redaction.options.regex"
+
+
 class SetupError(PipelineError):
     """Something that Spark needs is not there."""
 
@@ -52,6 +57,13 @@ def session(
     made.sparkContext.setLogLevel("ERROR")
     register(made)
     return made
+
+
+def hide_secrets(spark: Any) -> None:
+    """Widens what the session hides of options, which of itself knows no `sasl.jaas.config`. Driver."""
+    pattern = spark.conf.get(_REDACTION, "") or ""
+    if HIDDEN_OPTIONS not in pattern:
+        spark.conf.set(_REDACTION, f"{pattern}|(?i){HIDDEN_OPTIONS}" if pattern else f"(?i){HIDDEN_OPTIONS}")
 
 
 def default_settings(master: str, home: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .kafka_client import CONFIG_VARIABLE
 from .serve import add_configuration
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def add_parser(commands: Subparsers) -> None:
     one = _job(jobs, "replay", _replay, "write an archive into a topic, with original timestamps and order")
     one.add_argument("archive", metavar="DIR", help="the archive")
     one.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="of the topic")
+    _add_security(one)
     one.add_argument("--topic", required=True, help="to write to; it must exist")
     one.add_argument("--where", metavar="SQL", help="only rows of which this is true: \"timestamp >= '2024-05-06'\"")
     one.add_argument("--by-key", action="store_true", help="partition by key; default: the original partition")
@@ -74,6 +76,7 @@ def add_parser(commands: Subparsers) -> None:
     text = "carry out what a sink has decided and could not finish"
     one = jobs.add_parser("settle", help=text, description=f"For a writer that won't start again: {text}.")
     one.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True)
+    _add_security(one)
     one.add_argument("--commit-topic", default="tidelog-sink-commits", metavar="TOPIC")
     one.add_argument("--json", action="store_true", help="print one JSON object")
     one.set_defaults(run=_expected(_settle))
@@ -95,9 +98,19 @@ def _job(
 def _add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT")
+    _add_security(parser)
     parser.add_argument("--path", metavar="DIRS", help="log.dirs, comma-separated")
     parser.add_argument(
         "--option", metavar="NAME=VALUE", action="append", default=[], help="of the source; may be given again"
+    )
+
+
+def _add_security(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="client settings for a listener that asks for TLS or SASL, in Kafka's names: security.protocol, sasl.mechanism, "
+        f"sasl.jaas.config, ssl.truststore.location … (default: {CONFIG_VARIABLE})",
     )
 
 
@@ -173,12 +186,28 @@ def source_options(options: Any) -> dict[str, str]:
 
     found = {"subscribe": options.topic, **pairs(options.option, "--option")}
     if options.bootstrap_server:
+        found = {**security_options(options), **found}
         found["kafka.bootstrap.servers"] = options.bootstrap_server
     if options.path:
         found["path"] = options.path
     if not options.bootstrap_server and not options.path:
         raise ConfigError(["say where the topic is: --bootstrap-server or --path"])
     return found
+
+
+def security_options(options: Any) -> dict[str, str]:
+    """`kafka.…` options out of --command-config or its variable, without the file's other settings. KafkaFailure."""
+    import os
+
+    file = options.command_config or os.environ.get(CONFIG_VARIABLE)
+    if not file:
+        return {}
+    from ...protocol.client_security import NAMES
+    from .kafka_client import read_properties, read_security
+
+    read_security(file)  # what is wrong with it is told with its name
+    found = read_properties(file)
+    return {f"kafka.{name}": found[name] for name in NAMES if name in found}
 
 
 def picture(report: Mapping[str, Any]) -> list[str]:
@@ -221,7 +250,7 @@ def _replay(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
         job(
             spark,
             options.archive,
-            {**pairs(options.option, "--option"), **target},
+            {**security_options(options), **pairs(options.option, "--option"), **target},
             keep_partitions=not options.by_key,
             where=options.where,
             once=not options.again,
@@ -291,7 +320,8 @@ def _compact(options: Any) -> int:
 def _settle(options: Any) -> int:
     committer = import_module("tidelog.pipeline.sink.committer")
     wire = import_module("tidelog.pipeline.wire.client")
-    settings = import_module("tidelog.pipeline.wire.settings").ClientSettings.parse(options.bootstrap_server)
+    security = {name.removeprefix("kafka."): text for name, text in security_options(options).items()}
+    settings = import_module("tidelog.pipeline.wire.settings").ClientSettings.parse(options.bootstrap_server, security)
     with wire.KafkaClient(settings) as client:
         settled = committer.settle_all(client, options.commit_topic)
     _print({"job": "settle", "settled": settled}, options.json)

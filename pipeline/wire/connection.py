@@ -5,12 +5,14 @@
     answer = connection.receive(ticket)                              the answer of the last is worked on
 
 The broker's versions are asked for when the connection opens (ApiVersions, KIP-511), and a request goes out in the highest
-that both sides and the caller's code know. A SASL exchange belongs between that and the first request.
+that both sides and the caller's code know. Where the settings ask for SASL, its exchange comes behind that, and again before the
+session that the broker grants is over (KIP-368).
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,17 +24,21 @@ from ...protocol.headers import RequestHeader, parse_response_header, request_he
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.primitives import INT32
 from ...protocol.schema import ApiMessage, decode, encode_into
-from ..exceptions import BrokerUnreachableError, UnsupportedBrokerError
+from ..exceptions import AuthenticationError, BrokerUnreachableError, UnsupportedBrokerError
+from .authentication import authenticate
 from .settings import Address, ClientSettings
-from .transport import Transport, open_transport
+from .transport import Transport, is_alert, open_transport
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 #: The largest answer that is waited for. Kafka's own limit of a batch is 2 GiB, but who sends one above this is not Kafka.
 MOST_ANSWER_BYTES = 1_100_000_000
+#: Shares of a session's time: behind the first it is renewed when no answer is waited for, behind the second in any case.
+_RENEW, _MUST_RENEW = 0.8, 0.95
 #: Kafka's errors by number.
 ERRORS = {int(code): code for code in ErrorCode}
 _SOFTWARE = "tidelog-pipeline"
+_ASKS_FOR_MORE = "; a listener with TLS or SASL needs kafka.security.protocol"
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
@@ -48,8 +54,8 @@ class Ticket(Generic[ResponseT]):
 class Connection:
     """Opened by the constructor; one thread at a time. Any error closes it, and answers that were to come are lost.
 
-    Raises BrokerUnreachableError (which is retriable) for whatever happens to the network or to the bytes on it, and
-    UnsupportedBrokerError when the broker does not speak what is asked.
+    Raises BrokerUnreachableError (which is retriable) for whatever happens to the network or to the bytes on it,
+    UnsupportedBrokerError when the broker does not speak what is asked, and AuthenticationError when it lets nobody in like this.
 
     Attributes:
         features: the cluster's finalized features and their levels (KIP-584); none before Kafka 2.7.
@@ -60,9 +66,13 @@ class Connection:
         address: Address,
         settings: ClientSettings,
         connect: Callable[[Address, ClientSettings], Transport] = open_transport,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = address
         self._settings = settings
+        self._clock = clock
+        self._session: tuple[float, float] | None = None
+        self._is_known = False
         self._correlation_id = 0
         self._waiting: deque[Ticket[Any]] = deque()
         self._size = bytearray(INT32.size)
@@ -71,7 +81,12 @@ class Connection:
             self._transport = connect(address, settings)
         except OSError as error:
             self._fail(f"no connection ({_reason(error)})", error)
-        self._versions, self.features = self._ask_versions()
+        try:
+            self._versions, self.features = self._ask_versions()
+            self._authenticate()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def is_open(self) -> bool:
@@ -114,6 +129,8 @@ class Connection:
         self, request: ApiMessage, response: type[ResponseT], *, up_to: int, at_least: int = 0
     ) -> Ticket[ResponseT]:
         """Sends; `receive` takes the answer, in the order of sending."""
+        if self._session is not None:
+            self._keep_session(*self._session)
         return self._send(request, response, self.version_of(type(request), up_to, at_least))
 
     def receive(self, ticket: Ticket[ResponseT], buffer: bytearray | None = None) -> ResponseT:
@@ -127,9 +144,11 @@ class Connection:
             correlation_id, body = parse_response_header(frame, int(ticket.response.API_KEY), ticket.version)
             if correlation_id != ticket.correlation_id:
                 self._fail(f"answer {correlation_id} came for request {ticket.correlation_id}", None)
-            return decode(ticket.response, ticket.version, frame, body)[0]
+            answer = decode(ticket.response, ticket.version, frame, body)[0]
         except ProtocolError as error:
             self._fail(f"an answer cannot be read ({error})", error)
+        self._is_known = True
+        return answer
 
     @property
     def _name(self) -> str:
@@ -156,7 +175,8 @@ class Connection:
         self._fill(memoryview(self._size))
         (size,) = INT32.unpack(self._size)
         if not INT32.size <= size <= MOST_ANSWER_BYTES:
-            self._fail(f"an answer of {size} bytes is announced; is this a Kafka listener without TLS?", None)
+            kind = "" if self._settings.security.has_tls else " without TLS (kafka.security.protocol)"
+            self._fail(f"an answer of {size} bytes is announced; is this a Kafka listener{kind}?", None)
         frame = memoryview(buffer if buffer is not None and len(buffer) >= size else bytearray(size))[:size]
         self._fill(frame)
         return frame
@@ -168,9 +188,16 @@ class Connection:
             while filled < len(view):
                 got = self._transport.recv_into(view[filled:])
                 if not got:
-                    self._fail("the broker closed the connection before it answered", None)
+                    hint = "" if self._settings.security.has_sasl or self._is_known else _ASKS_FOR_MORE
+                    self._fail(f"the broker closed the connection before it answered{hint}", None)
                 filled += got
         except OSError as error:
+            if not self._is_known and is_alert(error):  # TLS 1.3 tells so behind the handshake
+                self.close()
+                raise AuthenticationError(
+                    f"{self._name} does not take the client's certificate ({_reason(error)}); kafka.ssl.keystore.location "
+                    "names one"
+                ) from error
             self._fail(f"no answer ({_reason(error)})", error)
 
     def _ask_versions(self) -> tuple[dict[int, tuple[int, int]], dict[str, int]]:
@@ -189,6 +216,28 @@ class Connection:
             self._fail(f"it does not say what it speaks: {error_text(answer.error_code)}", None)
         versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
         return versions, {one.name: one.max_version_level for one in answer.finalized_features}
+
+    def _authenticate(self) -> None:
+        security = self._settings.security
+        if not security.has_sasl:
+            return
+        began = self._clock()
+        self._session = None
+        seconds = authenticate(self.request, self._name, security)
+        if seconds is not None:
+            self._session = (began + _RENEW * seconds, began + _MUST_RENEW * seconds)
+
+    def _keep_session(self, due: float, over: float) -> None:
+        now = self._clock()
+        if now >= due and not self._waiting:
+            try:
+                self._authenticate()
+            except BaseException:
+                self.close()
+                raise
+        elif now >= over:
+            # The broker would end the connection at the next request; whoever sends does it again on a new one.
+            self._fail("the session's time is over before its answers came", None)
 
     def _fail(self, what: str, cause: BaseException | None) -> NoReturn:
         self.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from ...protocol.client_security import NAMES as SECURITY_NAMES
+from ...protocol.client_security import ClientSecurity, ClientSecurityError, security_of
 from ..exceptions import OptionError
 
 DEFAULT_PORT = 9092
@@ -19,7 +21,10 @@ IGNORED = frozenset(
         "interceptor.classes", "max.poll.interval.ms", "max.poll.records", "metadata.max.age.ms", "metric.reporters",
         "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy",
         "group.instance.id", "group.protocol", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "session.timeout.ms",
-        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.max.ms", "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
+        "ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.enabled.protocols", "ssl.provider",
+        "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm",
+        "ssl.cipher.suites", "security.providers",
     }
 )  # fmt: skip
 #: Settings that contradict how the source works, and what to use for them. Spark's own source refuses the same.
@@ -28,7 +33,15 @@ REFUSED = {
     "enable.auto.commit": "a query keeps its offsets in its checkpoint",
     "key.deserializer": "keys are bytes; cast them in Spark",
     "value.deserializer": "values are bytes; cast them in Spark",
+    "sasl.client.callback.handler.class": "it names a Java class; give a user by kafka.sasl.jaas.config",
+    "sasl.login.callback.handler.class": "it names a Java class; give a user by kafka.sasl.jaas.config",
+    "sasl.kerberos.service.name": "Kerberos is not spoken; PLAIN and SCRAM are",
+    "ssl.engine.factory.class": "it names a Java class; name PEM files",
+    "ssl.keystore.key": "name a PEM file by kafka.ssl.keystore.location",
+    "ssl.keystore.certificate.chain": "name a PEM file by kafka.ssl.keystore.location",
 }
+#: What keys and certificates may be kept in.
+_STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
 _NUMBERS = {
     "request.timeout.ms": "request_timeout_ms",
     "default.api.timeout.ms": "api_timeout_ms",
@@ -65,25 +78,44 @@ class ClientSettings:
     fetch_max_bytes: int = 16 << 20
     fetch_wait_ms: int = 500
     fetch_min_bytes: int = 1
+    security: ClientSecurity = field(default_factory=ClientSecurity)
 
     @classmethod
     def parse(cls, bootstrap: str, options: Mapping[str, str] | None = None) -> ClientSettings:
         """`host:port,host:port` and settings by Kafka's names (without `kafka.`). OptionError."""
-        found: dict[str, int | str] = {}
+        found: dict[str, int | str | ClientSecurity] = {}
+        secured: dict[str, str] = {}
         for name, text in (options or {}).items():
             if name in REFUSED:
                 raise OptionError(f"kafka.{name} can't be set: {REFUSED[name]}")
-            if name == "security.protocol" and text.upper() != "PLAINTEXT":
-                raise OptionError(f"kafka.security.protocol is {text}; this client speaks PLAINTEXT alone so far")
-            if name == "client.id":
+            if name in _STORE_TYPES and text.upper() != "PEM":
+                raise OptionError(
+                    f"kafka.{name} is {text}; stores are PEM files here, and keytool and openssl make one of a Java key store"
+                )
+            if name in SECURITY_NAMES:
+                secured[name] = text
+            elif name == "client.id":
                 found["client_id"] = text
             elif name in _NUMBERS:
                 found[_NUMBERS[name]] = _number(name, text)
-            elif name not in IGNORED and name != "security.protocol":
-                near = get_close_matches(name, [*_NUMBERS, *IGNORED, "client.id", "group.id", "isolation.level"], 1)
+            elif name not in IGNORED and name not in _STORE_TYPES:
+                known = [*_NUMBERS, *SECURITY_NAMES, *IGNORED, "client.id", "group.id", "isolation.level"]
+                near = get_close_matches(name, known, 1)
                 hint = f"; did you mean kafka.{near[0]}?" if near else ""
                 raise OptionError(f"unknown option kafka.{name}{hint}")
+        if secured:
+            found["security"] = _security(secured)
         return cls(parse_addresses(bootstrap), **found)  # type: ignore[arg-type]
+
+
+def _security(settings: Mapping[str, str]) -> ClientSecurity:
+    """OptionError, in which no secret is."""
+    if "security.protocol" not in settings:
+        raise OptionError(f"kafka.{min(settings)} needs kafka.security.protocol: SSL, SASL_SSL or SASL_PLAINTEXT")
+    try:
+        return security_of(settings)
+    except ClientSecurityError as error:
+        raise OptionError(f"kafka.{error}" if str(error).startswith(SECURITY_NAMES) else str(error)) from None
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:

@@ -1,10 +1,12 @@
-"""How bytes get to a broker and back. TLS wraps the socket here, and nowhere else, once it is offered."""
+"""How bytes get to a broker and back. TLS wraps the socket here, and nowhere else."""
 
 from __future__ import annotations
 
 import socket
 from typing import Protocol
 
+from ...protocol.client_security import ClientSecurity, ClientSecurityError, tls_failure
+from ..exceptions import AuthenticationError
 from .settings import Address, ClientSettings
 
 
@@ -25,7 +27,7 @@ class Transport(Protocol):
 
 
 def open_transport(address: Address, settings: ClientSettings) -> Transport:
-    """A connected socket. OSError."""
+    """A connected socket, by TLS where the settings say so. OSError; AuthenticationError, for what stays wrong."""
     # In time to find no one there; what comes later has the request's time.
     opened = socket.create_connection(address, settings.connect_timeout_ms / 1000)
     try:
@@ -34,8 +36,31 @@ def open_transport(address: Address, settings: ClientSettings) -> Transport:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
         if settings.send_buffer_bytes >= 0:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
+        if settings.security.has_tls:
+            opened = _secured(opened, address[0], settings.security)
         opened.settimeout(settings.request_timeout_ms / 1000)
     except BaseException:
         opened.close()
         raise
     return opened
+
+
+def is_alert(error: OSError) -> bool:
+    """Whether the other side has ended TLS, rather than the network."""
+    import ssl
+
+    return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+
+
+def _secured(plain: socket.socket, host: str, security: ClientSecurity) -> socket.socket:
+    import ssl
+
+    try:
+        # Made for each connection: certificates are renewed while workers live.
+        return security.tls_context().wrap_socket(plain, server_hostname=host)
+    except ClientSecurityError as error:
+        raise AuthenticationError(f"kafka.{error}") from None
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        raise  # the broker went away: it may come back
+    except ssl.SSLError as error:
+        raise AuthenticationError(str(tls_failure(host, error))) from None

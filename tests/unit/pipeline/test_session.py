@@ -6,7 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidelog.pipeline.session import SetupError, check_java, check_spark, default_settings, java_version, parse_version
+from tidelog.pipeline.session import (
+    SetupError,
+    check_java,
+    check_spark,
+    default_settings,
+    hide_secrets,
+    java_version,
+    parse_version,
+)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +78,16 @@ def test_the_driver_is_here_on_one_machine_and_found_by_a_cluster() -> None:
     assert default_settings("local[2]", "/h")["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in default_settings("spark://master:7077", "/h")
     assert default_settings("yarn", "/h")["spark.local.dir"] == "/h/spark"
+
+
+def test_what_spark_hides_is_widened_once() -> None:
+    from types import SimpleNamespace
+
+    kept = {"spark.sql.redaction.options.regex": "(?i)url"}
+    spark = SimpleNamespace(conf=SimpleNamespace(get=kept.get, set=kept.__setitem__))
+    for _ in range(2):
+        hide_secrets(spark)
+        assert kept == {"spark.sql.redaction.options.regex": "(?i)url|(?i)jaas|ssl.key"}
+    kept.clear()
+    hide_secrets(spark)
+    assert kept == {"spark.sql.redaction.options.regex": "(?i)jaas|ssl.key"}

@@ -11,6 +11,7 @@ import pytest
 from support.cleaning import put
 from support.logs import TOPIC_ID
 from support.mock_time import MockScheduler, MockTime
+from tidelog.broker.cli.kafka_client import KafkaFailure
 from tidelog.broker.cli.main import build_parser, main
 from tidelog.broker.cli.pipeline import pairs, picture, source_options, spark_failure
 from tidelog.config.exceptions import ConfigError
@@ -35,6 +36,24 @@ def test_a_source_is_named_by_its_broker_its_files_or_both() -> None:
         source_options(parse("profile", "--topic", "t"))
     with pytest.raises(ConfigError, match="--conf a: not NAME=VALUE"):
         pairs(["a"], "--conf")
+
+
+def test_security_comes_out_of_a_file_and_options_beat_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=a\nsasl.password=p=1\nacks=1\n")
+    asked = ["profile", "--topic", "t", "--bootstrap-server", "h:1", "--option", "kafka.sasl.username=b"]
+    wanted = {
+        "subscribe": "t", "kafka.bootstrap.servers": "h:1", "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "b", "kafka.sasl.password": "p=1",
+    }  # fmt: skip
+    assert source_options(parse(*asked, "--command-config", str(file))) == wanted
+    monkeypatch.setenv("TIDELOG_COMMAND_CONFIG", str(file))
+    assert source_options(parse(*asked)) == wanted
+    # Files alone need no security.
+    assert source_options(parse("profile", "--topic", "t", "--path", "/d")) == {"subscribe": "t", "path": "/d"}
+    file.write_text("security.protocol=TLS\n")
+    with pytest.raises(KafkaFailure, match=r"client\.properties: security\.protocol=TLS"):
+        source_options(parse(*asked))
 
 
 @pytest.mark.parametrize("job", ["archive", "latest", "upsert", "replay", "audit", "profile", "compact", "settle"])

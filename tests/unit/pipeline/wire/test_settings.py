@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tidelog.pipeline.exceptions import OptionError
 from tidelog.pipeline.wire.settings import ClientSettings
+from tidelog.protocol.client_security import ClientSecurity, security_of
 
 
 def test_addresses_and_settings_are_read() -> None:
@@ -27,9 +28,37 @@ def test_addresses_and_settings_are_read() -> None:
         ("a", {"request.timeout.ms": "soon"}, "kafka.request.timeout.ms is 'soon', which is no number"),
         ("a", {"request.timeout.ms": "0"}, "can be 1 to 2147483647"),
         ("a", {"auto.offset.reset": "latest"}, "kafka.auto.offset.reset can't be set: set startingOffsets"),
-        ("a", {"security.protocol": "SSL"}, "speaks PLAINTEXT alone"),
+        ("a", {"security.protocol": "TLS"}, "kafka.security.protocol=TLS; allowed"),
+        ("a", {"sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism needs kafka.security.protocol: SSL"),
+        ("a", {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "known: PLAIN"),
+        ("a", {"security.protocol": "SSL", "ssl.truststore.type": "JKS"}, "kafka.ssl.truststore.type is JKS; .* PEM"),
+        ("a", {"sasl.client.callback.handler.class": "x"}, "names a Java class"),
+        ("a", {"sasl.jaas.confg": "x"}, "did you mean kafka.sasl.jaas.config"),
     ],
 )
 def test_mistakes_are_told(servers: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         ClientSettings.parse(servers, options)
+
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def test_security_is_read_and_shows_no_secret() -> None:
+    given = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{PLAIN} required username="alice" password="open sesame";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.key.password": "open sesame",
+    }
+    found = ClientSettings.parse("a", given)
+    assert found.security == security_of(given)
+    assert found.security.password == "open sesame"
+    assert "sesame" not in repr(found)
+    assert ClientSettings.parse("a").security == ClientSecurity()
+    for broken in ("open sesame", f'{PLAIN} required password="open sesame"', f'{PLAIN} required "open sesame";'):
+        with pytest.raises(OptionError) as caught:
+            ClientSettings.parse("a", {**given, "sasl.jaas.config": broken})
+        assert "sesame" not in str(caught.value)

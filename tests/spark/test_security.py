@@ -1,0 +1,89 @@
+"""Source and sink over SASL_SSL, and that no page, plan or message of Spark's shows a password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from tidelog.broker.security.credentials import new_credential
+from tidelog.testing import Broker
+
+SECRET = "open, sesame"
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def login(password: str) -> str:
+    return f'{MODULE} required username="alice" password="{password}";'
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        "ssl.keystore.location": folder / "server.pem",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "connection.failed.authentication.delay.ms": "1",
+    }
+    with Broker(settings) as broker:
+        broker.create_topic("t", 2)
+        users, mechanism = broker._running().users, "SCRAM-SHA-512"
+        broker._in_loop(lambda: users.change("alice", {mechanism: new_credential(mechanism, SECRET, b"salt" * 4)}))
+        yield {
+            "kafka.bootstrap.servers": broker.listener("SASL_SSL"),
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": mechanism,
+            "kafka.sasl.jaas.config": login(SECRET),
+            "kafka.ssl.truststore.location": str(folder / "ca.pem"),
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.key.password": SECRET,
+        }
+
+
+def shown(spark: Any) -> str:
+    """All that the SQL page has of what ran so far."""
+    found = []
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList().iterator()
+    while executions.hasNext():
+        one = executions.next()
+        found += [one.physicalPlanDescription(), one.description(), one.details(), one.modifiedConfigs().toString()]
+    assert found
+    return "".join(found)
+
+
+def test_a_user_reads_writes_and_streams_and_no_secret_is_shown(
+    spark: Any, options: dict[str, str], tmp_path: Path
+) -> None:
+    rows = spark.range(100).selectExpr("cast(id as string) as value")
+    rows.write.format("tidelog").options(**options, topic="t", delivery="exactly-once").mode("append").save()
+    reader = spark.read.format("tidelog").options(**options, subscribe="t", isolation="read_committed")
+    back = reader.load()
+    assert sorted(int(row.value) for row in back.collect()) == list(range(100))
+    stream = spark.readStream.format("tidelog").options(**options, subscribe="t", startingOffsets="earliest").load()
+    writer = stream.select("value").writeStream.format("tidelog").options(**options, topic="t")
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(300)
+    assert reader.load().count() == 200
+    plans = [frame._jdf.queryExecution().toString() for frame in (rows, back)]
+    told = "".join([*plans, query.lastProgress.json, str(query.status), str(query.explain(True))])
+    for text in (told, shown(spark)):
+        assert "sesame" not in text
+    assert all("sesame" not in path.read_text("latin-1") for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_a_wrong_password_is_told_at_once_without_it(spark: Any, options: dict[str, str]) -> None:
+    wrong = {**options, "kafka.sasl.jaas.config": login("close sesame")}
+    with pytest.raises(Exception, match="does not let user 'alice' in") as caught:
+        spark.read.format("tidelog").options(**wrong, subscribe="t").load().count()
+    assert "sesame" not in str(caught.value)
+    with pytest.raises(Exception, match="does not let user 'alice' in") as caught:
+        spark.range(1).selectExpr("'x' as value").write.format("tidelog").options(**wrong, topic="t").mode(
+            "append"
+        ).save()
+    assert "sesame" not in str(caught.value)
