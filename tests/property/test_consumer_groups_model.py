@@ -207,7 +207,9 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.live())
     def leaves(self, data: st.DataObject) -> None:
-        client = data.draw(st.sampled_from(self.live()))
+        self.depart(data.draw(st.sampled_from(self.live())))
+
+    def depart(self, client: Client) -> None:
         client.used.clear()
         self.send(client, HeartbeatRequest(GROUP, client.member_id, -1, client.instance))
         client.alive = False
