@@ -12,7 +12,14 @@ from collections.abc import Iterable
 WINDOW_S = 10.0
 MOST = 20
 #: Loggers whose lines clients can cause at will.
-LOGGERS = ("connection", "tls_connection", "dispatcher", "message_set_listener", "security.sasl")
+LOGGERS = (
+    "connection",
+    "tls_connection",
+    "dispatcher",
+    "message_set_listener",
+    "security.sasl",
+    "security.message_set_gate",
+)
 
 
 class _Kind:

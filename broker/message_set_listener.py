@@ -1,7 +1,8 @@
 """The message-set protocol's requests, from a frame to the answer: what `message.set.listeners` serve.
 
 Connections, their limits and their order are those of the Kafka listeners (`socket_server.py`, `connection.py`); this stands
-in the dispatcher's place. The bytes are in `protocol/message_set/wire.py`.
+in the dispatcher's place. Where clients are asked who they are, `security/message_set_gate.py` comes before it. The bytes are in
+`protocol/message_set/wire.py`.
 
 A request that can't be read is answered with INVALID_REQUEST, and a log line says why: its frame was whole, so what follows can
 be trusted, and whoever writes a client sees what is wrong with it.
@@ -21,14 +22,13 @@ from ..protocol.message_set.wire import (
     TYPE_SIZE,
     OffsetsBody,
     RequestType,
-    message_set_header,
     offsets_answer,
     parse_fetch,
     parse_multi_fetch,
     parse_multi_produce,
     parse_offsets,
     parse_produce,
-    produce_answer,
+    refusal_answer,
 )
 from .error_mapping import error_code
 from .message_set_fetch import MAX_FETCHES, MessageSetFetches
@@ -107,7 +107,7 @@ class MessageSetListener:
         kind = _TYPE.unpack_from(buffer, start)[0] if end - start >= TYPE_SIZE else -1
         quotas = self._broker.quotas
         if quotas.active:
-            meter = _Meter(quotas, kind, end - start)
+            meter = _Meter(quotas, kind, end - start, connection.user)
             answer = self._handle(kind, buffer, start + TYPE_SIZE, end, connection)
             if isinstance(answer, bytes | list):
                 meter.settle(answer, connection)
@@ -142,6 +142,10 @@ class MessageSetListener:
                 return self._appends.multi_produce(buffer, parse_multi_produce(buffer, position, end, MAX_PRODUCES))
             if kind == RequestType.OFFSETS:
                 return self._offsets(parse_offsets(buffer, position, end))
+            if kind == RequestType.AUTHENTICATE:
+                # Here comes who is known already, or who would believe that this listener knows users.
+                self.errors["authenticate", ErrorCode.ILLEGAL_SASL_STATE] += 1
+                return refusal_answer(kind, ErrorCode.ILLEGAL_SASL_STATE)
             raise MalformedRequest(f"{end - position + TYPE_SIZE} bytes of the unknown type {kind}")
         except MalformedRequest as error:
             return self._malformed(kind, str(error), connection)
@@ -156,11 +160,7 @@ class MessageSetListener:
             log.warning("%s: malformed %s: %s%s", connection, name, what, more)
             self._next_line = now + LOG_INTERVAL_S
             self._unsaid = 0
-        if kind == RequestType.PRODUCE:
-            return produce_answer(ErrorCode.INVALID_REQUEST, -1)
-        if kind == RequestType.OFFSETS:
-            return offsets_answer(ErrorCode.INVALID_REQUEST, [])
-        return message_set_header(0, ErrorCode.INVALID_REQUEST)
+        return refusal_answer(kind, ErrorCode.INVALID_REQUEST)
 
     async def _offsets(self, body: OffsetsBody) -> bytes:
         broker = self._broker
@@ -183,9 +183,10 @@ class _Meter:
     for the wait, so the client only sees its connection stand still.
     """
 
-    __slots__ = ("_kind", "_quotas", "_size", "_started")
+    __slots__ = ("_kind", "_quotas", "_size", "_started", "_user")
 
-    def __init__(self, quotas: QuotaManager, kind: int, size: int) -> None:
+    def __init__(self, quotas: QuotaManager, kind: int, size: int, user: str) -> None:
+        self._user = user
         self._quotas = quotas
         self._kind = kind
         self._size = size
@@ -194,13 +195,13 @@ class _Meter:
     def settle(self, answer: Answer, connection: Connection) -> None:
         """The request has this answer."""
         quotas = self._quotas
-        wait = quotas.handled(None, (perf_counter_ns() - self._started) / 1e9)
+        wait = quotas.handled(None, (perf_counter_ns() - self._started) / 1e9, self._user)
         if self._kind in (RequestType.PRODUCE, RequestType.MULTIPRODUCE):
-            wait = max(wait, quotas.produced(None, self._size))
+            wait = max(wait, quotas.produced(None, self._size, self._user))
         elif self._kind in (RequestType.FETCH, RequestType.MULTIFETCH):
             parts = [answer] if isinstance(answer, bytes) else answer
             size = sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
-            wait = max(wait, quotas.fetched(None, size))
+            wait = max(wait, quotas.fetched(None, size, self._user))
         if wait:
             connection.mute(wait)
 

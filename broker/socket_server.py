@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns, time
 from typing import TYPE_CHECKING
 
+from ..config.listener import MESSAGE_SET_SCHEMES
 from .connection import Connection
 from .container import HINT, container_network, plain_host
 from .descriptors import Descriptors, open_limit
@@ -327,8 +328,10 @@ class SocketServer:
         security = None
         if listener.security_protocol != "PLAINTEXT":
             assert self._security_of is not None
-            security = await self.loop.run_in_executor(self.io_pool, self._security_of, listener)
-            self.securities[listener.name] = security
+            security = self.securities.get(listener.name)  # all message-set listeners of one scheme have one
+            if security is None:
+                security = await self.loop.run_in_executor(self.io_pool, self._security_of, listener)
+                self.securities[listener.name] = security
         sock = self._bind(listener.host, listener.port, setting)
         host, port = sock.getsockname()[:2]
         endpoint = Endpoint(listener.name, listener.security_protocol, host, port, advertised)
@@ -345,9 +348,14 @@ class SocketServer:
         if security is None:
             return lambda: Connection(self, endpoint, handler)
         if security.sasl:
-            from .security.sasl import SaslGate
+            if endpoint.name in MESSAGE_SET_SCHEMES:
+                from .security.message_set_gate import MessageSetGate
 
-            handler = SaslGate(handler, security)
+                handler = MessageSetGate(handler, security)
+            else:
+                from .security.sasl import SaslGate
+
+                handler = SaslGate(handler, security)
         if security.tls is None:
             return lambda: Connection(self, endpoint, handler)
         from .tls_connection import TlsConnection

@@ -21,9 +21,10 @@ from ..protocol.message_set.entries import build_message_set
 from ..protocol.message_set.exchange import Exchange, check_total
 from ..protocol.message_set.wire import EARLIEST, LATEST, SIZE_FIELD
 from ..protocol.records.attributes import Compression
-from .message_set_client import DEFAULT_POLL_INTERVAL_S, DEFAULT_TIMEOUT_S, now_ms
+from .message_set_client import DEFAULT_POLL_INTERVAL_S, DEFAULT_TIMEOUT_S, now_ms, session_end_s
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from types import TracebackType
 
@@ -39,10 +40,21 @@ class AsyncMessageSetClient:
     """One connection, opened when it is first needed. For the tasks of one loop; see `MessageSetClient` for the errors."""
 
     def __init__(
-        self, host: str, port: int, *, timeout_s: float = DEFAULT_TIMEOUT_S, clock: Callable[[], int] = now_ms
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        user: str | None = None,
+        password: str = "",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
-        """`timeout_s` holds for one call, connecting included; `clock` tells ms since 1970."""
+        """`timeout_s` holds for one call, connecting included; `clock` tells ms since 1970. The rest as `MessageSetClient`."""
         self._address = (host, port)
+        self._tls = tls
+        self._authentication = None if user is None else exchange.authenticate(user, password)
+        self._until_s: float | None = None
         self._timeout_s = timeout_s
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -161,8 +173,19 @@ class AsyncMessageSetClient:
             return one.read(answer)
 
     async def _ask(self, one: Exchange[T]) -> bytes:
+        now_s = asyncio.get_running_loop().time
+        if self._until_s is not None and now_s() >= self._until_s:
+            self._drop()  # the session ends: a new connection begins one
         if self._streams is None:
-            self._streams = await asyncio.open_connection(*self._address)
+            self._until_s = None
+            self._streams = await asyncio.open_connection(*self._address, ssl=self._tls)
+            if self._authentication is not None:
+                answer = await self._exchange(self._authentication)
+                self._until_s = session_end_s(self._authentication.read(answer), now_s())
+        return await self._exchange(one)
+
+    async def _exchange(self, one: Exchange[T]) -> bytes:
+        assert self._streams is not None
         reader, writer = self._streams
         writer.write(one.request)
         await writer.drain()

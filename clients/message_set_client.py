@@ -8,6 +8,10 @@
 One request at a time, each answered before the next is sent; what to ask and what answers mean is in
 `protocol/message_set`. A connection that fails, or whose answer did not come in time, is closed, and the next call opens
 another: nothing is sent a second time by itself, since a produce might have been done.
+
+By TLS, and as a user, where the listener is tls:// and asks who its clients are:
+
+    MessageSetClient("broker", 9093, tls=ssl.create_default_context(cafile="ca.pem"), user="alice", password="…")
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from ..protocol.message_set.wire import EARLIEST, LATEST, SIZE_FIELD
 from ..protocol.records.attributes import Compression
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
@@ -43,6 +48,11 @@ def now_ms() -> int:
     return clocks.time_ns() // 1_000_000
 
 
+def session_end_s(lifetime_ms: int, now_s: float) -> float | None:
+    """When to authenticate again: before the broker's time is over. None: never."""
+    return now_s + 0.85 * lifetime_ms / 1000 if lifetime_ms > 0 else None
+
+
 class MessageSetClient:
     """One connection, opened when it is first needed. Not for use from two threads at once.
 
@@ -55,12 +65,21 @@ class MessageSetClient:
         host: str,
         port: int,
         *,
+        tls: ssl.SSLContext | None = None,
+        user: str | None = None,
+        password: str = "",
         timeout_s: float = DEFAULT_TIMEOUT_S,
         clock: Callable[[], int] = now_ms,
         sleep: Callable[[float], None] = clocks.sleep,
     ) -> None:
-        """`timeout_s` holds for connecting and for each read and write; `clock` tells ms since 1970."""
+        """`tls`: what the broker's certificate is checked with, the client's own loaded into it where the broker wants one.
+        With `user` each connection begins with AUTHENTICATE. `timeout_s` holds for connecting and for each read and write;
+        `clock` tells ms since 1970. ValueError for a user or password that has no form.
+        """
         self._address = (host, port)
+        self._tls = tls
+        self._authentication = None if user is None else exchange.authenticate(user, password)
+        self._until_s: float | None = None
         self._timeout_s = timeout_s
         self._clock = clock
         self._sleep = sleep
@@ -181,10 +200,33 @@ class MessageSetClient:
     # -- inside
 
     def _do(self, one: Exchange[T]) -> T:
+        if self._until_s is not None and clocks.monotonic() >= self._until_s:
+            self.close()  # the session ends: a new connection begins one
+        if self._socket is None:
+            self._connect()
+        return self._exchange(one)
+
+    def _connect(self) -> None:
+        self._until_s = None
+        plain = socket.create_connection(self._address, self._timeout_s)
         try:
-            if self._socket is None:
-                self._socket = socket.create_connection(self._address, self._timeout_s)
-                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = (
+                plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=self._address[0])
+            )
+        except BaseException:
+            plain.close()
+            raise
+        if self._authentication is not None:
+            try:
+                self._until_s = session_end_s(self._exchange(self._authentication), clocks.monotonic())
+            except BaseException:
+                self.close()
+                raise
+
+    def _exchange(self, one: Exchange[T]) -> T:
+        assert self._socket is not None
+        try:
             self._socket.sendall(one.request)
             total = int.from_bytes(self._receive(SIZE_FIELD), "big", signed=True)
             answer = self._receive(check_total(total, one.limit))

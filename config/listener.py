@@ -15,6 +15,10 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols: in the clear or by TLS, without or with SASL."""
 
 
+MESSAGE_SET_SCHEMES = ("tcp", "tls")
+"""The names of message.set.listeners, in the clear and by TLS. Names of Kafka's listeners are in capitals."""
+
+
 class Listener(NamedTuple):
     """An address to listen at, or to tell clients. `host` "" is every interface; `port` 0 is any free one."""
 
@@ -92,10 +96,11 @@ def parse_address(text: str, name: str, by_tls: str = "") -> Listener:
 
 def parse_message_set_address(text: str, *, asks: bool) -> Listener:
     """One of message.set.listeners; its name is its scheme, its protocol what it asks of clients. ValueError."""
-    plain = parse_address(text, "tcp", "tls")
+    in_clear, with_tls = MESSAGE_SET_SCHEMES
+    plain = parse_address(text, in_clear, with_tls)
     by_tls = plain.security_protocol == "SSL"
     protocol = ("SASL_SSL" if by_tls else "SASL_PLAINTEXT") if asks else plain.security_protocol
-    return plain._replace(name="tls" if by_tls else "tcp", security_protocol=protocol)
+    return plain._replace(name=with_tls if by_tls else in_clear, security_protocol=protocol)
 
 
 def _port(digits: str, text: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .listener import Listener, ListenerLimits
+from .listener import MESSAGE_SET_SCHEMES, Listener, ListenerLimits
 from .listener_settings import ListenerSetting, split_name, whole_name
 from .setting import Value
 
@@ -27,6 +27,8 @@ def unknown_listener(setting: str, parts: ListenerSetting, listeners: Sequence[L
     there = [listener.name.lower() for listener in listeners]
     if parts.listener not in there:
         return [f"{setting}: there is no listener {parts.listener}; there are {', '.join(there)}"]
+    if parts.listener in MESSAGE_SET_SCHEMES and parts.setting == "sasl.enabled.mechanisms":
+        return [f"{setting}: the message-set protocol has a mechanism of its own, message.set.authentication=plain"]
     if parts.listener == HTTP and there.count(HTTP) == 1 and listeners[-1].name == HTTP:
         return (
             []

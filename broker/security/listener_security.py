@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...config.exceptions import ConfigError
+from ...config.listener import MESSAGE_SET_SCHEMES
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.jaas import users_of
 from .mechanism import Exchange, Refusal
@@ -47,6 +48,8 @@ class ListenerSecurity:
         except ValueError as error:
             raise ConfigError([f"ssl.principal.mapping.rules of {name}: {error}"]) from None
         self.mechanisms: tuple[str, ...] = config.of_listener(name, "sasl.enabled.mechanisms") if self.sasl else ()
+        if self.sasl and name in MESSAGE_SET_SCHEMES:
+            self.mechanisms = ("PLAIN",)  # AUTHENTICATE, in other words
         self._listed = self._users_listed(config)
         self.tokens = self._token_verifier() if "OAUTHBEARER" in self.mechanisms else None
 

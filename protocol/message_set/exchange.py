@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from ..records.exceptions import RecordError
 from .entries import read_message_set
 from .wire import (
+    AUTHENTICATE_ANSWER,
     ERROR_SIZE,
     MULTI_PRODUCE_ANSWER_EACH,
     PRODUCE_ANSWER,
     MalformedAnswer,
     MessageSetError,
+    authenticate_request,
     fetch_request,
     multi_fetch_answer_limit,
     multi_fetch_request,
     multi_produce_request,
     offsets_answer_limit,
     offsets_request,
+    parse_authenticate_answer,
     parse_fetch_answer,
     parse_multi_fetch_answer,
     parse_multi_produce_answer,
@@ -58,6 +61,11 @@ def check_total(total: int, limit: int) -> int:
     if not ERROR_SIZE <= total <= limit:
         raise MalformedAnswer(f"an answer of {total} bytes; {ERROR_SIZE} to {limit} were to come")
     return total
+
+
+def authenticate(user: str, password: str) -> Exchange[int]:
+    """AUTHENTICATE: milliseconds until it must be said again, 0: never. ValueError where that has no form."""
+    return Exchange(authenticate_request(user, password), AUTHENTICATE_ANSWER, parse_authenticate_answer)
 
 
 def produce(topic: str, partition: int, message_set: bytes) -> Exchange[int]:

@@ -10,6 +10,8 @@
     MULTIFETCH 2    count 2 | FETCH body 1 … n
     MULTIPRODUCE 3  count 2 | PRODUCE body 1 … n
     OFFSETS 4       place | time 8 | maxNumber 4                time: −1 latest, −2 earliest, ms since 1970
+    AUTHENTICATE 5  version 2 | userLength 2 | user | passwordLength 2 | password       the first, where the broker asks
+                    0         2              4                                          version: 0
 
     answer      0        4       6                  4 + total
                 +--------+-------+------------------+
@@ -20,10 +22,12 @@
     PRODUCE         total 4 | error 2 | baseOffset 8                            −1 with an error
     MULTIPRODUCE    total 4 | error 2 | { error 2 | baseOffset 8 } 1 … n
     OFFSETS         total 4 | error 2 | count 4 | offset 8 1 … n
+    AUTHENTICATE    total 4 | error 2 | version 2 | lifetime 8          the newest version that the broker knows; ms until
+                    0         4         6           8             16    it must be said again, 0: never
 
-All integers are big-endian and signed; a topic is UTF-8. There is no correlation id: answers come in the order of the
-requests. Errors are Kafka's; behind one stands nothing, but −1 for PRODUCE and a count of 0 for OFFSETS. A request that can't
-be read is answered with INVALID_REQUEST.
+All integers are big-endian and signed; a topic, a user and a password are UTF-8. There is no correlation id: answers come in
+the order of the requests. Errors are Kafka's; behind one stands nothing, but −1 for PRODUCE, a count of 0 for OFFSETS, version
+and lifetime for AUTHENTICATE. A request that can't be read is answered with INVALID_REQUEST.
 
 The framing is that of reference documents of Kafka's log (MessageSetSend, MultiMessageSetSend) and Kafka 0.7's requests;
 what is in a message set is in `entries`.
@@ -57,11 +61,14 @@ _SET_LENGTH = struct.Struct(">i")
 _HEADER = struct.Struct(">ih")
 _ERROR_AND_BASE_OFFSET = struct.Struct(">hq")
 _OFFSET_COUNT = struct.Struct(">i")
+_AUTHENTICATED = struct.Struct(">hhq")
 _FETCH_TAIL = struct.Struct(">iqi")
 _PRODUCE_TAIL = struct.Struct(">ii")
 
 _ERRORS = {int(code): code for code in ErrorCode}
 
+AUTHENTICATE_VERSION = 0
+"""The newest that there is."""
 TYPE_SIZE = _TYPE.size
 SIZE_FIELD = 4
 ERROR_SIZE = 2
@@ -70,6 +77,7 @@ MAX_TOTAL = (1 << 31) - 1
 assert (SIZE_FIELD, HEADER_SIZE, _FETCH_TAIL.size, _ERROR_AND_BASE_OFFSET.size) == (4, 6, 16, 10)
 
 #: Bytes of an answer behind `total`, where they don't depend on what was found.
+AUTHENTICATE_ANSWER = _AUTHENTICATED.size
 PRODUCE_ANSWER = _ERROR_AND_BASE_OFFSET.size
 MULTI_PRODUCE_ANSWER_EACH = _ERROR_AND_BASE_OFFSET.size
 
@@ -82,6 +90,8 @@ class RequestType(IntEnum):
     MULTIFETCH = 2
     MULTIPRODUCE = 3
     OFFSETS = 4
+    AUTHENTICATE = 5
+    """Ours: Kafka 0.7 had none."""
 
 
 class FetchBody(NamedTuple):
@@ -109,6 +119,14 @@ class ProduceBody(NamedTuple):
     partition: int
     start: int
     end: int
+
+
+class AuthenticateBody(NamedTuple):
+    """Who a client says it is. `version`: of this body; what follows in others is not read."""
+
+    version: int
+    user: str
+    password: str
 
 
 class MessageSetError(ProtocolError):
@@ -170,6 +188,20 @@ def parse_offsets(buffer: Buffer, position: int, end: int) -> OffsetsBody:
     return OffsetsBody(*body)
 
 
+def parse_authenticate(buffer: Buffer, position: int, end: int) -> AuthenticateBody:
+    """The one AUTHENTICATE body in buffer[position:end]; of another version than 0 the version alone. What is raised quotes
+    nothing of it."""
+    if end - position < _TYPE.size:
+        raise MalformedRequest("the request ends before its version")
+    (version,) = _TYPE.unpack_from(buffer, position)
+    if version != AUTHENTICATE_VERSION:
+        return AuthenticateBody(version, "", "")
+    user, position = _read_text(buffer, position + _TYPE.size, end, _LENGTH.size, "user")
+    password, position = _read_text(buffer, position, end, 0, "password")
+    _must_end(position, end)
+    return AuthenticateBody(version, user, password)
+
+
 def _read_count(buffer: Buffer, position: int, end: int, most: int) -> tuple[int, int]:
     if end - position < _COUNT.size:
         raise MalformedRequest("the request ends before its count")
@@ -196,14 +228,18 @@ def _produce_body(buffer: Buffer, position: int, end: int) -> tuple[ProduceBody,
 
 def _read_topic(buffer: Buffer, position: int, end: int, tail: int) -> tuple[str, int]:
     """The topic at `position`, behind which `tail` bytes must follow."""
+    return _read_text(buffer, position, end, tail, "topic")
+
+
+def _read_text(buffer: Buffer, position: int, end: int, tail: int, what: str) -> tuple[str, int]:
     length = _LENGTH.unpack_from(buffer, position)[0] if end - position >= _LENGTH.size else -1
     position += _LENGTH.size
     if not 0 <= length <= end - position - tail:
-        raise MalformedRequest("the request ends within its topic, or before what follows it")
+        raise MalformedRequest(f"the request ends within its {what}, or before what follows it")
     try:
         return bytes(buffer[position : position + length]).decode(), position + length
     except UnicodeDecodeError:
-        raise MalformedRequest("the topic is not UTF-8") from None
+        raise MalformedRequest(f"the {what} is not UTF-8") from None
 
 
 def _must_end(position: int, end: int) -> None:
@@ -234,6 +270,22 @@ def offsets_answer(error: int, offsets: Sequence[int]) -> bytes:
     """The answer to OFFSETS."""
     size = _OFFSET_COUNT.size + 8 * len(offsets)
     return message_set_header(size, error) + struct.pack(f">i{len(offsets)}q", len(offsets), *offsets)
+
+
+def authenticate_answer(error: int, lifetime_ms: int) -> bytes:
+    """The answer to AUTHENTICATE."""
+    return _SET_LENGTH.pack(AUTHENTICATE_ANSWER) + _AUTHENTICATED.pack(error, AUTHENTICATE_VERSION, lifetime_ms)
+
+
+def refusal_answer(kind: int, error: int) -> bytes:
+    """The answer to a request of that type, known or not, as a whole."""
+    if kind == RequestType.PRODUCE:
+        return produce_answer(error, -1)
+    if kind == RequestType.OFFSETS:
+        return offsets_answer(error, [])
+    if kind == RequestType.AUTHENTICATE:
+        return authenticate_answer(error, 0)
+    return message_set_header(0, error)
 
 
 # -- requests, the client's side: ValueError for what has no form
@@ -274,6 +326,15 @@ def multi_produce_request(sets: Sequence[tuple[str, int, bytes]]) -> bytes:
 def offsets_request(topic: str, partition: int, time: int, max_number: int) -> bytes:
     """A framed OFFSETS."""
     return _framed(RequestType.OFFSETS, _place(topic, partition) + _OFFSET_AND_SIZE.pack(time, max_number))
+
+
+def authenticate_request(user: str, password: str) -> bytes:
+    """A framed AUTHENTICATE. ValueError, which quotes neither."""
+    parts = [one.encode() for one in (user, password)]
+    if max(map(len, parts)) > 0x7FFF:
+        raise ValueError("a user or a password whose length does not fit 15 bits")
+    body = b"".join(_LENGTH.pack(len(one)) + one for one in parts)
+    return _framed(RequestType.AUTHENTICATE, _TYPE.pack(AUTHENTICATE_VERSION), body)
 
 
 def _place(topic: str, partition: int) -> bytes:
@@ -348,6 +409,14 @@ def parse_offsets_answer(answer: Buffer, what: str) -> list[int]:
     if rest != 8 * count:
         raise MalformedAnswer(f"{len(answer)} bytes where {count} offsets were to come")
     return list(struct.unpack_from(f">{count}q", answer, ERROR_SIZE + _OFFSET_COUNT.size))
+
+
+def parse_authenticate_answer(answer: Buffer) -> int:
+    """Milliseconds until it must be said again, 0: never. MessageSetError."""
+    _raise_if_refused(answer, "AUTHENTICATE")
+    if len(answer) != AUTHENTICATE_ANSWER:
+        raise MalformedAnswer(f"{len(answer)} bytes where a lifetime was to come")
+    return int(_AUTHENTICATED.unpack_from(answer)[2])
 
 
 def _read_error(answer: Buffer) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.daemon import Daemon
+from support.message_sets import message_set_address
 from support.wire_client import WireClient
 from tidelog.broker.error_mapping import error_code
 from tidelog.broker.message_set_fetch import MAX_FETCHES
@@ -21,20 +22,21 @@ from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from tidelog.protocol.records import exceptions as record_errors
 from tidelog.protocol.records.legacy_record import HEADER_V0, HEADER_V1
 from tidelog.protocol.records.record_batch import HEADER, MAGIC_AT, OVERHEAD
+from tidelog.testing import Broker
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "MESSAGE_SET.md").read_text(encoding="utf-8")
 _LINE = re.compile(r"^    ([<>]) ((?:[0-9a-f]{2})+(?: (?:[0-9a-f]{2})+)*)(?:  +.*)?$")
 
 
-def session() -> list[tuple[str, bytes]]:
-    """What is sent and answered, a frame each, in order."""
-    chapter = TEXT.partition("## A session")[2].partition("\n## ")[0]
+def session(heading: str = "A session", *, has_rulers: bool = False) -> list[tuple[str, bytes]]:
+    """What is sent and answered under a heading, a frame each, in order."""
+    chapter = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     streams: list[tuple[str, bytearray]] = []
     for line in chapter.splitlines():
         found = _LINE.match(line)
         if found is None:
-            assert not line.startswith("    "), f"not a line of the session: {line!r}"
+            assert has_rulers or not line.startswith("    "), f"not a line of the session: {line!r}"
             continue
         data = bytes.fromhex(found[2])
         if not streams or streams[-1][0] != found[1]:
@@ -57,7 +59,7 @@ def test_the_session_is_what_the_daemon_says(daemon: Daemon) -> None:
     steps = session()
     assert [mark for mark, _ in steps] == [">", "<"] * (len(steps) // 2)
     kinds = {struct.unpack_from(">h", frame, 4)[0] for mark, frame in steps if mark == ">"}
-    assert kinds == {*RequestType, 9}, "every request is shown"
+    assert kinds == {*RequestType, 9} - {RequestType.AUTHENTICATE}, "every request is shown"
     with (
         socket.create_connection(daemon.message_set_address, timeout=20) as connection,
         connection.makefile("rb") as answers,
@@ -68,6 +70,20 @@ def test_the_session_is_what_the_daemon_says(daemon: Daemon) -> None:
                 connection.sendall(frame)
             else:
                 assert answers.read(len(frame)).hex(" ") == frame.hex(" ")
+
+
+def test_the_way_in_is_what_the_daemon_says() -> None:
+    steps = session("Getting in", has_rulers=True)
+    assert [mark for mark, _ in steps] == [">", "<"]
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="secret";'
+    settings = {
+        "message.set.listeners": "tcp://127.0.0.1:0",
+        "message.set.authentication": "plain",
+        "listener.name.tcp.plain.sasl.jaas.config": jaas,
+    }
+    with Broker(settings) as broker, socket.create_connection(message_set_address(broker), timeout=60) as connection:
+        connection.sendall(steps[0][1])
+        assert connection.makefile("rb").read(len(steps[1][1])) == steps[1][1]
 
 
 def test_make_run_serves_it_where_the_page_says() -> None:

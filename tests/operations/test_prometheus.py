@@ -61,6 +61,8 @@ class Prometheus(NamedTuple):
             with urllib.request.urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
+            if error.code == 503:  # it is starting: not an answer yet
+                raise
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None
 
     def query(self, expression: str) -> list[dict[str, Any]]:

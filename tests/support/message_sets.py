@@ -17,6 +17,7 @@ from tidelog.broker.conversions import Conversions
 from tidelog.broker.message_set_listener import MessageSetListener
 from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.send import FileSlice, SendCounters
+from tidelog.testing import Broker
 
 PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)
 
@@ -42,6 +43,12 @@ def request(kind: int, body: bytes) -> bytes:
     return struct.pack(">ih", 2 + len(body), kind) + body
 
 
+def message_set_address(broker: Broker, scheme: str = "tcp") -> tuple[str, int]:
+    """Host and port of a test broker's message-set listener of that scheme."""
+    (endpoint,) = [one for one in broker._running().socket_server.message_set_endpoints if one.name == scheme]
+    return endpoint.host, endpoint.port
+
+
 class FakeConnection:
     """What the listener looks at of a `Connection`."""
 
@@ -50,6 +57,7 @@ class FakeConnection:
         self.pending_key = -1
         self.pending_since = 0
         self.muted: list[int] = []
+        self.user = "ANONYMOUS"
 
     def mute(self, milliseconds: int) -> None:
         self.muted.append(milliseconds)

@@ -19,6 +19,7 @@ from support.message_sets import (
 from tidelog.broker.message_set_fetch import MAX_FETCHES
 from tidelog.broker.message_set_listener import LOG_INTERVAL_S, message_set_families
 from tidelog.broker.message_set_produce import MAX_PRODUCES
+from tidelog.protocol.message_set.wire import RequestType, authenticate_request
 
 INVALID_REQUEST = 42
 
@@ -38,9 +39,9 @@ async def test_each_type_goes_to_its_handler_and_is_counted(world: ListenerWorld
     error, sends = await world.ask(MULTIFETCH, by_hand.many(by_hand.fetch("t", 0, 0, len(data))))
     assert (error, sends) == (0, struct.pack(">ih", 2 + len(data), 0) + stored)
     assert await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1)) == (0, struct.pack(">iq", 1, 4))
-    assert world.listener.requests == [1, 1, 1, 1, 1]
+    assert world.listener.requests == [1, 1, 1, 1, 1, 0]
     assert not world.listener.errors
-    assert all(nanoseconds > 0 for nanoseconds in world.listener.nanoseconds)
+    assert all(nanoseconds > 0 for nanoseconds in world.listener.nanoseconds[:-1])
     assert world.broker.counters.produced_records == 4
     assert world.broker.counters.produced_bytes == 2 * len(data)
     assert world.broker.counters.fetched_bytes == 2 * len(data)
@@ -56,7 +57,7 @@ async def test_each_type_goes_to_its_handler_and_is_counted(world: ListenerWorld
         (MULTIFETCH, struct.pack(">h", MAX_FETCHES + 1) + by_hand.fetch("t", 0, 0, 1) * (MAX_FETCHES + 1), b""),
         (MULTIPRODUCE, struct.pack(">h", MAX_PRODUCES + 1) + by_hand.produce("t", 0, b"") * (MAX_PRODUCES + 1), b""),
         (MULTIPRODUCE, struct.pack(">h", 0x7FFF), b""),
-        (5, by_hand.fetch("t", 0, 0, 1), b""),
+        (6, by_hand.fetch("t", 0, 0, 1), b""),
         (-1, b"", b""),
     ],
 )
@@ -88,6 +89,13 @@ async def test_a_flood_of_malformed_requests_is_one_line_a_second(
     )
 
 
+async def test_authenticate_where_nobody_asks_is_refused(world: ListenerWorld) -> None:
+    """A client that believes to be known as somebody is told that it is not."""
+    frame = authenticate_request("alice", "secret")
+    assert await world.ask(RequestType.AUTHENTICATE, frame[6:]) == (34, struct.pack(">hq", 0, 0))
+    assert world.listener.errors == {("authenticate", 34): 1}
+
+
 async def test_offsets(world: ListenerWorld) -> None:
     append(world.machine.log(), "a", "b", "c")
     assert await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 5)) == (0, struct.pack(">iqq", 2, 3, 0))
@@ -104,6 +112,7 @@ async def test_metrics_by_type(world: ListenerWorld) -> None:
     requests, errors, seconds, connections = message_set_families(world.listener, world.broker.socket_server)
     assert requests.rows == [
         (("produce",), 0), (("fetch",), 2), (("multifetch",), 0), (("multiproduce",), 0), (("offsets",), 1),
+        (("authenticate",), 0),
     ]  # fmt: skip
     assert errors.rows == [
         (("fetch", "UNKNOWN_TOPIC_OR_PARTITION"), 1), (("malformed", "INVALID_REQUEST"), 1),
@@ -119,22 +128,27 @@ class Quotas:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, object, float]] = []
+        self.users: set[str] = set()
 
-    def handled(self, client_id: object, seconds: float) -> int:
+    def handled(self, client_id: object, seconds: float, user: str) -> int:
+        self.users.add(user)
         self.asked.append(("handled", client_id, 0))
         return 5
 
-    def produced(self, client_id: object, size: int) -> int:
+    def produced(self, client_id: object, size: int, user: str) -> int:
+        self.users.add(user)
         self.asked.append(("produced", client_id, size))
         return 10 * size
 
-    def fetched(self, client_id: object, size: int) -> int:
+    def fetched(self, client_id: object, size: int, user: str) -> int:
+        self.users.add(user)
         self.asked.append(("fetched", client_id, size))
         return size
 
 
 async def test_client_quotas_hold_and_mute_the_connection(world: ListenerWorld) -> None:
     quotas = world.broker.quotas = Quotas()
+    world.connection.user = "alice"
     data = bytes(batch("a", "b"))
     body = by_hand.produce("t", 0, data)
     assert await world.ask(PRODUCE, body) == (0, struct.pack(">q", 0))
@@ -145,5 +159,6 @@ async def test_client_quotas_hold_and_mute_the_connection(world: ListenerWorld) 
     assert [one for one in quotas.asked if one[0] != "handled"] == [
         ("produced", None, 2 + len(body)), ("produced", None, 4 + len(body)), ("fetched", None, 106), ("fetched", None, 112),
     ]  # fmt: skip
+    assert quotas.users == {"alice"}
     assert quotas.asked.count(("handled", None, 0)) == 5
     assert world.connection.muted == [10 * (2 + len(body)), 10 * (4 + len(body)), 106, 112, 5]
