@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from .serve import add_configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ...protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
     from ..security.credentials import Credential
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -103,7 +104,8 @@ def run_create(options: Any) -> int:
     if is_offline(options):
         _store(options, stored)
     else:
-        _ask(options, AlterUserScramCredentialsRequest(upsertions=upsertions))
+        # One at a time: Apache Kafka takes no two changes of a user at once.
+        _ask(options, [AlterUserScramCredentialsRequest(upsertions=[one]) for one in upsertions])
     return 0
 
 
@@ -127,7 +129,7 @@ def run_delete(options: Any) -> int:
         for number, name in NUMBERS.items()
         if name in wanted
     ]
-    _ask(options, AlterUserScramCredentialsRequest(deletions=deletions))
+    _ask(options, [AlterUserScramCredentialsRequest(deletions=[one]) for one in deletions])
     return 0
 
 
@@ -150,14 +152,14 @@ def _mechanisms_of(options: Any) -> list[str]:
     ]
 
 
-def _ask(options: Any, request: Any) -> None:
+def _ask(options: Any, requests: Sequence[AlterUserScramCredentialsRequest]) -> None:
     from ...protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsResponse
     from .kafka_client import check, client_of
 
     with client_of(options) as client:
-        answer = client.ask(request, AlterUserScramCredentialsResponse)
-    for result in answer.results:
-        check(f"user {result.user}", result.error_code, result.error_message)
+        for request in requests:
+            for result in client.ask(request, AlterUserScramCredentialsResponse).results:
+                check(f"user {result.user}", result.error_code, result.error_message)
 
 
 def _password(options: Any) -> str:

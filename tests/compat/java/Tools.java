@@ -1,5 +1,6 @@
 // Apache Kafka's own programs against one broker, in one JVM. Usage:
 //   Tools HOST:PORT cases [NAME]...    runs them, or those that are named; prints `PASS name` or `FAIL name: why`
+// Cases of access rules and users need a broker with an authorizer, and run only when they are named.
 // A case runs a program as its shell script would, and looks for what it must have printed.
 
 import java.io.ByteArrayInputStream;
@@ -138,6 +139,12 @@ public final class Tools {
     private static void wanted(String pattern, String text) {
         if (!Pattern.compile(pattern, Pattern.MULTILINE).matcher(text).find()) {
             throw new AssertionError("no " + pattern + " in: " + text);
+        }
+    }
+
+    private static void unwanted(String word, String text) {
+        if (text.contains(word)) {
+            throw new AssertionError(word + " in: " + text);
         }
     }
 
@@ -331,6 +338,53 @@ public final class Tools {
         return found;
     }
 
+    /** For a broker with an authorizer, where this client may do everything. */
+    private Map<String, Case> securityCases() {
+        Map<String, Case> found = new LinkedHashMap<>();
+        found.put("acls", () -> {
+            String acls = "AclCommand";
+            String[] alice = {"--allow-principal", "User:alice"};
+            tool(acls, with(alice, "--add", "--producer", "--topic", topic, "--transactional-id", "x"));
+            tool(acls, with(alice, "--add", "--consumer", "--topic", topic, "--group", "g"));
+            tool(acls, "--add", "--deny-principal", "User:*", "--deny-host", "10.0.0.66", "--operation", "All", "--topic",
+                topic.substring(0, 9), "--resource-pattern-type", "prefixed");
+            tool(acls, with(alice, "--add", "--operation", "DescribeConfigs", "--cluster"));
+            tool(acls, with(alice, "--add", "--operation", "DescribeTokens", "--user-principal", "User:bob"));
+            String[] about = {"--list", "--topic", topic};
+            String exact = tool(acls, about);
+            wanted("name=" + topic + ", patternType=LITERAL", exact);
+            unwanted("PREFIXED", exact);
+            for (String operation : new String[] {"READ", "WRITE", "CREATE", "DESCRIBE"}) {
+                wanted("principal=User:alice, host=\\*, operation=" + operation + ", permissionType=ALLOW", exact);
+            }
+            wanted("principal=User:\\*, host=10.0.0.66, operation=ALL, permissionType=DENY",
+                tool(acls, with(about, "--resource-pattern-type", "match")));
+            String all = tool(acls, "--list", "--principal", "User:alice");
+            for (String name : new String[] {"TRANSACTIONAL_ID, name=x", "GROUP, name=g", "CLUSTER, name=kafka-cluster"}) {
+                wanted("resourceType=" + name, all);
+            }
+            tool(acls, "--remove", "--force", "--allow-principal", "User:alice", "--operation", "Write", "--topic", topic);
+            unwanted("operation=WRITE", tool(acls, about));
+            tool(acls, "--remove", "--force", "--topic", topic, "--resource-pattern-type", "match");
+            unwanted("patternType", tool(acls, with(about, "--resource-pattern-type", "match")));
+            wanted("GROUP, name=g", tool(acls, "--list"));
+        });
+        found.put("users", () -> {
+            String config = "kafka.admin.ConfigCommand";
+            String[] where = {"--entity-type", "users", "--entity-name", "kafkas"};
+            tool(config, with(where, "--alter", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=by-kafka]"));
+            tool(config, with(where, "--alter", "--add-config", "SCRAM-SHA-512=[password=by-kafka]"));
+            String described = tool(config, with(where, "--describe"));
+            wanted("SCRAM-SHA-256=iterations=8192", described);
+            wanted("SCRAM-SHA-512=iterations=4096", described);
+            tool(config, with(where, "--alter", "--delete-config", "SCRAM-SHA-512"));
+            described = tool(config, "--entity-type", "users", "--describe");
+            wanted("kafkas.*SCRAM-SHA-256=", described);
+            unwanted("SCRAM-SHA-512", described);
+        });
+        return found;
+    }
+
     private static long acked(String text) {
         return text.lines().filter(line -> line.contains("producer_send_success")).count();
     }
@@ -353,10 +407,13 @@ public final class Tools {
         Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         List<String> only = Arrays.asList(arguments).subList(2, arguments.length);
         boolean failed = false;
-        for (Map.Entry<String, Case> one : new Tools(arguments[0]).cases().entrySet()) {
-            if (!only.isEmpty() && !only.contains(one.getKey())) {
-                continue;
-            }
+        Tools tools = new Tools(arguments[0]);
+        Map<String, Case> cases = tools.cases();
+        if (!only.isEmpty()) {
+            cases.putAll(tools.securityCases());
+            cases.keySet().retainAll(only);
+        }
+        for (Map.Entry<String, Case> one : cases.entrySet()) {
             try {
                 one.getValue().run();
                 OUT.println("PASS " + one.getKey());
