@@ -32,11 +32,12 @@ $(VENV)/.dev: $(VENV)/.installed
 test: $(VENV)/.dev        ## unit, property, golden, a crash slice, one real client (under 5 minutes)
 	$(BIN)/python -m pytest -n 2 -q
 
-lint: $(VENV)/.dev        ## ruff, mypy --strict, import-linter
+lint: $(VENV)/.dev        ## ruff, mypy --strict, import-linter, bandit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml broker cleaner clients config pipeline protocol storage
 
 check: $(VENV)/.dev       ## a bounded slice of every other ring: packaging, real clients, kill -9, the image
 	$(BIN)/python tests/support/rings.py check
@@ -62,7 +63,7 @@ docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python docs/pictures/draw.py
 	$(BIN)/python docs/adr/list.py
 
-include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk benchmarks/bench.mk
+include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk tests/fuzz/fuzz.mk benchmarks/bench.mk
 
 clean:           ## remove what was built (data stays)
 	rm -rf $(VENV) build *.egg-info

@@ -1,5 +1,6 @@
 """Only what pyproject.toml cannot say: folders at the root install as tidelog.<folder>; compiled kernels."""
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -8,6 +9,9 @@ from setuptools import Extension, find_packages, setup
 NAME = "tidelog"
 FOLDERS = ["broker", "cleaner", "clients", "config", "pipeline", "protocol", "storage"]
 KERNELS = sorted(str(path) for top in FOLDERS for path in Path(top).rglob("_*.pyx"))
+
+# Stands behind CFLAGS, and would win: `make sanitize` asks for less.
+FLAGS = os.environ.get("TIDELOG_KERNEL_FLAGS", "-O3")
 
 # broker/testing is what others use in their tests: it installs as tidelog.testing, and not as a part of tidelog.broker.
 TESTING = "broker/testing"
@@ -25,7 +29,7 @@ setup(
     ext_modules=cythonize(
         [
             # The full dotted name: without it, pickling the kernel's classes breaks.
-            Extension(f"{NAME}.{path.removesuffix('.pyx').replace('/', '.')}", [path], extra_compile_args=["-O3"])
+            Extension(f"{NAME}.{path.removesuffix('.pyx').replace('/', '.')}", [path], extra_compile_args=[FLAGS])
             for path in KERNELS
         ],
         language_level=3,

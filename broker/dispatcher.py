@@ -230,5 +230,9 @@ class Dispatcher:
 
 def _framed(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
     header = response_header_bytes(key, version, correlation_id)
-    body = encode(response, version)
+    try:
+        body = encode(response, version)
+    except ValueError as error:
+        # A name of bytes that are no UTF-8 is three times as long when it is said again: Kafka has no answer either.
+        raise ConnectionAborted(f"the answer to {key.name} v{version} can't be written: {error}") from None
     return b"".join((_SIZE.pack(len(header) + len(body)), header, body))

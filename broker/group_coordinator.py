@@ -271,7 +271,7 @@ class GroupCoordinator:
 
     def _is_consumer_group(self, group_id: str) -> bool:
         """Whether that is a consumer group (KIP-848) with members: classic ones among them are served there."""
-        if self._modern is None or not group_id:
+        if self._modern is None or not group_id or not self._shards:
             return False
         group = self._shards.shard_of(group_id).groups.get(group_id)
         return group is not None and group.group_type is GroupType.CONSUMER and not group.is_empty

@@ -33,6 +33,8 @@ MAX_WAIT_S = 5.0
 LOOP_TIMEOUT_S = 2.0
 MAX_WAITING = 3
 MAX_BODY_BYTES = 1 << 16
+#: Of a number that a header or a path has: Python refuses to read thousands of them.
+MAX_DIGITS = 18
 PREFIXES = ("/why/", "/clean/")
 
 
@@ -131,7 +133,7 @@ class HttpApi:
         return self._state(self._broker.cleaner.requests.ask(path[0], self._logs(path[0])), wait_s)
 
     def _progress(self, path: list[str], environ: dict[str, Any]) -> JsonAnswer:
-        if len(path) != 2 or not path[1].isdecimal() or len(path[1]) > 18:
+        if len(path) != 2 or not path[1].isdecimal() or len(path[1]) > MAX_DIGITS:
             raise _Refusal("404 Not Found", "GET /clean/<topic>/<request> tells how far a request is")
         request = self._broker.cleaner.requests.get(path[0], int(path[1]))
         if request is None:
@@ -155,7 +157,7 @@ def _refuse_pages(environ: dict[str, Any]) -> None:
     if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != "application/json":
         raise _Refusal("415 Unsupported Media Type", "POST takes Content-Type: application/json")
     length = environ.get("CONTENT_LENGTH") or "0"
-    if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+    if not (length.isascii() and length.isdigit()) or len(length) > MAX_DIGITS or int(length) > MAX_BODY_BYTES:
         raise _Refusal("413 Content Too Large", f"a body has at most {MAX_BODY_BYTES} bytes")
     if int(length):
         environ["wsgi.input"].read(int(length))

@@ -17,7 +17,12 @@ from ..protocol.records.attributes import (
 from ..protocol.records.builder import append_record, seal
 from ..protocol.records.compression import DEFAULT_MAX_BYTES, compress
 from ..protocol.records.crc import crc32c
-from ..protocol.records.exceptions import CorruptRecordError, InvalidRecordError, UnsupportedFormatError
+from ..protocol.records.exceptions import (
+    CorruptRecordError,
+    InvalidRecordError,
+    UnsupportedCompressionError,
+    UnsupportedFormatError,
+)
 from ..protocol.records.record_batch import (
     ATTRIBUTES_AT,
     HEADER,
@@ -67,6 +72,8 @@ def _next_header(buffer: Buffer, position: int, end: int, check_crc: bool) -> Ba
         raise CorruptRecordError(f"batch at offset {header.base_offset}: its record count or last offset is impossible")
     if header.base_offset < 0 or header.last_offset < header.base_offset or header.last_offset == INT64_MAX:
         raise CorruptRecordError(f"batch at offset {header.base_offset}: its record count or last offset is impossible")
+    if header.compression > max(Compression):
+        raise UnsupportedCompressionError(f"no compression codec has the id {header.compression}")
     return header
 
 

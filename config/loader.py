@@ -134,7 +134,10 @@ def toml_settings(content: str) -> dict[str, str]:
             else:
                 raise ValueError(f"{name} has a value that is neither a text, a number, a truth nor a list of texts")
 
-    walk("", tomllib.loads(content))
+    try:
+        walk("", tomllib.loads(content))
+    except RecursionError:
+        raise ValueError("tables or lists are nested too deeply") from None
     return found
 
 

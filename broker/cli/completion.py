@@ -34,5 +34,5 @@ def run(options: Any) -> int:
         import shtab
     except ImportError:
         raise KafkaFailure("completion is made by shtab, which is not installed: pip install 'tidelog[cli]'") from None
-    print(shtab.complete(build_parser(), shell=options.shell))
+    print(shtab.complete(build_parser(), shell=options.shell))  # nosec B604
     return 0

@@ -12,6 +12,8 @@ from ..http_user import USER, HttpUser
 MAX_QUERY_CHARACTERS = 16 << 10
 MAX_BODY_BYTES = 256 << 10
 MAX_FIELDS = 2000
+#: Of a Content-Length: Python refuses to read thousands of them.
+MAX_DIGITS = 18
 FORM_TYPE = "application/x-www-form-urlencoded"
 COOKIE = "tidelog-console"
 
@@ -128,7 +130,8 @@ def _body(environ: Mapping[str, Any]) -> str:
     if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise PageError("415 Unsupported Media Type", f"A form is sent as {FORM_TYPE}.")
     length = environ.get("CONTENT_LENGTH") or "0"
-    if not (length.isascii() and length.isdigit()) or int(length) > MAX_BODY_BYTES:
+    is_number = length.isascii() and length.isdigit() and len(length) <= MAX_DIGITS
+    if not is_number or int(length) > MAX_BODY_BYTES:
         raise PageError(TOO_LARGE, f"A form may have {MAX_BODY_BYTES} bytes.")
     body: bytes = environ["wsgi.input"].read(int(length))
     return body.decode("utf-8", "replace")

@@ -72,10 +72,8 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def is_coordinator_key(text: str) -> bool:
-    """Whether it is GROUP:TOPIC-ID:PARTITION."""
-    group, _, rest = text.partition(":")
-    topic_id, _, partition = rest.partition(":")
-    return bool(group) and re.fullmatch(r"[A-Za-z0-9_-]{22}", topic_id) is not None and partition.isdecimal()
+    """Whether it is GROUP:TOPIC-ID:PARTITION. A group's name may have colons of its own."""
+    return re.fullmatch(r"(?s:.*)\S(?s:.*):[A-Za-z0-9_-]{22}:[0-9]+", text) is not None
 
 
 def snapshot_key(key: SharePartitionKey) -> bytes:

@@ -149,13 +149,15 @@ cdef class _Reader:
         return text
 
     cdef inline int64_t count(self, int64_t least) except -2:
-        """Number of elements; each takes at least `least` bytes. −1 for a null array."""
+        """Number of elements; each takes at least `least` bytes. None of these arrays may be null."""
         cdef int64_t value
         if self.flexible:
             value = self.uvarint() - 1
         else:
             value = self.int32()
-        if value < -1 or value * least > self.end - self.at:
+        if value < 0:
+            self.fail("a null array where there must be one")
+        if value * least > self.end - self.at:
             self.fail("more elements than the request has bytes for")
         if value > 0:
             self.elements += value

@@ -24,6 +24,7 @@ from .memory_records import is_intact
 from .record_batch import (
     ATTRIBUTES_AT,
     CRC_AT,
+    HEADER,
     HEADER_UP_TO_MAGIC,
     LAST_OFFSET_DELTA_AT,
     LENGTH_AT,
@@ -211,7 +212,9 @@ def count_records(buffer: Buffer, position: int, end: int, limit_offset: int) ->
         if magic == MAGIC_V2:
             if end - position < RECORD_BATCH_OVERHEAD:
                 break
-            header = read_batch_header(buffer, position)
+            # The batch itself may lie behind the end of what was read.
+            base_offset, size, *rest = HEADER.unpack_from(buffer, position)
+            header = BatchHeader(position, LOG_OVERHEAD + size, base_offset, *rest)
             if header.last_offset >= limit_offset:
                 break
             records += 0 if header.is_control else max(0, header.record_count)

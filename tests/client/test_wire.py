@@ -9,13 +9,15 @@ import pytest
 from support.clients.base import eventually
 from support.daemon import Daemon
 from support.wire_client import WireClient, request_frame
+from tidelog.broker.connection import ConnectionAborted
+from tidelog.broker.dispatcher import _framed
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -143,6 +145,13 @@ def test_what_ends_a_connection_says_so_once_and_others_go_on(daemon: Daemon, da
         lines = [line for line in daemon.stderr_lines_since(position) if str(bad.socket.getsockname()[1]) in line]
     assert len(lines) == 1
     assert said in lines[0]
+
+
+def test_a_name_that_grows_beyond_a_string_when_it_is_said_again_ends_the_connection() -> None:
+    """Bytes that are no UTF-8 are read as U+FFFD, which takes three."""
+    name = (b"\xff" * 0x7FFF).decode("utf-8", "replace")
+    with pytest.raises(ConnectionAborted, match=r"the answer to METADATA v1 can't be written: .*98301 bytes"):
+        _framed(ApiKey.METADATA, 1, 7, MetadataResponse(topics=[MetadataResponseTopic(name=name)]))
 
 
 def test_produce_names_topics_by_their_ids_from_version_13_on(daemon: Daemon) -> None:

@@ -216,6 +216,9 @@ def test_find_batch_is_its_twin(log: tuple[int, bytes], ahead: int, cut: bool) -
         assert outcome(lambda: kernel.find_batch(data, 0, end, target)) == outcome(  # noqa: B023
             lambda: reference.find_batch(data, 0, end, target)  # noqa: B023
         )
+        assert outcome(lambda: kernel.count_records(data, 0, end, target)) == outcome(  # noqa: B023
+            lambda: reference.count_records(data, 0, end, target)  # noqa: B023
+        )
     assert outcome(lambda: kernel.next_batch_position(data, 0, end)) == outcome(
         lambda: reference.next_batch_position(data, 0, end)
     )

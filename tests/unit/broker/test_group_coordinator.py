@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from support.groups import Groups, MemoryCoordinatorLog, now, run_callbacks, subscription
+from support.modern_groups import make_environment
 from tidelog.broker.coordinator_log import ReplayBatch
 from tidelog.broker.group_commits import CommitRequest, FetchedGroup, OffsetToCommit
 from tidelog.broker.group_events import LeavingMember, SyncRequest
@@ -181,12 +182,17 @@ def test_a_topic_that_is_deleted_while_its_offsets_are_loaded(harness):
 
 
 def test_without_the_topic_clients_are_sent_to_find_coordinator():
-    harness = Groups(exists=False)
+    harness = Groups(exists=False, environment=make_environment())
     assert not harness.groups.is_open
     assert now(harness.join()).error is ErrorCode.NOT_COORDINATOR
     assert offset(harness, "group") == FetchedGroup([], ErrorCode.NOT_COORDINATOR)
     assert harness.groups.heartbeat("group", "m", None, 1) is ErrorCode.NOT_COORDINATOR
     assert harness.groups.list_groups() == []
+    # Once a consumer group (KIP-848) was asked for, requests of classic members look for one first.
+    assert harness.groups.modern is not None
+    assert now(harness.join()).error is ErrorCode.NOT_COORDINATOR
+    assert harness.groups.heartbeat("group", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+    assert now(harness.groups.sync(SyncRequest("group", 1, "m"))).error is ErrorCode.NOT_COORDINATOR
     harness.loop.run_until_complete(harness.groups.ensure_topic())
     assert harness.groups.is_open
     assert harness.groups.is_loaded

@@ -111,6 +111,8 @@ def test_one_that_takes_longer_is_asked_for_again(server: HttpServer) -> None:
         ({"CONTENT_TYPE": ""}, "415 Unsupported Media Type"),
         ({"CONTENT_LENGTH": "70000"}, "413 Content Too Large"),
         ({"CONTENT_LENGTH": "-1"}, "413 Content Too Large"),
+        ({"CONTENT_LENGTH": "9" * 5000}, "413 Content Too Large"),
+        ({"CONTENT_LENGTH": "\u0663"}, "413 Content Too Large"),
     ],
 )
 def test_a_web_page_can_not_clean(server: HttpServer, environ: dict[str, str], status: str) -> None:

@@ -244,3 +244,8 @@ def test_what_is_given_remembers_where_it_comes_from(tmp_path: Path) -> None:
         "log.retention.hours": "--set",
     }
     assert BrokerConfig(num_partitions=3).origins == {}
+
+
+def test_toml_that_is_nested_without_end_is_told() -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        toml_settings("a = " + "[" * 20_000)

@@ -53,7 +53,8 @@ def test_what_is_read() -> None:
      ({"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json"}, 415), ({"REQUEST_METHOD": "POST"}, 415),
      ({"REQUEST_METHOD": "POST", "body": b"x", "CONTENT_LENGTH": str(MAX_BODY_BYTES + 1)}, 413),
      ({"REQUEST_METHOD": "POST", "body": b"x", "CONTENT_LENGTH": "-1"}, 413),
-     ({"REQUEST_METHOD": "POST", "body": b"x", "CONTENT_LENGTH": "²"}, 413)],
+     ({"REQUEST_METHOD": "POST", "body": b"x", "CONTENT_LENGTH": "²"}, 413),
+     ({"REQUEST_METHOD": "POST", "body": b"x", "CONTENT_LENGTH": "9" * 5000}, 413)],
 )  # fmt: skip
 def test_what_is_refused(given: dict[str, Any], status: int) -> None:
     with pytest.raises(PageError) as refused:

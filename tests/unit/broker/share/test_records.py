@@ -87,6 +87,9 @@ def test_values_that_cannot_be_are_told() -> None:
         ("g:AQIDBAUGBwgJCgsMDQ4PE:0", False),
         ("g:AQIDBAUGBwgJCgsMDQ4PEA:x", False),
         (":AQIDBAUGBwgJCgsMDQ4PEA:0", False),
+        (" :AQIDBAUGBwgJCgsMDQ4PEA:0", False),
+        ("a:b\n:AQIDBAUGBwgJCgsMDQ4PEA:0", True),
+        ("g:AQIDBAUGBwgJCgsMDQ4PEA:\u0663", False),
         ("g", False),
     ],
 )

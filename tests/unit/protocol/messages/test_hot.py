@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.errors import MalformedRequest
 from tidelog.protocol.headers import RequestHeader, parse_response_header, request_header_bytes
 from tidelog.protocol.messages import fetch as f
 from tidelog.protocol.messages import produce as p
@@ -275,3 +276,14 @@ def test_a_count_beyond_the_request_is_refused_before_anything_is_made() -> None
     buffer, start, end = framed(ApiKey.PRODUCE, 3, None, body, b"")
     with pytest.raises(ValueError, match="more elements"):
         parse_produce(buffer, start, end, 3)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_null_array_of_topics_is_refused_as_the_declared_reader_does(version: int) -> None:
+    body = encode(p.ProduceRequest(acks=1), version)
+    # The empty array of topics is the last field, but for the count of tagged fields.
+    body = body[:-2] + b"\0\0" if version >= 9 else body[:-4] + struct.pack(">i", -1)
+    with pytest.raises(MalformedRequest):
+        decode(p.ProduceRequest, version, body)
+    with pytest.raises(ValueError, match="a null array"):
+        parse_produce(*framed(ApiKey.PRODUCE, version, None, body, b""), version)

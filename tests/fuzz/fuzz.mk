@@ -1,0 +1,36 @@
+# The fuzz ring: what is known again, then new inputs; the kernels under gcc's sanitizers. Included by the Makefile (after VENV, BIN).
+# The random part ends by the clock: FUZZ_SECONDS for all groups of targets together, on two cores.
+FUZZ_SECONDS ?= 60
+SANITIZED := .cache/sanitized
+SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fsanitize-coverage=trace-pc,trace-cmp
+
+.PHONY: fuzz fuzz-replay fuzz-keep sanitize audit
+
+fuzz: fuzz-replay         ## decoders against the kept inputs, then new ones (FUZZ_SECONDS=60)
+	$(BIN)/python tests/fuzz/run.py explore --seconds $(FUZZ_SECONDS)
+
+fuzz-replay: $(VENV)/.fuzz
+	$(BIN)/python tests/fuzz/run.py replay
+
+fuzz-keep: $(VENV)/.fuzz  ## explores, and adds what reaches new code to tests/fuzz/corpus
+	$(BIN)/python tests/fuzz/run.py keep --seconds $(FUZZ_SECONDS)
+
+$(VENV)/.fuzz: $(VENV)/.dev
+	@$(BIN)/pip install --quiet --editable '.[dev,fuzz]'
+	@touch $@
+
+sanitize: $(VENV)/.fuzz $(SANITIZED)/.built  ## the kernels with AddressSanitizer and UBSan: their tests, the corpus, new inputs
+	tests/fuzz/sanitized $(CURDIR)/$(SANITIZED) $(BIN)/python $(FUZZ_SECONDS)
+
+# A copy of all packages, with kernels of its own: those in the tree stay as they are.
+$(SANITIZED)/.built: $(KERNELS) setup.py tests/fuzz/counters.c $(VENV)/.fuzz
+	@echo "building the kernels with sanitizers (some minutes) ..." >&2
+	@rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+	@CFLAGS="-g -O1 -fno-omit-frame-pointer $(SANITIZERS)" LDFLAGS="-fsanitize=address,undefined" TIDELOG_KERNEL_FLAGS="-O1" \
+	  $(BIN)/python setup.py --quiet build --build-base $(SANITIZED)/build --build-lib $(SANITIZED)/lib >/dev/null
+	@$(CC) -O1 -shared -fPIC -o $(SANITIZED)/counters.so tests/fuzz/counters.c -ldl
+	@touch $@
+
+audit: $(VENV)/.dev       ## installed packages: known vulnerabilities (where the advisories can be had), licences
+	@$(BIN)/pip install --quiet --editable '.[dev,audit]'
+	@$(BIN)/python tests/packaging/audit.py
