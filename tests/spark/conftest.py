@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # PySpark 4.1, with which this ring passes too, leaves it to the garbage collector to close the sockets that rows come by.
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sink-kills", type=int, default=5, help="kills of a writing query in test_sink_kills.py")
     parser.addoption("--sink-seed", default="1", metavar="N|random", help="seed of the moments of those kills")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
 from support.daemon import Daemon
 
 pytestmark = pytest.mark.timeout(600)
+#: PySpark 4.1 does not ask a source how far to go.
+HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,10 @@ def test_every_record_comes_once_over_limits_restarts_and_new_partitions(
     way = {"bootstrap_servers": daemon.bootstrap, "startingOffsets": "earliest"}
     if by == "files":
         way["path"] = str(daemon.directory)
-    assert topic.run(spark, tmp_path, **way, maxOffsetsPerTrigger="60") == [60, 40]
+    if HAS_LIMITS:
+        assert topic.run(spark, tmp_path, **way, maxOffsetsPerTrigger="60") == [60, 40]
+    else:
+        assert topic.run(spark, tmp_path, **way) == [100]
     topic.produce(30)
     with KafkaAdminClient(bootstrap_servers=daemon.bootstrap) as admin:
         admin.create_partitions({topic.name: NewPartitions(3)})
