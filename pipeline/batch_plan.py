@@ -124,6 +124,7 @@ def _offsets(
     """`options`: of a start, which can be too young."""
     if timestamps is not None:
         name = f"{bound}Timestamp" if isinstance(timestamps, int) else f"{bound}OffsetsByTimestamp"
+        _refuse_strangers(timestamps, name, bounds)
         times = {one: _wanted(timestamps, name, one) for one in bounds}
         found = place.offsets_at(times)
         missing = [one for one, offset in found.items() if offset is None]
@@ -136,11 +137,22 @@ def _offsets(
             one: there.end if (offset := found[one]) is None else min(max(offset, there.start), there.end)
             for one, there in bounds.items()
         }
+    _refuse_strangers(said, f"{bound}Offsets", bounds)
     result = {}
     for one, there in bounds.items():
         offset = otherwise if said is None else _wanted(said, f"{bound}Offsets", one)
         result[one] = there.start if offset == EARLIEST else there.end if offset == LATEST else offset
     return result
+
+
+def _refuse_strangers(said: Offsets | int | None, name: str, bounds: Mapping[TopicPartition, Bounds]) -> None:
+    """A typing error is not passed over: OptionError for a partition that is not among those that are read."""
+    if not isinstance(said, Mapping):
+        return
+    named = [TopicPartition(topic, number) for topic, numbers in said.items() for number in numbers]
+    strangers = [str(one) for one in named if one not in bounds]
+    if strangers:
+        raise OptionError(f"{name} names {', '.join(strangers[:5])}, which is not among what is read")
 
 
 def _wanted(numbers: Offsets | int, name: str, where: TopicPartition) -> int:

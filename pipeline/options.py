@@ -1,6 +1,6 @@
 """The options of the source, named and meant as those of Spark's own Kafka source where it has them.
 
-    path                                         log directories of a daemon, comma-separated, and/or
+    path                                         log directories of a daemon, comma-separated (or load([...])), and/or
     bootstrap.servers, kafka.*                   brokers, and settings of the client (`wire/settings.py`)
     subscribe, subscribePattern, assign          which topics or partitions
     startingOffsets, endingOffsets               earliest | latest | {"topic": {"0": 23, "1": -2, "2": -1}}, −2 and −1 as words
@@ -41,7 +41,7 @@ _WITHOUT_MEANING = (
     "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
 )  # fmt: skip
 _KNOWN = (
-    "path", "bootstrap.servers", "kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "startingOffsets",
+    "path", "paths", "bootstrap.servers", "kafka.bootstrap.servers", "subscribe", "subscribePattern", "assign", "startingOffsets",
     "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "isolation", "kafka.isolation.level",
@@ -115,7 +115,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
             settings[name.lower().removeprefix("kafka.")] = str(text).strip()
         else:
             raise OptionError(f"unknown option {name}{_hint(name)}")
-    paths = tuple(part.strip() for part in found.get("path", "").split(",") if part.strip())
+    paths = (*_listed_paths(found), *(part.strip() for part in found.get("path", "").split(",") if part.strip()))
     servers = found.get("bootstrap.servers") or found.get("kafka.bootstrap.servers")
     if not paths and not servers:
         raise OptionError("set path to a daemon's log.dirs, or bootstrap.servers to brokers, or both")
@@ -246,6 +246,17 @@ def _json(name: str, text: str) -> dict[str, object]:
     if not isinstance(content, dict):
         raise OptionError(f"{name} is no JSON object of topics")
     return content
+
+
+def _listed_paths(found: Mapping[str, str]) -> tuple[str, ...]:
+    """Of `load([...])`, which Spark turns into a JSON list."""
+    try:
+        paths = json.loads(found.get("paths", "[]"))
+    except ValueError:
+        paths = None
+    if not isinstance(paths, list) or not all(isinstance(one, str) for one in paths):
+        raise OptionError("paths is no JSON list of directories; give them to load(), or as path, comma-separated")
+    return tuple(paths)
 
 
 def _offsets(name: str, text: str) -> Offsets | int:

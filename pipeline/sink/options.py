@@ -42,11 +42,15 @@ _PRODUCER = (
     "bootstrap.servers", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
 )  # fmt: skip
 #: Settings of Kafka's producer that mean nothing here.
-_IGNORED = ("linger.ms", "buffer.memory", "retries", "max.in.flight.requests.per.connection", "max.block.ms")
+_IGNORED = (
+    "linger.ms", "buffer.memory", "retries", "max.in.flight.requests.per.connection", "max.block.ms", "metadata.max.idle.ms",
+    "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms",
+)  # fmt: skip
 _REFUSED = {
     "key.serializer": "give keys as string or binary",
     "value.serializer": "give values as string or binary",
     "transactional.id": "set transactional.id.prefix: every task has an id of its own",
+    "partitioner.ignore.keys": "rows with a key go by it; the column partition says otherwise",
     "partitioner.class": "rows go where Kafka's default partitioner sends them; the column partition says otherwise",
 }
 

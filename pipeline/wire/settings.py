@@ -16,15 +16,17 @@ Address = tuple[str, int]
 #: Settings of Kafka's clients that mean nothing to this one; taken, so that options need not be rewritten.
 IGNORED = frozenset(
     {
-        "allow.auto.create.topics", "auto.commit.interval.ms", "client.dns.lookup", "client.rack",
-        "connections.max.idle.ms", "enable.metrics.push", "exclude.internal.topics", "heartbeat.interval.ms",
-        "interceptor.classes", "max.poll.interval.ms", "max.poll.records", "metadata.max.age.ms", "metric.reporters",
+        "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter", "client.dns.lookup",
+        "client.rack", "connections.max.idle.ms", "enable.metrics.push", "exclude.internal.topics",
+        "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
+        "interceptor.classes", "max.poll.interval.ms", "max.poll.records", "metadata.max.age.ms",
+        "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters",
         "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy",
-        "group.instance.id", "group.protocol", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "session.timeout.ms",
-        "socket.connection.setup.timeout.max.ms", "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
-        "ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.enabled.protocols", "ssl.provider",
-        "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm",
-        "ssl.cipher.suites", "security.providers",
+        "reconnect.backoff.max.ms", "reconnect.backoff.ms", "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms", "security.providers", "session.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+        "ssl.keymanager.algorithm", "ssl.keystore.password", "ssl.protocol", "ssl.provider",
+        "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "ssl.truststore.password",
     }
 )  # fmt: skip
 #: Settings that contradict how the source works, and what to use for them. Spark's own source refuses the same.
@@ -36,6 +38,8 @@ REFUSED = {
     "sasl.client.callback.handler.class": "it names a Java class; give a user by kafka.sasl.jaas.config",
     "sasl.login.callback.handler.class": "it names a Java class; give a user by kafka.sasl.jaas.config",
     "sasl.kerberos.service.name": "Kerberos is not spoken; PLAIN and SCRAM are",
+    "ssl.cipher.suites": "TLS 1.2 and 1.3 are spoken, with the ciphers that OpenSSL is set up for",
+    "ssl.enabled.protocols": "TLS 1.2 and 1.3 are spoken",
     "ssl.engine.factory.class": "it names a Java class; name PEM files",
     "ssl.keystore.key": "name a PEM file by kafka.ssl.keystore.location",
     "ssl.keystore.certificate.chain": "name a PEM file by kafka.ssl.keystore.location",

@@ -67,3 +67,7 @@ def test_what_is_not_there_is_told(home: Path) -> None:
         ranges(home, subscribe="orders")
     with pytest.raises(OptionError, match="startingOffsets says nothing of t-1"):
         ranges(home, subscribe="t", startingOffsets='{"t":{"0":12}}')
+    with pytest.raises(OptionError, match="startingOffsets names t-7, which is not among what is read"):
+        ranges(home, subscribe="t", startingOffsets='{"t":{"0":12,"1":-2,"7":0}}')
+    with pytest.raises(OptionError, match="endingOffsetsByTimestamp names T-0"):
+        ranges(home, subscribe="u", endingOffsetsByTimestamp='{"u":{"0":1},"T":{"0":1}}')

@@ -47,6 +47,8 @@ def test_names_are_read_without_regard_to_case() -> None:
 def test_partitions_and_topics_are_taken_once() -> None:
     assert parse_options({"path": "/a", "assign": '{"t": [3, 0, 3]}'}).assigned == {"t": (3, 0)}
     assert parse_options({"path": "/a", "subscribe": "b, a ,b,"}).topics == ("b", "a")
+    assert parse_options({"path": "/a, /b", "subscribe": "t"}).paths == ("/a", "/b")
+    assert parse_options({"paths": '["/a","/b"]', "subscribe": "t"}).paths == ("/a", "/b")
 
 
 @pytest.mark.parametrize(
@@ -57,6 +59,7 @@ def test_partitions_and_topics_are_taken_once() -> None:
             "unknown option startOffset; did you mean startingOffsets",
         ),
         ({"subscribe": "t"}, "set path to a daemon.s log.dirs, or bootstrap.servers"),
+        ({"paths": "/a", "subscribe": "t"}, "paths is no JSON list of directories"),
         ({"path": "/a"}, "set one of subscribe, subscribePattern and assign, not none"),
         ({**HERE, "assign": "{}"}, "not subscribe and assign"),
         ({"path": "/a", "subscribe": " , "}, "names no topic"),
