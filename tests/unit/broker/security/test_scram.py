@@ -150,5 +150,31 @@ def test_a_last_message_that_is_none(change: object, why: str) -> None:
         server.step(change(text).encode())  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(
+    ("nonce", "let_in"),
+    [
+        ("client-partserver-part", True),
+        ("client-partclient-partserver-part", True),
+        ("otherclient-partserver-part", False),
+        ("client-partclient-partclient-partserver-part", False),
+        ("server-part", False),
+        ("client-partclient-part", False),
+    ],
+)
+def test_old_librdkafka_says_its_part_of_the_nonce_twice_and_nobody_else_may(nonce: str, let_in: bool) -> None:
+    users = Users(alice=new_credential("SCRAM-SHA-256", "p", b"s" * 16, 4096))
+    server = exchange(users)
+    reply = server.step(b"n,,n=alice,r=client-part").reply.decode()
+    final = f"c=biws,r={nonce}"
+    proof, expected = proof_of("SCRAM-SHA-256", "p", "n=alice,r=client-part", reply, final)
+    message = f"{final},p={base64.b64encode(proof).decode()}".encode()
+    if let_in:
+        step = server.step(message)
+        assert (step.user, base64.b64decode(step.reply.removeprefix(b"v="))) == ("alice", expected)
+    else:
+        with pytest.raises(Refusal, match="does not belong"):
+            server.step(message)
+
+
 def test_an_identity_that_is_the_user_is_fine() -> None:
     assert exchange(Users()).step(b"y,a=alice,n=alice,r=c").reply.startswith(b"r=cserver-part,")
