@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +40,9 @@ func runCases() bool {
 	)
 	passed := true
 	for _, c := range cases {
+		if only := os.Args[3:]; len(only) > 0 && !slices.Contains(only, c.name) {
+			continue
+		}
 		began := time.Now()
 		if why := attempt(c.run); why != "" {
 			passed = false

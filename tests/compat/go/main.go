@@ -1,6 +1,6 @@
 // franz-go (kgo and kadm) against one broker. Usage:
 //
-//	compat HOST:PORT cases             runs every case; prints `PASS name` or `FAIL name: why`, exits 1 on a FAIL
+//	compat HOST:PORT cases [NAME]...   runs every case, or those that are named; prints `PASS name` or `FAIL name: why`, exits 1 on a FAIL
 //	compat HOST:PORT write TOPIC       produces the records that stdin names
 //	compat HOST:PORT read TOPIC COUNT  prints COUNT messages from the start of all partitions
 //
@@ -10,7 +10,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -19,6 +22,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const timeout = 30 * time.Second
@@ -49,10 +54,39 @@ func client(options ...kgo.Opt) *kgo.Client {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.HeartbeatInterval(300 * time.Millisecond),
 		kgo.MetadataMinAge(100 * time.Millisecond),
-	}, options...)
+	}, append(security(), options...)...)
 	made, err := kgo.NewClient(options...)
 	must(err)
 	return made
+}
+
+// security is what COMPAT_SECURITY (JSON) asks for: TLS, and a password or a certificate.
+func security() []kgo.Opt {
+	text := os.Getenv("COMPAT_SECURITY")
+	if text == "" {
+		return nil
+	}
+	var asked struct{ CA, Certificate, Mechanism, User, Password string }
+	must(json.Unmarshal([]byte(text), &asked))
+	authorities, err := os.ReadFile(asked.CA)
+	must(err)
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config.RootCAs.AppendCertsFromPEM(authorities)
+	if asked.Certificate != "" {
+		own, err := tls.LoadX509KeyPair(asked.Certificate, asked.Certificate)
+		must(err)
+		config.Certificates = []tls.Certificate{own}
+	}
+	options := []kgo.Opt{kgo.DialTLSConfig(config)}
+	switch asked.Mechanism {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: asked.User, Pass: asked.Password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: asked.User, Pass: asked.Password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: asked.User, Pass: asked.Password}.AsSha512Mechanism()))
+	}
+	return options
 }
 
 func must(err error) {

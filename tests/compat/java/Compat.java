@@ -2,14 +2,19 @@
 //   Compat HOST:PORT cases             runs every case below; prints `PASS name` or `FAIL name: why`, exits 1 on a FAIL
 //   Compat HOST:PORT write TOPIC       produces the records that stdin names
 //   Compat HOST:PORT read TOPIC COUNT  prints COUNT messages from the start of all partitions
+// COMPAT_PROPERTIES names a file of settings for all clients.
 // The text form of records is that of tests/support/clients/base.py.
 
 import java.io.BufferedReader;
 import java.io.BufferedWriter;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
 import java.io.PrintWriter;
+import java.io.Reader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -22,6 +27,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Properties;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
@@ -69,13 +75,16 @@ public final class Compat {
     private static final int TIMEOUT_S = 30;
     private static final String[] CODECS = {"none", "gzip", "snappy", "lz4", "zstd"};
     private final String bootstrap;
+    private final Properties common = new Properties();
 
     private interface Case {
         void run() throws Exception;
     }
 
-    private Compat(String bootstrap) {
+    private Compat(String bootstrap) throws IOException {
         this.bootstrap = bootstrap;
+        String file = System.getenv("COMPAT_PROPERTIES");
+        if (file != null) try (Reader in = Files.newBufferedReader(Path.of(file))) { common.load(in); }
     }
 
     public static void main(String[] args) throws Exception {
@@ -531,7 +540,7 @@ public final class Compat {
     }
 
     private Admin admin() {
-        return Admin.create(Map.of("bootstrap.servers", bootstrap));
+        return Admin.create(settings(new String[0]));
     }
 
     private static boolean listed(Admin admin, String topic) {
@@ -563,6 +572,7 @@ public final class Compat {
 
     private Map<String, Object> settings(String[] given, String... defaults) {
         Map<String, Object> all = new HashMap<>(Map.of("bootstrap.servers", bootstrap));
+        common.forEach((name, value) -> all.put((String) name, value));
         for (int i = 0; i < defaults.length; i += 2) all.put(defaults[i], defaults[i + 1]);
         for (int i = 0; i < given.length; i += 2) all.put(given[i], given[i + 1]);
         return all;

@@ -3,6 +3,7 @@
 'use strict'
 const assert = require('node:assert')
 const { randomUUID } = require('node:crypto')
+const { readFileSync } = require('node:fs')
 // Node 20 lacks it, and @platformatic/kafka asks for it.
 Promise.withResolvers ??= function () {
   const made = {}
@@ -34,7 +35,14 @@ async function eventually (wanted, ask) {
 
 // --- kafkajs
 
-const kafka = new Kafka({ clientId: 'compat', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 5 } })
+// COMPAT_SECURITY (JSON) asks for TLS, and for a password or a certificate.
+const asked = JSON.parse(process.env.COMPAT_SECURITY ?? 'null')
+const own = asked?.certificate && readFileSync(asked.certificate)
+const security = asked && {
+  ssl: { ca: [readFileSync(asked.ca)], ...(own && { cert: own, key: own }) },
+  ...(asked.mechanism && { sasl: { mechanism: asked.mechanism.toLowerCase(), username: asked.user, password: asked.password } })
+}
+const kafka = new Kafka({ clientId: 'compat', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 5 }, ...security })
 
 async function withAdmin (use) {
   const admin = kafka.admin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -76,10 +77,24 @@ def run(command: Sequence[str], text: str = "", timeout_s: float = 60.0) -> str:
     return done.stdout
 
 
-def run_cases(command: Sequence[str], bootstrap: str, timeout_s: float, *only: str) -> Mapping[str, str]:
-    """Runs a program's own cases, or those that are named; by case name what it said of it: `PASS …` or `FAIL …`."""
+def run_cases(
+    command: Sequence[str],
+    bootstrap: str,
+    timeout_s: float,
+    *only: str,
+    environment: Mapping[str, str] | None = None,
+) -> Mapping[str, str]:
+    """Runs a program's own cases, or those that are named; by case name what it said of it: `PASS …` or `FAIL …`.
+
+    `environment`: more variables for the program.
+    """
     done = subprocess.run(
-        [*command, bootstrap, "cases", *only], capture_output=True, text=True, timeout=timeout_s, check=False
+        [*command, bootstrap, "cases", *only],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        env={**os.environ, **(environment or {})},
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith(("PASS ", "FAIL "))]
     assert lines, f"no case ran, exit code {done.returncode}: {done.stderr[-2000:]}"
