@@ -93,12 +93,12 @@ class TlsConnection(Connection):
             # Asking before reading saves an exception for each record.
             while (incoming.pending or tls.pending()) and not self._closing and not self._paused:
                 view = _plaintext_buffer(self, 0)
-                # With a buffer it returns a count, whatever typeshed says.
-                count = cast(int, tls.read(len(view), view))
-                if count == 0:  # the client has said that nothing more comes
+                filled, ended = self._decrypt(view)
+                if filled:
+                    _plaintext_updated(self, filled)
+                if ended and not self._closing:
                     self.eof_received()
                     break
-                _plaintext_updated(self, count)
         except ssl.SSLWantReadError:
             self._flush_tls()
         except ssl.SSLError as error:
@@ -106,6 +106,24 @@ class TlsConnection(Connection):
             self._abort(self._what_failed(error))
         finally:
             self._reading = False
+
+    def _decrypt(self, view: memoryview) -> tuple[int, bool]:
+        """Bytes that were decrypted into `view`, and whether the client has said that nothing more comes.
+
+        A record has 16 KiB at most: what the socket gave at once is handled at once, and not record by record. Raises
+        SSLWantReadError where nothing has come whole.
+        """
+        incoming, tls = self._incoming, self._tls
+        # With a buffer it returns a count, whatever typeshed says.
+        filled = count = cast(int, tls.read(len(view), view))
+        while count and filled < len(view) and (incoming.pending or tls.pending()):
+            try:
+                count = cast(int, tls.read(len(view) - filled, view[filled:]))
+            except ssl.SSLWantReadError:
+                self._flush_tls()
+                break
+            filled += count
+        return filled, not count
 
     def _shaken(self) -> None:
         """The handshake is done: the client is who its certificate says."""
