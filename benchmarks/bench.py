@@ -35,6 +35,7 @@ import bench_produce
 import bench_recovery
 import bench_scale
 import bench_start
+import bench_tls
 import report
 from brokers import BrokerError, executable
 from kafka_peer import jars, java
@@ -55,6 +56,7 @@ GROUPS: dict[str, ModuleType] = {
     "produce": bench_produce,
     "fetch": bench_fetch,
     "flush": bench_flush,
+    "tls": bench_tls,
     "catch-up": bench_catch_up,
     "command-line": bench_command_line,
 }

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 OURS, KAFKA, FLOOR = "tidelog", "kafka", "c-floor"
-SIDES = (OURS, KAFKA, FLOOR)
+PLAINTEXT = "plaintext"
+"""Ours again, without what the row is about: TLS."""
+SIDES = (OURS, KAFKA, FLOOR, PLAINTEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Goal:
         sign = "≥" if self.at_least else "≤"
         if self.against is None:
             return f"{sign} {figure(self.limit + self.plus)}"
-        name = {KAFKA: "Kafka", FLOOR: "C"}[self.against]
+        name = {KAFKA: "Kafka", FLOOR: "C", PLAINTEXT: "our plaintext"}[self.against]
         return f"{sign} {figure(self.limit)} × {name}" + (f" + {figure(self.plus)}" if self.plus else "")
 
 

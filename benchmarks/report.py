@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from measure import FLOOR, KAFKA, OURS, SIDES, Goal, Row, Samples, figure, spread, verdict
+from measure import FLOOR, KAFKA, OURS, PLAINTEXT, SIDES, Goal, Row, Samples, figure, spread, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -242,7 +242,7 @@ def draw(path: Path, rows: Sequence[Row], samples: dict[str, Samples]) -> bool:
 
 def _goal_as_factor(row: Row, medians: dict[str, float], more_is_better: bool) -> float | None:
     """The row's goal on the plot's scale: how many times better than Kafka it asks to be."""
-    bounds = [bound for goal in row.goals if goal.against != FLOOR and (bound := goal.bound(medians))]
+    bounds = [bound for goal in row.goals if goal.against not in (FLOOR, PLAINTEXT) and (bound := goal.bound(medians))]
     if not bounds:
         return None
     return bounds[0] / medians[KAFKA] if more_is_better else medians[KAFKA] / bounds[0]
