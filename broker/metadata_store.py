@@ -15,12 +15,13 @@ therefore an error that says so, and never replaced silently: retention might de
     features        name, level: likewise, the finalised levels of features
     resource_configs  kind ('quota', 'group', 'client-metrics', 'scram', 'acl'), resource, name, value: what else can be set
     kraft           at most one row: position, that of Kafka's metadata log when it was last read or written
-    PRAGMA user_version is the schema's version, application_id says that the file is ours.
+    PRAGMA user_version is the schema's version, application_id says that the file is ours. Its mode is 0600.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -285,6 +286,7 @@ class MetadataStore:
             import sqlite3  # a start that stores nothing does without it
 
             is_new = not os.path.exists(self.path)
+            _keep_to_owner(self.path)
             database = sqlite3.connect(self.path)
             try:
                 database.execute("PRAGMA journal_mode = WAL")
@@ -428,6 +430,16 @@ def _insert_resources(database: sqlite3.Connection, resources: Mapping[str, Mapp
 
 def _pragma(database: sqlite3.Connection, name: str) -> Any:
     return database.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _keep_to_owner(path: str) -> None:
+    """Makes the file where there is none. Passwords among settings and what checks users' are in it: nobody else reads it.
+    SQLite gives the files beside it the same mode."""
+    with contextlib.suppress(OSError):  # what is wrong with it SQLite says
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
+        for suffix in ("", "-wal", "-shm"):
+            if os.path.exists(path + suffix):
+                os.chmod(path + suffix, 0o600)
 
 
 def _is_empty(database: sqlite3.Connection) -> bool:

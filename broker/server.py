@@ -187,6 +187,10 @@ class Broker:
     def _http_of(self, listener: Listener) -> HttpServer:
         """What serves HTTP, bound. Reads files: pool thread."""
         https = gate = None
+        if self.config.authorizer_class_name and not self.config.http_authentication:
+            log.warning(
+                "access rules do not hold by HTTP: whoever reaches http.listener reads all (http.authentication)"
+            )
         if listener.security_protocol == "SSL":
             from .https import Https
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ..apis import registry
+from ..connection import ANONYMOUS
 from ..request_context import RequestContext
 from .page_request import UNAVAILABLE, PageError
 
@@ -30,14 +32,41 @@ class _Listener(NamedTuple):
     name: str
 
 
+class Caller(NamedTuple):
+    """For whom a page asks: whom the audit log and quotas have for a client. `principal` as in Kafka, `host` an address."""
+
+    principal: str = ANONYMOUS
+    host: str = "127.0.0.1"
+
+
+NOBODY = Caller()
+CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+"""Of the request that this thread of HTTP's answers."""
+
+
+class _ByRole:
+    """The broker for requests whose right to be made was decided by roles (`access.py`): no access rules."""
+
+    authorizer = None
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
+
+
 class _Console:
     """What a handler may ask a connection."""
 
-    peer_host = "127.0.0.1"
     peer_port = 0
     local_address = ("127.0.0.1", 0)
     listener = _Listener("CONSOLE")
     software = (CLIENT_ID, "")
+
+    def __init__(self, caller: Caller) -> None:
+        self.principal, self.peer_host = caller
+        self.user = caller.principal.partition(":")[2]
 
     def mute(self, milliseconds: int) -> None:
         """Nobody waits behind it."""
@@ -84,14 +113,16 @@ class LoopCalls:
     ) -> Any:
         """The response to a request, or to what `request` makes of the class of requests; in the API's newest version."""
 
+        caller = CALLER.get()
+
         def call() -> Any:
             found = registry.registration(key)
             assert found is not None
             found = registry.loaded(found)
             assert found.handler is not None
             context = RequestContext(
-                self._broker,
-                cast("Connection", _Console()),
+                cast("Broker", _ByRole(self._broker)),
+                cast("Connection", _Console(caller)),
                 key,
                 found.max_version if version is None else version,
                 0,

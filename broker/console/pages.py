@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import ProtocolError
 from ...protocol.records.exceptions import RecordError
 from ...storage.exceptions import StorageError
+from ..connection import ANONYMOUS
 from . import layout
 from .access import Right, refusal
+from .loop_calls import CALLER, Caller
 from .page_request import (
     FAILED,
     NOT_ALLOWED,
@@ -82,6 +84,7 @@ class Console:
         if found is None:
             return None
         route, parameters = found
+        CALLER.set(Caller(ANONYMOUS if request.user is None else f"User:{request.user.name}", request.peer))
         try:
             allowed = ("GET", "HEAD", "POST") if route.acts else ("GET", "HEAD")
             if request.method not in allowed:

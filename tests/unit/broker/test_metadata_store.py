@@ -196,3 +196,16 @@ def test_another_programs_file_and_a_newer_one_are_refused(tmp_path: Path) -> No
     with pytest.raises(DataDirectoryError, match="newer tidelog"):
         store.open()
     store.close()
+
+
+def modes(store: MetadataStore) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in Path(store.path).parent.iterdir()}
+
+
+async def test_nobody_but_its_owner_reads_it(store: MetadataStore) -> None:
+    """Also one that was made before, with another mode."""
+    await store.add_topic(ORDERS)
+    assert modes(store) == {FILE_NAME: 0o600, f"{FILE_NAME}-wal": 0o600, f"{FILE_NAME}-shm": 0o600}
+    os.chmod(store.path, 0o644)
+    assert reread(store) == [ORDERS]
+    assert modes(store)[FILE_NAME] == 0o600

@@ -171,3 +171,57 @@ def test_settings_of_a_controllers_listener_are_left_out() -> None:
         }
     )
     assert config.listener_values == {}
+
+
+BASIC: dict[str, Value] = {"http.authentication": ("basic",)}
+PEM: dict[str, Value] = {"ssl.keystore.location": "/x.pem"}
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (BASIC, "http.authentication: nobody would get in"),
+        ({"http.users.read": ("a",)}, "mean nothing without http.authentication"),
+        ({"http.users.admin": ("a",)}, "mean nothing without http.authentication"),
+        ({"http.authentication": ("bearer",), "http.users.read": ("a",)}, "http.tokens.file need each other"),
+        ({**BASIC, "http.users.read": ("a",), "http.tokens.file": "/t"}, "http.tokens.file need each other"),
+        ({"http.listener": "https://127.0.0.1:0"}, "needs a certificate"),
+        ({"message.set.listeners": ("tls://127.0.0.1:0",)}, "needs a certificate"),
+        ({"http.listener": "ftp://127.0.0.1:0"}, "is not HOST:PORT"),
+        ({"listener.name.http.ssl.client.auth": "none"}, "there is no listener http"),
+        ({"listener.name.tls.ssl.client.auth": "none"}, "there is no listener tls"),
+        (
+            {"http.listener": "https://127.0.0.1:0", **PEM, "listener.name.http.max.connections": 5},
+            "HTTP has settings of TLS",
+        ),
+        (
+            {
+                "message.set.listeners": ("tls://127.0.0.1:0",),
+                **PEM,
+                "listener.name.tls.sasl.enabled.mechanisms": ("PLAIN",),
+            },
+            "has a mechanism of its own",
+        ),
+    ],
+)
+def test_wishes_for_safety_that_would_not_be_fulfilled(values: dict[str, Value], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        broker_config(values)
+
+
+def test_what_the_other_listeners_ask_for() -> None:
+    config = broker_config(
+        {
+            "http.listener": "https://127.0.0.1:0",
+            "message.set.listeners": ("tcp://127.0.0.1:0", "tls://127.0.0.1:0"),
+            "message.set.authentication": "plain",
+            "listener.name.http.ssl.keystore.location": "/http.pem",
+            "listener.name.tls.ssl.keystore.location": "/tls.pem",
+        }
+    )
+    assert config.http_listener == Listener("http", "SSL", "127.0.0.1", 0)
+    assert [(one.name, one.security_protocol) for one in config.message_set_listeners] == [
+        ("tcp", "SASL_PLAINTEXT"), ("tls", "SASL_SSL"),
+    ]  # fmt: skip
+    assert [one.name for one in config.securable_listeners] == ["PLAINTEXT", "tcp", "tls", "http"]
+    assert config.of_listener("http", "ssl.keystore.location") == "/http.pem"

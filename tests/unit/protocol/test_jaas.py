@@ -37,8 +37,8 @@ def test_users_are_read_as_kafka_reads_them(text: str | None, users: dict[str, s
         (f'{PLAIN} required user_alice="x"', "a semicolon ends it"),
         (f'{PLAIN} required user_alice="x;', "a quote that nothing ends"),
         (f"{PLAIN} required user_alice;", "not NAME=VALUE"),
-        (f"{PLAIN} perhaps;", "must be PlainLoginModule required"),
-        ("com.example.Mine required;", "names com.example.Mine"),
+        (f"{PLAIN} perhaps;", "does not begin with …PlainLoginModule required"),
+        ("com.example.Mine required;", "does not begin with …PlainLoginModule required"),
     ],
 )
 def test_what_can_not_be_read_is_said_without_its_secrets(text: str, why: str) -> None:

@@ -7,9 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tidelog.broker.apis import registry
 from tidelog.broker.apis.registry import load_apis
-from tidelog.broker.console.loop_calls import LoopCalls
+from tidelog.broker.console.loop_calls import CALLER, NOBODY, Caller, LoopCalls
 from tidelog.broker.console.page_request import PageError
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.security.acl import AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 
 
@@ -55,3 +58,25 @@ def test_handlers_of_the_protocol_are_asked(loop: asyncio.AbstractEventLoop) -> 
     assert calls.ask(ApiKey.LIST_GROUPS, lambda request: request(states_filter=["Stable"])).groups == []
     assert calls.has(ApiKey.DELETE_GROUPS)
     assert not calls.has(ApiKey.CONTROLLED_SHUTDOWN)
+
+
+def test_no_access_rule_is_asked_and_the_user_is_told(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Roles have decided; who it was goes with the request."""
+    seen: list[Any] = []
+
+    def handler(_request: object, context: RequestContext) -> None:
+        seen.append((context.connection.principal, context.connection.peer_host, context.user))
+        assert context.allows(AclOperation.DELETE, ResourceType.TOPIC, "t")
+        assert context.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
+
+    authorizer = SimpleNamespace(allows=lambda *_: False, allows_any=lambda *_: False)
+    calls = LoopCalls(SimpleNamespace(loop=loop, authorizer=authorizer))  # type: ignore[arg-type]
+    load_apis()
+    monkeypatch.setattr(registry, "loaded", lambda found: SimpleNamespace(handler=handler, max_version=0, request=None))
+    calls.ask(ApiKey.LIST_GROUPS, None)
+    token = CALLER.set(Caller("User:alice", "10.0.0.7"))
+    calls.ask(ApiKey.LIST_GROUPS, None)
+    CALLER.reset(token)
+    assert seen == [(*NOBODY, "ANONYMOUS"), ("User:alice", "10.0.0.7", "alice")]
