@@ -164,6 +164,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     chosen = [suite for suite in SUITES if options.only is None or suite.name in options.only.split(",")]
     results = remembered()
+    commit = _commit()  # before what is written below changes the tree
     worse = []
     with tempfile.TemporaryDirectory(prefix="client-suites-") as name:
         directory = Path(name)
@@ -180,7 +181,7 @@ def main(arguments: Sequence[str]) -> int:
                     "row": row(ours, kafkas, found),
                     "seconds": [round(ours.seconds, 1), round(kafkas.seconds, 1)],
                     "when": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M}",
-                    "commit": _commit(),
+                    "commit": commit,
                 }
                 print(*results[suite.name]["row"], sep=" | ", flush=True)
                 if is_worse(ours, kafkas, found):
