@@ -4,12 +4,54 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from ..security.acl import EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
 
 E = TypeVar("E", bound=IntEnum)
+
+OPERATIONS: Mapping[ResourceType, frozenset[AclOperation]] = {
+    ResourceType.TOPIC: frozenset(
+        (
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.CREATE,
+            AclOperation.DESCRIBE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        )
+    ),
+    ResourceType.GROUP: frozenset(
+        (
+            AclOperation.READ,
+            AclOperation.DESCRIBE,
+            AclOperation.DELETE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        )
+    ),
+    ResourceType.CLUSTER: frozenset(
+        (
+            AclOperation.CREATE,
+            AclOperation.CLUSTER_ACTION,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+            AclOperation.IDEMPOTENT_WRITE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+        )
+    ),
+    ResourceType.TRANSACTIONAL_ID: frozenset(
+        (AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.TWO_PHASE_COMMIT)
+    ),
+    ResourceType.DELEGATION_TOKEN: frozenset((AclOperation.DESCRIBE,)),
+    ResourceType.USER: frozenset((AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS)),
+}
+"""What requests ask about each kind of resource, as kafka-acls has it. Rules about more would never decide anything."""
 
 HEADINGS = ("PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN", "HOST")
 
@@ -61,6 +103,17 @@ def host(text: str) -> str:
         return str(address)
     # As Java writes it, for Apache Kafka compares spellings.
     return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+
+
+def pointless(resource: ResourceType, wanted: Iterable[AclOperation]) -> str:
+    """Why no request will ever ask this, "" where one may."""
+    for one in wanted:
+        if one is not AclOperation.ALL and one not in OPERATIONS[resource]:
+            there = ", ".join(shown(other) for other in sorted(OPERATIONS[resource]))
+            return (
+                f"nothing asks for {shown(one)} on a {resource.name.lower().replace('_', ' ')}; there are {there}, all"
+            )
+    return ""
 
 
 def _named(kind: type[E], text: str, what: str) -> E:

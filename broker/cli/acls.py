@@ -118,9 +118,13 @@ def run_list(options: Any) -> int:
 
 def run_add(options: Any) -> int:
     """Stores; returns 0. KafkaFailure, ConfigError, DataDirectoryError."""
+    from . import acl_words
     from .acl_source import acl_source
+    from .kafka_client import KafkaFailure
 
     rules = _rules_of(options)
+    if why := acl_words.pointless(options.resource, options.operations):
+        raise KafkaFailure(why)
     with acl_source(options) as source:
         source.create(rules)
         if not source.is_on():
@@ -164,6 +168,8 @@ def run_explain(options: Any) -> int:
     name = _name_of(options)
     if options.operation is AclOperation.ALL:
         raise KafkaFailure("ask about one operation: nothing that a client does is ALL of them")
+    if why := acl_words.pointless(options.resource, [options.operation]):
+        raise KafkaFailure(why)
     with acl_source(options) as source:
         found = source.find(AclFilter(options.resource, name, PatternType.MATCH))
         known = source.policy()

@@ -7,17 +7,18 @@ it holds, then it is acknowledged.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import DataDirectoryError
 from ..metadata_store import ACL
 from .acl import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType
-from .acl_rules import AclFilter, AclRules, Policy, rule_words
+from .acl_rules import EVERYBODY, AclFilter, AclRules, Policy, rule_words
 from .authorizer import Authorizer
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _MOST_KNOWN = 10_000
 """Decisions that are kept, about 300 bytes each."""
 _MOST_FOUND = 100_000
 """Rules that one request may find and delete, a rule counted for each filter that finds it; or all rules there are."""
+_MOST_LOGGED = 20
+"""Rules of one request that have a line each in the log."""
 _LONGEST_KNOWN = 512
 """Longer names are decided anew: they could fill the memory."""
 
@@ -120,6 +123,8 @@ class AclAuthorizer(Authorizer):
         for user in sorted(policy.super_users):
             if ",User:" in user:
                 log.warning("super.users has one user %r: several have semicolons between them", user)
+            if user == EVERYBODY:
+                log.warning("super.users has %r, which is a user of that name and not everybody", user)
         if policy.super_users:
             return
         about_cluster = list(rules.about(ResourceType.CLUSTER, CLUSTER_NAME))
@@ -201,6 +206,7 @@ class AclAuthorizer(Authorizer):
                 for rule, rule_id in new.items():
                     self.rules.add(rule, rule_id)
                 self._forget()
+                _log_change("added", new)
             return results
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
@@ -231,11 +237,19 @@ class AclAuthorizer(Authorizer):
                 for rule in gone:
                     self.rules.remove(rule)
                 self._forget()
+                _log_change("removed", gone)
             return found
 
     def _forget(self) -> None:
         self._known.clear()
         self._known_any.clear()
+
+
+def _log_change(what: str, rules: Collection[Acl]) -> None:
+    for rule in itertools.islice(rules, _MOST_LOGGED):
+        log.info("access rule %s: %s", what, rule_words(rule))
+    if len(rules) > _MOST_LOGGED:
+        log.info("%d more access rules were %s with these", len(rules) - _MOST_LOGGED, what)
 
 
 def _lets_change_rules(rule: Acl) -> bool:

@@ -102,6 +102,8 @@ def test_rules_are_added_listed_explained_and_removed(
         assert "a rule is PRINCIPAL" in acls("remove", "User:a").err
         assert "has a name" in acls("add", "User:a", "allow", "read", "topic").err
         assert "there is one cluster" in acls("add", "User:a", "allow", "alter", "cluster", "mine").err
+        assert "nothing asks for write on a group" in acls("add", "User:a", "allow", "write", "group", "g").err
+        assert "nothing asks for alter on a group" in acls("explain", "User:a", "alter", "group", "g").err
         assert "ask about one operation" in acls("explain", "User:a", "all", "topic", "t").err
         assert acls("add", "alice", "allow", "read", "topic", "t").code == 2
         assert "another process has this data directory open" in offline("list").err

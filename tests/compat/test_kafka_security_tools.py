@@ -92,7 +92,8 @@ def test_what_kafkas_programs_set_holds(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (1, "tidelog: access rules: not allowed on this cluster\n")
         allow(daemon.bootstrap, "User:kafkas", AclOperation.DESCRIBE)
         assert rules_of(secured, **user) == rules_of(daemon.bootstrap)
-        daemon.restart()
+        daemon.kill()
+        daemon.start()
         secured = daemon.ready_line.split("SASL_PLAINTEXT://")[1].split()[0]
         assert "User:kafkas" in {rule[3] for rule in rules_of(secured, **user)}
 

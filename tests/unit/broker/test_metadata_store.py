@@ -106,7 +106,10 @@ async def test_resources_are_set_as_a_whole_and_forgotten_without_settings(store
     await store.set_resource("group", "g", {"b": "5"})
     await store.set_resource("group", "h", {})
     assert store.read().resources == {"group": {"g": {"b": "5"}}, "quota": {"g": {"c": "4"}}}
-    assert store.changes == 5
+    await store.set_resources("acl", {"1": {"rule": "one"}, "2": {"rule": "two"}, "3": {"rule": "three"}})
+    await store.set_resources("acl", {"1": {}, "2": {"rule": "other"}, "none": {}})
+    assert store.read().resources["acl"] == {"2": {"rule": "other"}, "3": {"rule": "three"}}
+    assert store.changes == 7
 
 
 @pytest.mark.parametrize(

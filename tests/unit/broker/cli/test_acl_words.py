@@ -62,3 +62,13 @@ def test_a_rule_as_a_row_and_as_facts() -> None:
     assert list(facts) == [
         "principal", "permission", "operation", "resource_type", "resource_name", "pattern_type", "host"
     ]  # fmt: skip
+
+
+def test_what_no_request_asks() -> None:
+    for kind in ResourceType:
+        if kind not in (ResourceType.UNKNOWN, ResourceType.ANY):
+            assert acl_words.pointless(kind, [AclOperation.ALL]) == ""
+    assert acl_words.pointless(ResourceType.TOPIC, [AclOperation.READ, AclOperation.ALTER_CONFIGS]) == ""
+    assert acl_words.pointless(ResourceType.TRANSACTIONAL_ID, [AclOperation.READ]) == (
+        "nothing asks for read on a transactional id; there are write, describe, two-phase-commit, all"
+    )

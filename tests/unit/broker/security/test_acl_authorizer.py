@@ -37,8 +37,12 @@ class Store:
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def set_resources(self, kind: str, resources: dict[str, dict[str, str]]) -> None:
+    def set_resources(self, kind: str, resources: dict[str, dict[str, str]]) -> asyncio.Future[None]:
         assert kind == "acl"
+        # What was handed over is written, whether anybody still waits or not.
+        return asyncio.shield(asyncio.ensure_future(self._write(resources)))
+
+    async def _write(self, resources: dict[str, dict[str, str]]) -> None:
         await self.go_on.wait()
         if self.error is not None:
             raise self.error
@@ -178,6 +182,21 @@ async def test_there_is_a_bound_on_what_filters_find() -> None:
     assert len((await authorizer.delete([AclFilter()] * 100))[99]) == 1000
 
 
+async def test_changes_are_logged_and_many_of_them_counted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    store: Any = Store()
+    authorizer = authorizer_of(store)
+    await authorizer.create([READ_ORDERS])
+    await authorizer.delete([AclFilter()])
+    await authorizer.create([READ_ORDERS._replace(resource_name=str(number)) for number in range(25)])
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[:2] == [
+        "access rule added: User:alice allow READ topic orders",
+        "access rule removed: User:alice allow READ topic orders",
+    ]
+    assert (len(lines), lines[-1]) == (23, "5 more access rules were added with these")
+
+
 ALTER_CLUSTER = Acl(
     ResourceType.CLUSTER, "kafka-cluster", PatternType.LITERAL, ADMIN, "*", AclOperation.ALTER, Permission.ALLOW
 )
@@ -192,6 +211,7 @@ ALTER_CLUSTER = Acl(
         ({}, (ALTER_CLUSTER._replace(permission=Permission.DENY),), "clients can't change the rules"),
         ({"allow_everyone_if_no_acl_found": True}, (), "everybody may change the rules"),
         ({"super_users": "User:a,User:b"}, (), "one user 'User:a,User:b'"),
+        ({"super_users": "User:*"}, (), "a user of that name and not everybody"),
     ],
 )
 def test_the_start_says_who_can_change_rules(
