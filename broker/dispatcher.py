@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,7 @@ from .error_mapping import error_code
 from .request_context import RequestContext
 from .request_meter import RequestMeter
 from .response_errors import errors_of
+from .security.asks import refusal
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -155,6 +156,8 @@ class Dispatcher:
             raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
         context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
         assert registration.handler is not None
+        if self._broker.authorizer is not None and (code := refusal(registration.asks, request, context)) is not None:
+            return self._answer(key, version, correlation_id, refused(key, version, request, code), connection, meter)
         try:
             response = registration.handler(request, context)
         except ConnectionAborted:
@@ -162,18 +165,20 @@ class Dispatcher:
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
         if asyncio.isfuture(response) or asyncio.iscoroutine(response):
-            return self._later(registration, version, correlation_id, response, connection, meter)
+            return self._later(registration, request, context, response, meter)
+        if registration.audited:
+            self._broker.audit.did(context, acts_of(request, response, context))
         return self._answer(key, version, correlation_id, response, connection, meter)
 
     async def _later(
         self,
         registration: Registration,
-        version: int,
-        correlation_id: int,
+        request: Any,
+        context: RequestContext,
         response: Awaitable[Any],
-        connection: Connection,
         meter: RequestMeter | None,
     ) -> Answer:
+        version, correlation_id = context.api_version, context.correlation_id
         try:
             done = await response
         except ConnectionAborted:
@@ -182,7 +187,9 @@ class Dispatcher:
             return self._failed(registration, version, correlation_id, error)
         if meter is not None:
             meter.waited()
-        return self._answer(registration.api_key, version, correlation_id, done, connection, meter)
+        if registration.audited:
+            self._broker.audit.did(context, acts_of(request, done, context))
+        return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)
 
     def _answer(
         self,
@@ -226,6 +233,28 @@ class Dispatcher:
         own = [api for api in listed_versions(self._registrations) if api.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def acts_of(request: Any, response: Any, context: RequestContext) -> Iterator[str]:
+    """What a request of administration did, for the audit log."""
+    from .security.acts import acts
+
+    return acts(request, response, context)
+
+
+def refused(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
+    """The answer to a request that its client may not make: the code for the whole, or else for each of its parts."""
+    from .mirrored_errors import error_answer, request_class
+
+    kind = request_class(key, "Response")
+    if not has_field(kind, "error_code", version):
+        # A request without parts, whose answer has room for an error in them only, gets the empty answer that it is due.
+        return error_answer(key, version, request, code) or kind()
+    response: Any = kind()
+    response.error_code = code
+    if has_field(kind, "error_message", version):
+        response.error_message = code.text
+    return response
 
 
 def _framed(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:

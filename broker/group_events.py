@@ -7,7 +7,7 @@ start or stop a delay, write the group to the log. The machine itself does none 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +16,15 @@ from ..protocol.errors import ErrorCode
 #: The member id and the generation of a request that comes from no member.
 UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
+
+Visible = Callable[[frozenset[str]], frozenset[str]]
+"""Takes from a set of topics those that a client may not know of."""
+
+
+def all_visible(names: frozenset[str]) -> frozenset[str]:
+    """`Visible` of who may know of everything."""
+    return names
+
 
 #: Stands for one waiting answer. The machine stores it and hands it back; what it is, the driver knows.
 Ticket = object
@@ -46,6 +55,8 @@ class JoinRequest:
     supports_skip_assignment: bool = True
     """KIP-814, JoinGroup from version 9: a static leader that comes back is told the members, and not to assign."""
     reason: str | None = None
+    visible: Visible = all_visible
+    """What of the topics that expressions in its group match the client may know of."""
 
 
 class JoinedMember(NamedTuple):

@@ -19,6 +19,8 @@ _LEVELS = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
+#: Has a level of its own to change before the first line of it is written.
+AUDIT = logging.getLogger(f"{ROOT}.audit")
 _NAMES = {level: name for name, level in _LEVELS.items() if name != "TRACE"}
 
 

@@ -11,7 +11,7 @@ given while there is something to read: what converts to nothing (control batche
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,8 +52,11 @@ class MessageSetFetches:
         self._max_magic = max_magic
         self._errors = errors
 
-    def fetch(self, body: FetchBody) -> list[Part] | bytes | Awaitable[list[Part] | bytes]:
-        """A MessageSetSend, or an awaitable of one when it has to come from the disk or be converted."""
+    def fetch(self, body: FetchBody, denied: Container[str] = ()) -> list[Part] | bytes | Awaitable[list[Part] | bytes]:
+        """A MessageSetSend, or an awaitable of one when it has to come from the disk or be converted. `denied`: the
+        topics that the client may not read."""
+        if body.topic in denied:
+            return self._answer(self._read(None, body, denied))
         partition = self._broker.partitions.get(body.topic, body.partition)
         if partition is not None and (self._max_magic < MAGIC_V2 or not partition.is_warm(body.offset)):
             return self._fetch_later(partition, body)
@@ -76,31 +79,33 @@ class MessageSetFetches:
         self._broker.socket_server.send_counters.copy_fetch_bytes += len(messages)
         return message_set_header(len(messages)) + messages
 
-    def multi_fetch(self, bodies: list[FetchBody]) -> list[Part] | Awaitable[list[Part]]:
-        """A MultiMessageSetSend, or an awaitable of one.
+    def multi_fetch(self, bodies: list[FetchBody], denied: Container[str] = ()) -> list[Part] | Awaitable[list[Part]]:
+        """A MultiMessageSetSend, or an awaitable of one. `denied`: the topics that the client may not read.
 
         Each set has at most an equal share of what an answer's total can say.
         """
         share = (MAX_TOTAL - HEADER_SIZE) // max(1, len(bodies)) - HEADER_SIZE
         bodies = [body if body.max_size <= share else body._replace(max_size=share) for body in bodies]
         get = self._broker.partitions.get
-        partitions = [get(body.topic, body.partition) for body in bodies]
+        partitions = [None if body.topic in denied else get(body.topic, body.partition) for body in bodies]
         if self._max_magic < MAGIC_V2 or not all(
             partition is None or partition.is_warm(body.offset)
             for partition, body in zip(partitions, bodies, strict=True)
         ):
-            return self._multi_fetch_later(partitions, bodies)
+            return self._multi_fetch_later(partitions, bodies, denied)
         return self._multi_answer(
-            [self._read(partition, body) for partition, body in zip(partitions, bodies, strict=True)]
+            [self._read(partition, body, denied) for partition, body in zip(partitions, bodies, strict=True)]
         )
 
-    async def _multi_fetch_later(self, partitions: list[Partition | None], bodies: list[FetchBody]) -> list[Part]:
+    async def _multi_fetch_later(
+        self, partitions: list[Partition | None], bodies: list[FetchBody], denied: Container[str]
+    ) -> list[Part]:
         found: list[Found] = []
         room = CONVERTED_ANSWER_BYTES
         try:
             for partition, body in zip(partitions, bodies, strict=True):
                 if partition is None:
-                    found.append(self._read(None, body))
+                    found.append(self._read(None, body, denied))
                     continue
                 found.append(await self._read_later(partition, body, room))
                 messages = found[-1][1]
@@ -131,11 +136,14 @@ class MessageSetFetches:
 
     # -- one partition
 
-    def _read(self, partition: Partition | None, body: FetchBody) -> Found:
+    def _read(self, partition: Partition | None, body: FetchBody, denied: Container[str] = ()) -> Found:
         """What stands in the log's file, with a lease on it."""
         try:
             if partition is None:
-                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                is_denied = body.topic in denied
+                raise ProtocolError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
             max_size = self._allowed(body)
             info = partition.log.read(body.offset, max_size)
         except Exception as error:

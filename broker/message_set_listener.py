@@ -13,14 +13,17 @@ from __future__ import annotations
 import logging
 import struct
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from ..protocol.api_keys import ApiKey
 from ..protocol.errors import ErrorCode, MalformedRequest, ProtocolError
 from ..protocol.message_set.wire import (
     TYPE_SIZE,
+    FetchBody,
     OffsetsBody,
+    ProduceBody,
     RequestType,
     offsets_answer,
     parse_fetch,
@@ -35,7 +38,9 @@ from .message_set_fetch import MAX_FETCHES, MessageSetFetches
 from .message_set_offsets import offsets_before
 from .message_set_produce import MAX_PRODUCES, MessageSetAppends
 from .metric_family import AnyFamily, Family, HistogramFamily
+from .request_context import RequestContext
 from .request_metrics import BITS, BOUNDS_S, told_buckets
+from .security.acl import AclOperation, ResourceType
 from .send import FileSlice
 
 if TYPE_CHECKING:
@@ -51,6 +56,13 @@ _TYPE = struct.Struct(">h")
 _ERRORS = {int(code): code.name for code in ErrorCode}
 #: One line about requests that can't be read in so many seconds; it says how many there were.
 LOG_INTERVAL_S = 1.0
+
+#: What an API asks of a topic.
+_OPERATIONS = {
+    ApiKey.FETCH: AclOperation.READ,
+    ApiKey.PRODUCE: AclOperation.WRITE,
+    ApiKey.LIST_OFFSETS: AclOperation.DESCRIBE,
+}
 
 Answer = bytes | list["Part"]
 
@@ -133,15 +145,21 @@ class MessageSetListener:
     ) -> Answer | Awaitable[Answer]:
         try:
             if kind == RequestType.FETCH:
-                return self._fetches.fetch(parse_fetch(buffer, position, end))
+                fetch = parse_fetch(buffer, position, end)
+                return self._fetches.fetch(fetch, self._denied(ApiKey.FETCH, connection, [fetch]))
             if kind == RequestType.PRODUCE:
-                return self._appends.produce(buffer, parse_produce(buffer, position, end))
+                produce = parse_produce(buffer, position, end)
+                return self._appends.produce(buffer, produce, self._denied(ApiKey.PRODUCE, connection, [produce]))
             if kind == RequestType.MULTIFETCH:
-                return self._fetches.multi_fetch(parse_multi_fetch(buffer, position, end, MAX_FETCHES))
+                fetches = parse_multi_fetch(buffer, position, end, MAX_FETCHES)
+                return self._fetches.multi_fetch(fetches, self._denied(ApiKey.FETCH, connection, fetches))
             if kind == RequestType.MULTIPRODUCE:
-                return self._appends.multi_produce(buffer, parse_multi_produce(buffer, position, end, MAX_PRODUCES))
+                produces = parse_multi_produce(buffer, position, end, MAX_PRODUCES)
+                denied = self._denied(ApiKey.PRODUCE, connection, produces)
+                return self._appends.multi_produce(buffer, produces, denied)
             if kind == RequestType.OFFSETS:
-                return self._offsets(parse_offsets(buffer, position, end))
+                offsets = parse_offsets(buffer, position, end)
+                return self._offsets(offsets, self._denied(ApiKey.LIST_OFFSETS, connection, [offsets]))
             if kind == RequestType.AUTHENTICATE:
                 # Here comes who is known already, or who would believe that this listener knows users.
                 self.errors["authenticate", ErrorCode.ILLEGAL_SASL_STATE] += 1
@@ -162,9 +180,23 @@ class MessageSetListener:
             self._unsaid = 0
         return refusal_answer(kind, ErrorCode.INVALID_REQUEST)
 
-    async def _offsets(self, body: OffsetsBody) -> bytes:
+    def _denied(
+        self, api_key: ApiKey, connection: Connection, bodies: Sequence[FetchBody | ProduceBody | OffsetsBody]
+    ) -> Container[str]:
+        """The topics that the client may not have this done with: what the API of the same kind asks is asked here."""
+        broker = self._broker
+        if broker.authorizer is None:
+            return ()
+        context = RequestContext(broker, connection, api_key, 0, 0, None)
+        operation = _OPERATIONS[api_key]
+        topics = dict.fromkeys(body.topic for body in bodies)
+        return {topic for topic in topics if not context.allows(operation, ResourceType.TOPIC, topic)}
+
+    async def _offsets(self, body: OffsetsBody, denied: Container[str]) -> bytes:
         broker = self._broker
         try:
+            if body.topic in denied:
+                raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = broker.partitions.get(body.topic, body.partition)
             if partition is None:
                 raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -10,7 +10,7 @@ A set is one batch of format 2, or messages of format 0 or 1: any number of plai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ErrorCode, ProtocolError
@@ -53,8 +53,11 @@ class MessageSetAppends:
         self._broker = broker
         self._errors = errors
 
-    def produce(self, buffer: bytearray, body: ProduceBody) -> bytes | Awaitable[bytes]:
-        """Appends the set that stands in `buffer`, which is the caller's again after the return."""
+    def produce(self, buffer: bytearray, body: ProduceBody, denied: Container[str] = ()) -> bytes | Awaitable[bytes]:
+        """Appends the set that stands in `buffer`, which is the caller's again after the return. `denied`: the topics
+        that the client may not write."""
+        if body.topic in denied:
+            return produce_answer(*self._denied())
         row = self._append(buffer, body, {})
         if isinstance(row, tuple):
             return produce_answer(*row)
@@ -63,12 +66,17 @@ class MessageSetAppends:
     async def _answer_later(self, row: asyncio.Future[Row]) -> bytes:
         return produce_answer(*await row)
 
-    def multi_produce(self, buffer: bytearray, bodies: list[ProduceBody]) -> bytes | Awaitable[bytes]:
+    def multi_produce(
+        self, buffer: bytearray, bodies: list[ProduceBody], denied: Container[str] = ()
+    ) -> bytes | Awaitable[bytes]:
         """As `produce`, in the order of the bodies. A set that is refused does not stop those behind it."""
         rows: list[Row | asyncio.Future[Row]] = []
         converting: Converting = {}
         left = QUICK_BYTES
         for body in bodies:
+            if body.topic in denied:
+                rows.append(self._denied())
+                continue
             before = converting.get((body.topic, body.partition))
             if before is None:
                 rows.append(self._append(buffer, body, converting, may_convert=left > 0))
@@ -188,6 +196,9 @@ class MessageSetAppends:
         counters = self._broker.counters
         counters.produced_bytes += size
         counters.produced_records += info.record_count
+
+    def _denied(self) -> Row:
+        return self._failed(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
     def _failed(self, error: Exception) -> Row:
         code = error_code(error)[0]

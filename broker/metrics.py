@@ -29,7 +29,7 @@ from .log_metrics import LogMetrics
 from .metric_family import AnyFamily, Family, HistogramFamily
 from .quota_metrics import quota_families
 from .request_metrics import RequestCounters, connection_families, request_families
-from .security_metrics import access_families, security_families
+from .security_metrics import access_families, audit_families, security_families
 from .transaction_metrics import transaction_families
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *connection_families(broker),
         *message_set_families(broker.message_sets, broker.socket_server),
         *quota_families(broker),
+        *audit_families(broker.known_audit),
         *limit_families(broker.socket_server),
         *access_families(broker.authorizer),
         *security_families(broker.socket_server, broker.http),

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from .group_events import all_visible
+from .security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..protocol.api_keys import ApiKey
     from .connection import Connection
-    from .security.acl import AclOperation, ResourceType
+    from .group_events import Visible
     from .server import Broker
+
+
+class _EveryName:
+    """Contains whatever one looks for."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+EVERY_NAME: Container[str] = _EveryName()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +59,22 @@ class RequestContext:
         """(host, port) that names this node to this client: what it dialled, or `advertised.listeners`."""
         return self.connection.local_address
 
-    def allows(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
-        """Whether the client may do this to this resource: everything, where there is no authorizer."""
+    def allows(
+        self, operation: AclOperation, resource_type: ResourceType, resource_name: str, *, quietly: bool = False
+    ) -> bool:
+        """Whether the client may do this to this resource: everything, where there is no authorizer.
+
+        A "no" is noted in the audit log, unless it is asked `quietly`: since another right may do, or to filter a list.
+        """
         authorizer = self.broker.authorizer
         if authorizer is None:
             return True
         connection = self.connection
-        return authorizer.allows(connection.principal, connection.peer_host, operation, resource_type, resource_name)
+        if authorizer.allows(connection.principal, connection.peer_host, operation, resource_type, resource_name):
+            return True
+        if not quietly:
+            self._denied(operation, resource_type, resource_name)
+        return False
 
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether there is any resource of this type to which the client may do this (KIP-679)."""
@@ -58,3 +83,24 @@ class RequestContext:
         return authorizer is None or authorizer.allows_any(
             connection.principal, connection.peer_host, operation, resource_type
         )
+
+    def allowed(
+        self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, quietly: bool = False
+    ) -> Container[str]:
+        """Those of `names` for which `allows` says yes, each asked once. Looked up in only: without an authorizer it has
+        every name."""
+        if self.broker.authorizer is None:
+            return EVERY_NAME
+        return {name for name in dict.fromkeys(names) if self.allows(operation, resource_type, name, quietly=quietly)}
+
+    def _denied(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> None:
+        self.broker.audit.denied(self, operation, resource_type, resource_name)
+
+
+def visible_topics(context: RequestContext) -> Visible:
+    """What takes from a set of topics those that the client may not know of. Loop thread."""
+    if context.broker.authorizer is None:
+        return all_visible
+    return lambda names: frozenset(
+        name for name in names if context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, quietly=True)
+    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: API keys are small numbers; a list is the cheapest map.
 _KEYS = max(ApiKey) + 1
-_NAMES = {int(key): key.name.title().replace("_", "") for key in ApiKey}
+_NAMES = {int(key): key.label for key in ApiKey}
 _ERRORS = {int(code): code.name for code in ErrorCode}
 BITS = 64
 #: Buckets that are told: up to 2^15 ns = 33 µs, and so on to 2^35 ns = 34 s. What a scrape is given must be few.

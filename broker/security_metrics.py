@@ -10,6 +10,7 @@ from .metric_family import COUNTER, GAUGE, AnyFamily, Family, by, one
 
 if TYPE_CHECKING:
     from .http_server import HttpServer
+    from .security.audit import AuditLog
     from .security.authorizer import Authorizer
     from .socket_server import SocketServer
 
@@ -104,4 +105,21 @@ def access_families(authorizer: Authorizer | None) -> Iterator[AnyFamily]:
         "Access rules that there are.",
         (),
         [] if authorizer is None else [((), authorizer.rule_count)],
+    )
+
+
+def audit_families(audit: AuditLog | None) -> Iterator[AnyFamily]:
+    """What access control said no to; None: nothing has been noted yet."""
+    yield by(
+        "tidelog_authorization_denials",
+        COUNTER,
+        "Questions of access control that were answered with no, by the API that asked.",
+        "api",
+        {key.label: count for key, count in sorted(audit.denials.items())} if audit is not None else {},
+    )
+    yield one(
+        "tidelog_audit_lines_left_out",
+        COUNTER,
+        "Lines that the audit log left out since there were too many.",
+        audit.left_out if audit is not None else 0,
     )

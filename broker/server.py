@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatches
     from .log_mover import LogMover
     from .message_set_listener import MessageSetListener
+    from .security.audit import AuditLog
     from .security.authorizer import Authorizer
     from .security.credentials import Users
     from .security.listener_security import ListenerSecurity
@@ -145,6 +146,7 @@ class Broker:
         self.known_mover: LogMover | None = None
         self._users: Users | None = None
         self.authorizer: Authorizer | None = None
+        self.known_audit: AuditLog | None = None
         self._stored_credentials: Mapping[str, Mapping[str, str]] = {}
         self._share: SharePartitions | None = None
         # Made in `start`, in this order, when the directories are locked.
@@ -177,6 +179,15 @@ class Broker:
 
             self._users = Users(self._stored_credentials, self.metadata)
         return self._users
+
+    @property
+    def audit(self) -> AuditLog:
+        """Made, and its code imported, when there is first something to note."""
+        if self.known_audit is None:
+            from .security.audit import AuditLog
+
+            self.known_audit = AuditLog(self.time)
+        return self.known_audit
 
     def _security_of(self, listener: Listener) -> ListenerSecurity:
         """What a listener that does not speak PLAINTEXT asks for. Reads files: pool thread."""

@@ -22,6 +22,11 @@ class ApiKey(IntEnum):
         self.flexible_from = flexible_from
         return self
 
+    @property
+    def label(self) -> str:
+        """The API's name as Kafka writes it: `CreateTopics`."""
+        return self.name.title().replace("_", "")
+
     PRODUCE = 0, 9
     FETCH = 1, 12
     LIST_OFFSETS = 2, 6

@@ -13,6 +13,8 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_field
 from ..transaction_states import Producer
 from .registry import api
 
@@ -22,7 +24,15 @@ if TYPE_CHECKING:
 FENCED_FROM = 2
 
 
-@api(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), AddOffsetsToTxnRequest)
+@api(
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    (0, 4),
+    AddOffsetsToTxnRequest,
+    asks=(
+        on_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
+        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+    ),
+)
 async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
     broker = context.broker
     producer = Producer(request.producer_id, request.producer_epoch)

@@ -24,6 +24,8 @@ from ...protocol.messages.add_partitions_to_txn import (
 )
 from ..error_mapping import error_code
 from ..group_offsets import TopicPartition
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_each, on_request
 from ..transaction_states import VERSION_2, Producer
 from .registry import api
 
@@ -38,7 +40,16 @@ ABORTABLE_FROM = 5
 Codes = dict[TopicPartition, ErrorCode]
 
 
-@api(ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), AddPartitionsToTxnRequest)
+@api(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    (0, 5),
+    AddPartitionsToTxnRequest,
+    asks=(
+        on_request(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "from version 4, which is for brokers"),
+        on_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "before version 4"),
+        on_each(AclOperation.WRITE, ResourceType.TOPIC, "before version 4"),
+    ),
+)
 async def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
@@ -46,10 +57,14 @@ async def add_partitions_to_txn(
     if version < BROKERS_FROM:
         producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         topics = request.v3_and_below_topics
-        codes = await _add(broker, request.v3_and_below_transactional_id, producer, topics, 0)
+        codes = _refusals(request.v3_and_below_transactional_id, topics, context)
+        if codes is None:
+            codes = await _add(broker, request.v3_and_below_transactional_id, producer, topics, 0)
         if version < FENCED_FROM:
             codes = _replaced(codes, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, codes))
+    if not context.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     results = []
     for transaction in request.transactions:
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -65,6 +80,27 @@ async def add_partitions_to_txn(
             )
         )
     return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _refusals(
+    transactional_id: str, topics: Sequence[AddPartitionsToTxnTopic], context: RequestContext
+) -> Codes | None:
+    """What the client may not do, and nothing else is done then; None: go on."""
+    places = _places(topics)
+    if not context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return dict.fromkeys(places, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    writable = context.allowed(AclOperation.WRITE, ResourceType.TOPIC, (topic.name for topic in topics))
+    if all(topic.name in writable for topic in topics):
+        return None
+    codes: Codes = {}
+    for place in places:
+        if place.topic not in writable:
+            codes[place] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif context.broker.partitions.get(*place) is None:
+            codes[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            codes[place] = ErrorCode.OPERATION_NOT_ATTEMPTED
+    return codes
 
 
 def _places(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.ADD_RAFT_VOTER, (0, 1), AddRaftVoterRequest)
+@api(
+    ApiKey.ADD_RAFT_VOTER,
+    (0, 1),
+    AddRaftVoterRequest,
+    asks=(on_cluster(AclOperation.ALTER),),
+)
 def add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
     code, message = voters_refusal(request.cluster_id, context)
     return AddRaftVoterResponse(error_code=code, error_message=message)

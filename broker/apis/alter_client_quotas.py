@@ -19,14 +19,27 @@ from ...protocol.messages.alter_client_quotas import (
     EntryResult,
 )
 from ..error_mapping import error_code
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_request
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.ALTER_CLIENT_QUOTAS, (0, 1), AlterClientQuotasRequest)
+@api(
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    (0, 1),
+    AlterClientQuotasRequest,
+    asks=(on_request(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),),
+    audited=True,
+)
 async def alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    if not context.allows(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return AlterClientQuotasResponse(
+            entries=[EntryResult(error_code=code, error_message=code.text, entity=e.entity) for e in request.entries]
+        )
     times = Counter(_parts(entry) for entry in request.entries)
     return AlterClientQuotasResponse(
         entries=await asyncio.gather(

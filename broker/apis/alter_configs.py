@@ -20,8 +20,10 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from ..topics import check_name
-from .describe_configs import BROKER, BROKER_LOGGER
+from .describe_configs import BROKER, BROKER_LOGGER, check_allowed
 from .incremental_alter_configs import RESOURCES, alter_broker, alter_resource, check_configs, check_resource
 from .registry import api
 
@@ -32,7 +34,17 @@ if TYPE_CHECKING:
     from ..topics import Topic
 
 
-@api(ApiKey.ALTER_CONFIGS, (0, 2), AlterConfigsRequest)
+@api(
+    ApiKey.ALTER_CONFIGS,
+    (0, 2),
+    AlterConfigsRequest,
+    asks=(
+        on_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        on_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+        on_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "for brokers, client metrics"),
+    ),
+    audited=True,
+)
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     return AlterConfigsResponse(
@@ -58,6 +70,7 @@ async def _replace(
 
     try:
         check_resource(resource.resource_type, times)
+        check_allowed(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
         check_configs(resource.configs, resource.configs)
         if resource.resource_type == BROKER:
             await alter_broker(resource.resource_name, change, context, validate_only)

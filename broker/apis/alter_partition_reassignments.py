@@ -19,6 +19,8 @@ from ...protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from ..error_mapping import error_code
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .create_topics import check_assignments
 from .registry import api
 
@@ -26,7 +28,12 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 1), AlterPartitionReassignmentsRequest)
+@api(
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    (0, 1),
+    AlterPartitionReassignmentsRequest,
+    asks=(on_cluster(AclOperation.ALTER),),
+)
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:

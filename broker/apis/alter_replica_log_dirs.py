@@ -21,6 +21,8 @@ from ...protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_request
 from .registry import api
 
 if TYPE_CHECKING:
@@ -30,17 +32,29 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@api(ApiKey.ALTER_REPLICA_LOG_DIRS, (0, 2), AlterReplicaLogDirsRequest)
+@api(
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    (0, 2),
+    AlterReplicaLogDirsRequest,
+    asks=(on_request(AclOperation.ALTER, ResourceType.CLUSTER),),
+    audited=True,
+)
 async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
+    is_allowed = context.allows(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
                 topic_name=topic.name,
                 partitions=[
                     AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=await _answer(wanted.path, topic.name, index, context)
+                        partition_index=index,
+                        error_code=(
+                            await _answer(wanted.path, topic.name, index, context)
+                            if is_allowed
+                            else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                        ),
                     )
                     for index in topic.partitions
                 ],

@@ -16,6 +16,8 @@ from ...protocol.messages.alter_share_group_offsets import (
     ResponseTopic,
 )
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, on_field
 from .registry import api
 from .share_group_heartbeat import check_enabled
 
@@ -23,13 +25,24 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, (0, 0), AlterShareGroupOffsetsRequest)
+@api(
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    (0, 0),
+    AlterShareGroupOffsetsRequest,
+    asks=(
+        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        on_each(AclOperation.READ, ResourceType.TOPIC),
+    ),
+    audited=True,
+)
 async def alter_share_group_offsets(
     request: AlterShareGroupOffsetsRequest, context: RequestContext
 ) -> AlterShareGroupOffsetsResponse:
+    readable = context.allowed(AclOperation.READ, ResourceType.TOPIC, (topic.topic_name for topic in request.topics))
     starts = {
         (topic.topic_name, part.partition_index): part.start_offset
         for topic in request.topics
+        if topic.topic_name in readable
         for part in topic.partitions
     }
     try:
@@ -38,6 +51,18 @@ async def alter_share_group_offsets(
     except Exception as error:
         code, message = error_code(error)
         return AlterShareGroupOffsetsResponse(error_code=code, error_message=message)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    refused = [
+        ResponseTopic(
+            topic_name=topic.topic_name,
+            partitions=[
+                ResponsePartition(partition_index=part.partition_index, error_code=code, error_message=code.text)
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+        if topic.topic_name not in readable
+    ]
     topics: dict[str, list[ResponsePartition]] = {}
     for (name, index), failed in outcome.items():
         row = ResponsePartition(partition_index=index)
@@ -54,5 +79,6 @@ async def alter_share_group_offsets(
                 partitions=rows,
             )
             for name, rows in topics.items()
-        ],
+        ]
+        + refused,
     )

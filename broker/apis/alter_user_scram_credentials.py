@@ -17,6 +17,8 @@ from ...protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 from ..error_mapping import error_code
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_request
 from .registry import api
 
 if TYPE_CHECKING:
@@ -28,15 +30,29 @@ MAX_NAME = 1024
 MAX_SALT_BYTES = 1024
 
 
-@api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, (0, 0), AlterUserScramCredentialsRequest)
+@api(
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    (0, 0),
+    AlterUserScramCredentialsRequest,
+    asks=(on_request(AclOperation.ALTER, ResourceType.CLUSTER),),
+    audited=True,
+)
 async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    users = context.broker.users
+    is_allowed = context.allows(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     times = Counter((deletion.name, deletion.mechanism) for deletion in request.deletions)
     times.update((upsertion.name, upsertion.mechanism) for upsertion in request.upsertions)
     twice = {name for (name, _), count in times.items() if count > 1}
     names = dict.fromkeys(name for name, _ in times)
+    if not is_allowed:
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user=name, error_code=code, error_message=code.text) for name in names
+            ]
+        )
+    users = context.broker.users
     results = [
         _result(
             name,

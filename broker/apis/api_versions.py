@@ -36,7 +36,7 @@ def listed_versions(registrations: dict[int, Registration]) -> list[ApiVersion]:
     ]
 
 
-@api(ApiKey.API_VERSIONS, (0, 4), ApiVersionsRequest)
+@api(ApiKey.API_VERSIONS, (0, 4), ApiVersionsRequest, asks=())
 def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     if context.api_version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)

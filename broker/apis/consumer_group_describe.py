@@ -20,9 +20,11 @@ from ...protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from ..authorized_operations import operations_of
 from ..group_types import GroupType
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from .consumer_group_heartbeat import check_enabled
-from .describe_groups import ALL_OPERATIONS, NOT_ASKED_FOR
 from .registry import api
 
 if TYPE_CHECKING:
@@ -33,17 +35,30 @@ if TYPE_CHECKING:
 _CLASSIC, _CONSUMER = 0, 1
 
 
-@api(ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), ConsumerGroupDescribeRequest)
+UNSEEN_TOPICS = "members of this group have topics that you may not describe"
+
+
+@api(
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    (0, 1),
+    ConsumerGroupDescribeRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is assigned"),
+    ),
+)
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
+    tells_operations = request.include_authorized_operations
     return ConsumerGroupDescribeResponse(
-        groups=[_describe(group_id, operations, context) for group_id in request.group_ids]
+        groups=[_describe(group_id, tells_operations, context) for group_id in request.group_ids]
     )
 
 
-def _describe(group_id: str, operations: int, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     modern, topics = context.broker.groups.modern, context.broker.topics
     machine = modern.machine(GroupType.CONSUMER)
     try:
@@ -52,15 +67,30 @@ def _describe(group_id: str, operations: int, context: RequestContext) -> Descri
     except ProtocolError as error:
         shown = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=shown)
+    members = [_member(group, member, topics) for member in group.members.values()]
+    assigned = {
+        row.topic_name
+        for one in members
+        for row in (*one.assignment.topic_partitions, *one.target_assignment.topic_partitions)
+    }
+    if not may_describe_all(context, assigned):
+        return DescribedGroup(
+            group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=UNSEEN_TOPICS
+        )
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=machine.assignor(group),
-        members=[_member(group, member, topics) for member in group.members.values()],
-        authorized_operations=operations,
+        members=members,
+        authorized_operations=operations_of(context, ResourceType.GROUP, group_id, tells_operations),
     )
+
+
+def may_describe_all(context: RequestContext, topics: Iterable[str]) -> bool:
+    """Whether the client may know of all these topics: a group that has one that it may not is not described."""
+    return all(context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in dict.fromkeys(topics))
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, topics: TopicRegistry) -> Member:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -21,6 +21,9 @@ from ...protocol.messages.consumer_group_heartbeat import (
 from ..features import GROUP_VERSION
 from ..group_types import GroupType
 from ..modern_groups.consumer_requests import HeartbeatRequest, HeartbeatResult
+from ..request_context import visible_topics
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_field, on_request, shows
 from .registry import api
 
 if TYPE_CHECKING:
@@ -28,7 +31,16 @@ if TYPE_CHECKING:
     from ..server import Broker
 
 
-@api(ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), ConsumerGroupHeartbeatRequest)
+@api(
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    (0, 1),
+    ConsumerGroupHeartbeatRequest,
+    asks=(
+        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        on_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is subscribed to by name"),
+        shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that its expression matches"),
+    ),
+)
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
@@ -36,6 +48,7 @@ def consumer_group_heartbeat(
         check_enabled(context.broker)
         modern = context.broker.groups.modern
         machine = modern.machine(GroupType.CONSUMER)
+        check_topics(request.subscribed_topic_names, context)
         asked = _read(request, context)
         machine.check(asked)
         outcome = modern.run(
@@ -53,6 +66,13 @@ def check_enabled(broker: Broker) -> None:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is not enabled")
 
 
+def check_topics(names: Iterable[str] | None, context: RequestContext) -> None:
+    """Raises ProtocolError unless the client may know of all these topics."""
+    for name in dict.fromkeys(names or ()):
+        if not context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
 async def _later(outcome: Awaitable[HeartbeatResult]) -> ConsumerGroupHeartbeatResponse:
     try:
         return _answer(await outcome)
@@ -61,6 +81,7 @@ async def _later(outcome: Awaitable[HeartbeatResult]) -> ConsumerGroupHeartbeatR
 
 
 def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> HeartbeatRequest:
+    # What an expression matches is seen with the eyes of the member whose heartbeat has it matched, as in Kafka.
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return HeartbeatRequest(
         request.group_id,
@@ -76,6 +97,7 @@ def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> He
         context.client_id or "",
         context.client_host,
         chooses_id=context.api_version >= 1,
+        visible=visible_topics(context),
     )
 
 

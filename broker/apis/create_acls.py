@@ -13,6 +13,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ..error_mapping import error_code
 from ..security.acl import Acl, AclOperation
+from ..security.asks import on_cluster
 from .describe_acls import acl_authorizer
 from .registry import api
 
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.CREATE_ACLS, (0, 3), CreateAclsRequest)
+@api(
+    ApiKey.CREATE_ACLS,
+    (0, 3),
+    CreateAclsRequest,
+    asks=(on_cluster(AclOperation.ALTER),),
+    audited=True,
+)
 async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     try:
         authorizer = acl_authorizer(context, AclOperation.ALTER)

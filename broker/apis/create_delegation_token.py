@@ -1,6 +1,7 @@
 """CreateDelegationToken, API key 38, versions 1 to 3.
 
-Tokens are for those who authenticated; listeners here ask nobody to, so DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (KIP-48).
+Tokens are switched off, as they are in Kafka without delegation.token.secret.key: DELEGATION_TOKEN_AUTH_DISABLED. Who did not
+authenticate may not ask at all: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (KIP-48).
 """
 
 from __future__ import annotations
@@ -10,27 +11,36 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ..connection import ANONYMOUS
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
-ANONYMOUS = ("User", "ANONYMOUS")
-"""The principal of whoever comes by a listener that asks for no credentials."""
+
+def token_refusal(context: RequestContext) -> ErrorCode:
+    """Why no request about tokens is granted, as Kafka says it: SSL's clients authenticated if they have a name."""
+    connection = context.connection
+    protocol = connection.listener.security_protocol
+    if protocol == "PLAINTEXT" or (protocol == "SSL" and connection.principal == ANONYMOUS):
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
-@api(ApiKey.CREATE_DELEGATION_TOKEN, (0, 3), CreateDelegationTokenRequest)
+@api(ApiKey.CREATE_DELEGATION_TOKEN, (0, 3), CreateDelegationTokenRequest, asks=())
 def create_delegation_token(
     request: CreateDelegationTokenRequest, context: RequestContext
 ) -> CreateDelegationTokenResponse:
+    kind, _, name = context.connection.principal.partition(":")
+    requester = kind, name
     response = CreateDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=ANONYMOUS[0],
-        principal_name=ANONYMOUS[1],
+        error_code=token_refusal(context),
+        principal_type=requester[0],
+        principal_name=requester[1],
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
     )
     if context.api_version >= 3:
-        response.token_requester_principal_type, response.token_requester_principal_name = ANONYMOUS
+        response.token_requester_principal_type, response.token_requester_principal_name = requester
     return response

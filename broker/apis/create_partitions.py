@@ -21,6 +21,8 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from .create_topics import check_assignments
 from .registry import api
 
@@ -32,26 +34,43 @@ if TYPE_CHECKING:
 _STRICT_FROM = 3
 
 
-@api(ApiKey.CREATE_PARTITIONS, (0, 3), CreatePartitionsRequest)
+@api(
+    ApiKey.CREATE_PARTITIONS,
+    (0, 3),
+    CreatePartitionsRequest,
+    asks=(on_each(AclOperation.ALTER, ResourceType.TOPIC),),
+    audited=True,
+)
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
     mutations = context.broker.quotas.mutations(
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
+    alterable = context.allowed(AclOperation.ALTER, ResourceType.TOPIC, unique)
     results = await asyncio.gather(
-        *(_grow(topic, context, request.validate_only, times[name], mutations) for name, topic in unique.items())
+        *(
+            _grow(topic, context, request.validate_only, times[name], mutations, name in alterable)
+            for name, topic in unique.items()
+        )
     )
     return CreatePartitionsResponse(results=results, throttle_time_ms=mutations.throttle_ms)
 
 
 async def _grow(
-    topic: CreatePartitionsTopic, context: RequestContext, validate_only: bool, times: int, mutations: Mutations
+    topic: CreatePartitionsTopic,
+    context: RequestContext,
+    validate_only: bool,
+    times: int,
+    mutations: Mutations,
+    is_allowed: bool,
 ) -> CreatePartitionsTopicResult:
     topics = context.broker.topics
     try:
         if times > 1:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{topic.name}' is in the request twice")
+        if not is_allowed:
+            raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not alter this topic")
         present = topics.check_growth(topic.name, topic.count)
         if topic.assignments is not None:
             added = topic.count - present.partition_count

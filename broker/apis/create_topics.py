@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...config.describe import describe_topic
@@ -28,6 +28,8 @@ from ...protocol.messages.create_topics import (
 )
 from ...storage.log_names import CLUSTER_METADATA_TOPIC
 from ..error_mapping import error_code
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_each, suffices, tells
 from ..topics import MAX_PARTITIONS_PER_REQUEST
 from .registry import api
 
@@ -37,22 +39,41 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
+_FIRST_WITH_SETTINGS = 5
 _STRICT_FROM = 6
 
 
-@api(ApiKey.CREATE_TOPICS, (0, 7), CreateTopicsRequest)
+@api(
+    ApiKey.CREATE_TOPICS,
+    (0, 7),
+    CreateTopicsRequest,
+    asks=(
+        suffices(AclOperation.CREATE, ResourceType.CLUSTER),
+        on_each(AclOperation.CREATE, ResourceType.TOPIC),
+        tells(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "for the settings of what is made"),
+    ),
+    audited=True,
+)
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}  # in the order of the request
     mutations = context.broker.quotas.mutations(
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
+    creatable: Container[str] = unique
+    if not context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
+        creatable = context.allowed(
+            AclOperation.CREATE, ResourceType.TOPIC, (name for name in unique if name != CLUSTER_METADATA_TOPIC)
+        )
+    describable = context.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, unique, quietly=True)
     room = _Room(MAX_PARTITIONS_PER_REQUEST, mutations)
     answers = await asyncio.gather(
         *(
-            _create(topic, context, request.validate_only, room)
-            if times[name] == 1
-            else _refused(name, ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice"))
+            _refused(name, ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice"))
+            if times[name] > 1
+            else _refused(name, ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not create this topic"))
+            if name not in creatable
+            else _create(topic, context, request.validate_only, room, name in describable)
             for name, topic in unique.items()
         )
     )
@@ -79,7 +100,7 @@ class _Room:
 
 
 async def _create(
-    topic: CreatableTopic, context: RequestContext, validate_only: bool, room: _Room
+    topic: CreatableTopic, context: RequestContext, validate_only: bool, room: _Room, tells_settings: bool
 ) -> CreatableTopicResult:
     topics = context.broker.topics
     try:
@@ -89,12 +110,12 @@ async def _create(
         partitions = _partitions(topic, context)
         config = topics.check_new(topic.name, partitions, overrides)
         room.take(partitions)
-        result = CreatableTopicResult(
-            name=topic.name,
-            num_partitions=partitions,
-            replication_factor=1,
-            configs=_configs(context, config, overrides),
-        )
+        result = CreatableTopicResult(name=topic.name)
+        if tells_settings:
+            result.num_partitions, result.replication_factor = partitions, 1
+            result.configs = _configs(context, config, overrides)
+        elif context.api_version >= _FIRST_WITH_SETTINGS:
+            result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not validate_only:
             result.topic_id = (await topics.create(topic.name, partitions, overrides)).topic_id.bytes
     except Exception as error:

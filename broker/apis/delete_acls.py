@@ -18,6 +18,7 @@ from ...protocol.messages.delete_acls import (
 )
 from ..error_mapping import error_code
 from ..security.acl import Acl, AclOperation
+from ..security.asks import on_cluster
 from .describe_acls import acl_authorizer
 from .registry import api
 
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
     from ..security.acl_rules import AclFilter
 
 
-@api(ApiKey.DELETE_ACLS, (0, 3), DeleteAclsRequest)
+@api(
+    ApiKey.DELETE_ACLS,
+    (0, 3),
+    DeleteAclsRequest,
+    asks=(on_cluster(AclOperation.ALTER),),
+    audited=True,
+)
 async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     try:
         authorizer = acl_authorizer(context, AclOperation.ALTER)

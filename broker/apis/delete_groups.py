@@ -11,6 +11,8 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ..error_mapping import error_code
 from ..group_types import GroupType
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from .registry import api
 
 if TYPE_CHECKING:
@@ -18,14 +20,25 @@ if TYPE_CHECKING:
     from ..server import Broker
 
 
-@api(ApiKey.DELETE_GROUPS, (0, 2), DeleteGroupsRequest)
+@api(
+    ApiKey.DELETE_GROUPS,
+    (0, 2),
+    DeleteGroupsRequest,
+    asks=(on_each(AclOperation.DELETE, ResourceType.GROUP),),
+    audited=True,
+)
 def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     broker = context.broker
+    deletable = context.allowed(AclOperation.DELETE, ResourceType.GROUP, request.groups_names)
     shared = set(request.groups_names).intersection(broker.groups.ids_of_type(GroupType.SHARE))
     outcomes = {
-        name: _delete_shared(name, broker) if name in shared else broker.groups.delete_group(name)
+        name: ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if name not in deletable
+        else _delete_shared(name, broker)
+        if name in shared
+        else broker.groups.delete_group(name)
         for name in dict.fromkeys(request.groups_names)
     }
     if any(inspect.isawaitable(outcome) for outcome in outcomes.values()):

@@ -20,6 +20,8 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from ..topics import INTERNAL_TOPICS
 from .registry import api
 
@@ -30,11 +32,28 @@ HIGH_WATERMARK = -1
 _NO_OFFSET = -1
 
 
-@api(ApiKey.DELETE_RECORDS, (0, 2), DeleteRecordsRequest)
+@api(
+    ApiKey.DELETE_RECORDS,
+    (0, 2),
+    DeleteRecordsRequest,
+    asks=(on_each(AclOperation.DELETE, ResourceType.TOPIC),),
+    audited=True,
+)
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    deletable = context.allowed(AclOperation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))
     topics = [
         DeleteRecordsTopicResult(
-            name=topic.name, partitions=[await _delete(topic.name, part, context) for part in topic.partitions]
+            name=topic.name,
+            partitions=[
+                await _delete(topic.name, part, context)
+                if topic.name in deletable
+                else DeleteRecordsPartitionResult(
+                    partition_index=part.partition_index,
+                    low_watermark=_NO_OFFSET,
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                )
+                for part in topic.partitions
+            ],
         )
         for topic in request.topics
     ]

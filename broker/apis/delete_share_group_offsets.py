@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
 from ...protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
     ResponseTopic,
 )
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, on_field
 from .registry import api
 from .share_group_heartbeat import check_enabled
 
@@ -18,18 +21,34 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, (0, 0), DeleteShareGroupOffsetsRequest)
+@api(
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    (0, 0),
+    DeleteShareGroupOffsetsRequest,
+    asks=(
+        on_field(AclOperation.DELETE, ResourceType.GROUP, "group_id"),
+        on_each(AclOperation.READ, ResourceType.TOPIC),
+    ),
+    audited=True,
+)
 async def delete_share_group_offsets(
     request: DeleteShareGroupOffsetsRequest, context: RequestContext
 ) -> DeleteShareGroupOffsetsResponse:
-    names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
+    asked = dict.fromkeys(topic.topic_name for topic in request.topics)
+    readable = context.allowed(AclOperation.READ, ResourceType.TOPIC, asked)
+    names = [name for name in asked if name in readable]
     try:
         check_enabled(context.broker)
         outcome = await context.broker.share.groups.delete_offsets(request.group_id, names)
     except Exception as error:
         code, message = error_code(error)
         return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message)
-    rows = []
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    rows = [
+        ResponseTopic(topic_name=name, error_code=denied, error_message=denied.text)
+        for name in asked
+        if name not in readable
+    ]
     for name, failed in outcome.items():
         topic = context.broker.topics.get(name)
         row = ResponseTopic(topic_name=name, topic_id=bytes(16) if topic is None else topic.topic_id.bytes)

@@ -24,6 +24,8 @@ from ...protocol.messages.delete_topics import (
 )
 from ...storage.partition_metadata import encode_uuid
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, tells
 from .registry import api
 
 if TYPE_CHECKING:
@@ -34,7 +36,16 @@ _NO_ID = bytes(16)
 _STRICT_FROM = 5
 
 
-@api(ApiKey.DELETE_TOPICS, (0, 6), DeleteTopicsRequest)
+@api(
+    ApiKey.DELETE_TOPICS,
+    (0, 6),
+    DeleteTopicsRequest,
+    asks=(
+        on_each(AclOperation.DELETE, ResourceType.TOPIC),
+        tells(AclOperation.DESCRIBE, ResourceType.TOPIC, "for the name of what its id names"),
+    ),
+    audited=True,
+)
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     states = (
         list(request.topics)
@@ -60,12 +71,21 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             error = ProtocolError(
                 ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {encode_uuid(UUID(bytes=state.topic_id))}"
             )
+        elif not context.allows(AclOperation.DELETE, ResourceType.TOPIC, name):
+            error = ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not delete this topic")
         elif times[name] > 1:
             error = ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice")
         topic = topics.get(name) if name is not None else None
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         if error is not None:
             result.error_code, result.error_message = error.code, str(error)
+            # Who named it by its id learns its name if it may be described; who named it by its name, nothing.
+            if (
+                error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                and name is not None
+                and context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, quietly=True)
+            ):
+                result.name = name
         elif name is not None:
             result.name, result.topic_id = name, topic.topic_id.bytes if topic is not None else _NO_ID
             wanted.append(_delete(name, result, context, mutations))

@@ -16,6 +16,7 @@ from ...protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ def acl_authorizer(context: RequestContext, operation: AclOperation) -> AclAutho
     return authorizer
 
 
-@api(ApiKey.DESCRIBE_ACLS, (0, 3), DescribeAclsRequest)
+@api(
+    ApiKey.DESCRIBE_ACLS,
+    (0, 3),
+    DescribeAclsRequest,
+    asks=(on_cluster(AclOperation.DESCRIBE),),
+)
 def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     from ..security.acl_checks import new_filter
 

@@ -16,13 +16,20 @@ from ...protocol.messages.describe_client_quotas import (
 )
 from ..error_mapping import error_code
 from ..quotas import Component, Match, check_filter
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.DESCRIBE_CLIENT_QUOTAS, (0, 1), DescribeClientQuotasRequest)
+@api(
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    (0, 1),
+    DescribeClientQuotasRequest,
+    asks=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
+)
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:

@@ -15,7 +15,9 @@ from ...protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ..authorized_operations import cluster_operations
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import tells
 from .registry import api
 
 if TYPE_CHECKING:
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-@api(ApiKey.DESCRIBE_CLUSTER, (0, 2), DescribeClusterRequest)
+@api(
+    ApiKey.DESCRIBE_CLUSTER,
+    (0, 2),
+    DescribeClusterRequest,
+    asks=(tells(AclOperation.DESCRIBE, ResourceType.CLUSTER, "for cluster_authorized_operations"),),
+)
 def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     logs = context.broker.logs
     response = DescribeClusterResponse(cluster_id=logs.cluster_id)
@@ -44,7 +51,5 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
     response.brokers = [
         DescribeClusterBroker(broker_id=logs.node_id, host=host, port=port, rack=context.broker.config.broker_rack)
     ]
-    response.cluster_authorized_operations = (
-        CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-    )
+    response.cluster_authorized_operations = cluster_operations(context, request.include_cluster_authorized_operations)
     return response

@@ -32,6 +32,8 @@ from ...protocol.messages.describe_configs import (
 from .. import metadata_store as kinds
 from ..error_mapping import error_code
 from ..logger_levels import levels
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import DENIED, on_each
 from ..topics import check_name
 from .registry import api
 
@@ -40,19 +42,45 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
+_GUARDS = {
+    TOPIC: ResourceType.TOPIC,
+    GROUP: ResourceType.GROUP,
+    BROKER: ResourceType.CLUSTER,
+    BROKER_LOGGER: ResourceType.CLUSTER,
+    CLIENT_METRICS: ResourceType.CLUSTER,
+}
 
 
-@api(ApiKey.DESCRIBE_CONFIGS, (0, 4), DescribeConfigsRequest)
+@api(
+    ApiKey.DESCRIBE_CONFIGS,
+    (0, 4),
+    DescribeConfigsRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        on_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP),
+        on_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "for brokers, loggers, client metrics"),
+    ),
+)
 def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     results = []
     for resource in request.resources:
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
+            check_allowed(AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name, context)
             result.configs = _describe(resource, request, context)
         except Exception as error:
             result.error_code, result.error_message = error_code(error)
         results.append(result)
     return DescribeConfigsResponse(results=results)
+
+
+def check_allowed(operation: AclOperation, kind: int, name: str, context: RequestContext) -> None:
+    """Raises ProtocolError, topics and groups for themselves, the rest for the cluster. A kind that is not known passes."""
+    if kind not in _GUARDS:
+        return
+    guard = _GUARDS[kind]
+    if not context.allows(operation, guard, CLUSTER_NAME if guard is ResourceType.CLUSTER else name):
+        raise ProtocolError(DENIED[guard])
 
 
 def _describe(

@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
 from ...protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from .create_delegation_token import token_refusal
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.DESCRIBE_DELEGATION_TOKEN, (0, 3), DescribeDelegationTokenRequest)
+@api(ApiKey.DESCRIBE_DELEGATION_TOKEN, (0, 3), DescribeDelegationTokenRequest, asks=())
 def describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    return DescribeDelegationTokenResponse(error_code=token_refusal(context))

@@ -16,23 +16,33 @@ from ...protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from ..authorized_operations import NOT_ASKED, operations_of
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
-#: Bits of the operations on a group: READ 3, DELETE 6, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11.
-ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-NOT_ASKED_FOR = -0x8000_0000
 
-
-@api(ApiKey.DESCRIBE_GROUPS, (0, 6), DescribeGroupsRequest)
+@api(
+    ApiKey.DESCRIBE_GROUPS,
+    (0, 6),
+    DescribeGroupsRequest,
+    asks=(on_each(AclOperation.DESCRIBE, ResourceType.GROUP),),
+)
 def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
-    return DescribeGroupsResponse(groups=[_describe(group_id, operations, context) for group_id in request.groups])
+    tells_operations = request.include_authorized_operations
+    return DescribeGroupsResponse(
+        groups=[_describe(group_id, tells_operations, context) for group_id in request.groups]
+    )
 
 
-def _describe(group_id: str, operations: int, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return DescribedGroup(
+            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id, authorized_operations=NOT_ASKED
+        )
     group = context.broker.groups.describe_group(group_id)
     with_messages = context.api_version >= 6
     error = group.error
@@ -56,5 +66,7 @@ def _describe(group_id: str, operations: int, context: RequestContext) -> Descri
             )
             for member in group.members
         ],
-        authorized_operations=operations if error is ErrorCode.NONE else NOT_ASKED_FOR,
+        authorized_operations=operations_of(
+            context, ResourceType.GROUP, group_id, tells_operations and error is ErrorCode.NONE
+        ),
     )

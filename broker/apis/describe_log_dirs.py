@@ -14,6 +14,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
 from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -22,6 +23,8 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ..error_mapping import error_code
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_request
 from .registry import api
 
 if TYPE_CHECKING:
@@ -35,8 +38,15 @@ _FIRST_WITH_DISK_SIZE = 4
 _Rows = dict[str, list[DescribeLogDirsPartition]]
 
 
-@api(ApiKey.DESCRIBE_LOG_DIRS, (0, 5), DescribeLogDirsRequest)
+@api(
+    ApiKey.DESCRIBE_LOG_DIRS,
+    (0, 5),
+    DescribeLogDirsRequest,
+    asks=(on_request(AclOperation.DESCRIBE, ResourceType.CLUSTER),),
+)
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     broker, tell_disk = context.broker, context.api_version >= _FIRST_WITH_DISK_SIZE
     cordoned = _normal(broker.config.cordoned_log_dirs)
     results = [

@@ -16,6 +16,8 @@ from ...protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from .registry import api
 
 if TYPE_CHECKING:
@@ -23,13 +25,24 @@ if TYPE_CHECKING:
     from ..server import Broker
 
 
-@api(ApiKey.DESCRIBE_PRODUCERS, (0, 0), DescribeProducersRequest)
+@api(
+    ApiKey.DESCRIBE_PRODUCERS,
+    (0, 0),
+    DescribeProducersRequest,
+    asks=(on_each(AclOperation.READ, ResourceType.TOPIC),),
+)
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    readable = context.allowed(AclOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[await _describe(context.broker, topic.name, index) for index in topic.partition_indexes],
+                partitions=[
+                    await _describe(context.broker, topic.name, index)
+                    if topic.name in readable
+                    else PartitionResponse(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    for index in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]

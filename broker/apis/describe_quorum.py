@@ -22,6 +22,8 @@ from ...protocol.messages.describe_quorum import (
     TopicResult,
 )
 from ...storage.log_names import CLUSTER_METADATA_TOPIC
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
@@ -30,7 +32,12 @@ if TYPE_CHECKING:
 _PARTITION = 0
 
 
-@api(ApiKey.DESCRIBE_QUORUM, (0, 2), DescribeQuorumRequest)
+@api(
+    ApiKey.DESCRIBE_QUORUM,
+    (0, 2),
+    DescribeQuorumRequest,
+    asks=(on_cluster(AclOperation.DESCRIBE),),
+)
 def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     asked = [
         (topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions

@@ -14,10 +14,14 @@ from ...protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
     RequestGroup,
+    RequestTopic,
     ResponseGroup,
     ResponsePartition,
     ResponseTopic,
 )
+from ..request_context import EVERY_NAME
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, shows
 from .registry import api
 from .share_group_heartbeat import check_enabled
 
@@ -25,7 +29,16 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, (0, 1), DescribeShareGroupOffsetsRequest)
+@api(
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+    (0, 1),
+    DescribeShareGroupOffsetsRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
+        shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
+    ),
+)
 def describe_share_group_offsets(
     request: DescribeShareGroupOffsetsRequest, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponse:
@@ -33,14 +46,27 @@ def describe_share_group_offsets(
 
 
 def _describe(group: RequestGroup, context: RequestContext) -> ResponseGroup:
-    wanted = None if group.topics is None else [(topic.topic_name, topic.partitions) for topic in group.topics]
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        return ResponseGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    shown = EVERY_NAME
+    if group.topics is not None:
+        shown = context.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.topic_name for topic in group.topics))
+    wanted = (
+        None
+        if group.topics is None
+        else [(topic.topic_name, topic.partitions) for topic in group.topics if topic.topic_name in shown]
+    )
     try:
         check_enabled(context.broker)
         rows = context.broker.share.groups.offsets(group.group_id, wanted)
     except ProtocolError as error:
         return ResponseGroup(group_id=group.group_id, error_code=error.code, error_message=error.message)
     asked = dict(wanted or ())
-    topics = []
+    if wanted is None:
+        names = [name for name, _, _ in rows]
+        shown = context.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names, quietly=True)
+        rows = [row for row in rows if row[0] in shown]
+    topics = [_refused(topic) for topic in group.topics or () if topic.topic_name not in shown]
     for name, topic, offsets in rows:
         if topic is None:
             code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text
@@ -58,3 +84,14 @@ def _describe(group: RequestGroup, context: RequestContext) -> ResponseGroup:
         ]
         topics.append(ResponseTopic(topic_name=name, topic_id=topic.topic_id.bytes, partitions=partitions))
     return ResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _refused(topic: RequestTopic) -> ResponseTopic:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            ResponsePartition(partition_index=index, start_offset=-1, error_code=code, error_message=code.text)
+            for index in topic.partitions
+        ],
+    )

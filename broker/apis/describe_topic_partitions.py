@@ -18,8 +18,10 @@ from ...protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from ..authorized_operations import TOPIC_OPERATIONS
+from ..authorized_operations import NOT_ASKED, operations_of
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, shows
 from ..topics import INTERNAL_TOPICS, check_name
 from .registry import api
 
@@ -30,23 +32,37 @@ MAX_PARTITIONS = 2000
 """The default of Kafka's max.request.partition.size.limit."""
 
 
-@api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), DescribeTopicPartitionsRequest)
+@api(
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    (0, 0),
+    DescribeTopicPartitionsRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
+        shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
+    ),
+)
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     topics, cursor = context.broker.topics, request.cursor
     if cursor is not None and cursor.partition_index < 0:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {cursor.partition_index}")
-    names = sorted({topic.name for topic in request.topics}) or [topic.name for topic in topics.all()]
+    named = sorted({topic.name for topic in request.topics})
+    names = named or [topic.name for topic in topics.all()]
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
+    shown = context.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names, quietly=not named)
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse(topics=(rows := []), next_cursor=None)
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if name not in shown:
+            if named:
+                rows.append(_refused(name))
+            continue
         topic = topics.get(name)
         if topic is None:
-            rows.append(_missing(name))
+            rows.append(_missing(name, context))
             continue
         if not left:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
@@ -59,7 +75,7 @@ def describe_topic_partitions(
                 topic_id=topic.topic_id.bytes,
                 is_internal=topic.is_internal,
                 partitions=[_partition(name, index, context) for index in range(first, end)],
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=operations_of(context, ResourceType.TOPIC, name),
             )
         )
         if end < topic.partition_count:
@@ -68,14 +84,24 @@ def describe_topic_partitions(
     return response
 
 
-def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Nothing tells whether it exists."""
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_authorized_operations=NOT_ASKED
+    )
+
+
+def _missing(name: str, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(name)
     except ProtocolError as error:
         code = error_code(error)[0]
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=code,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=operations_of(context, ResourceType.TOPIC, name),
     )
 
 

@@ -5,20 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ProtocolError
+from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, shows
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), DescribeTransactionsRequest)
+@api(
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    (0, 0),
+    DescribeTransactionsRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+        shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is in one"),
+    ),
+)
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
@@ -28,12 +38,18 @@ def describe_transactions(
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return TransactionState(transactional_id=transactional_id, error_code=code)
     try:
         metadata = context.broker.transactions.describe(transactional_id)
     except ProtocolError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
     topics: dict[str, list[int]] = {}
-    for topic, index in sorted(metadata.partitions):
+    shown = context.allowed(
+        AclOperation.DESCRIBE, ResourceType.TOPIC, (topic for topic, _ in metadata.partitions), quietly=True
+    )
+    for topic, index in sorted(place for place in metadata.partitions if place[0] in shown):
         topics.setdefault(topic, []).append(index)
     return TransactionState(
         transactional_id=transactional_id,

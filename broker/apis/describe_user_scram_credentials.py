@@ -13,6 +13,8 @@ from ...protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
     from ..security.credentials import Users
 
 
-@api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), DescribeUserScramCredentialsRequest)
+@api(
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    (0, 0),
+    DescribeUserScramCredentialsRequest,
+    asks=(on_cluster(AclOperation.DESCRIBE),),
+)
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:

@@ -17,6 +17,8 @@ from ...protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
@@ -25,7 +27,12 @@ if TYPE_CHECKING:
 _ELECTION_TYPES = (0, 1)
 
 
-@api(ApiKey.ELECT_LEADERS, (0, 2), ElectLeadersRequest)
+@api(
+    ApiKey.ELECT_LEADERS,
+    (0, 2),
+    ElectLeadersRequest,
+    asks=(on_cluster(AclOperation.ALTER),),
+)
 def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in _ELECTION_TYPES:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)

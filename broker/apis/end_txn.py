@@ -13,6 +13,8 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_field
 from ..transaction_states import VERSION_2, Producer
 from .registry import api
 
@@ -23,7 +25,12 @@ FENCED_FROM = 2
 VERSION_2_FROM = 5
 
 
-@api(ApiKey.END_TXN, (0, 5), EndTxnRequest)
+@api(
+    ApiKey.END_TXN,
+    (0, 5),
+    EndTxnRequest,
+    asks=(on_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),),
+)
 async def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     version = context.api_version
     producer = Producer(request.producer_id, request.producer_epoch)

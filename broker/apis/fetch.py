@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
@@ -28,6 +28,9 @@ from ...protocol.messages._hot import parse_fetch, write_fetch_response
 from ...protocol.messages.fetch import FetchRequest
 from ..error_mapping import error_code
 from ..fetch_session import FetchContext, FetchPartition, PartitionKey
+from ..request_context import RequestContext
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from ..send import FileSlice, release_parts
 from .registry import api
 
@@ -48,7 +51,13 @@ ZSTD_FROM = 10
 Row = tuple[int, int, int, int, int, Any, FileSlice | None]
 
 
-@api(ApiKey.FETCH, (0, 18), FetchRequest, raw=True)
+@api(
+    ApiKey.FETCH,
+    (0, 18),
+    FetchRequest,
+    asks=(on_each(AclOperation.READ, ResourceType.TOPIC, "each in the request or its session"),),
+    raw=True,
+)
 def fetch(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> list[Part] | Awaitable[list[Part]]:
@@ -65,28 +74,50 @@ def fetch(
         [(topic, index) for topic, indexes in forgotten for index in indexes],
         version >= 13,
     )
+    denied: Container[str | bytes] = ()
+    if broker.authorizer is not None:
+        asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)
+        denied = _denied(asker, context.partitions)
     most = min(max_bytes, broker.fetch_max_bytes)
     if broker.quotas.active:
         most = min(most, broker.quotas.most_fetched(client_id, connection.user))
     if version < FIRST_OF_ALL_FORMATS:
         from ..old_fetch import OldFetchJob
 
-        old = OldFetchJob(broker, context, version, correlation_id, isolation, most)
+        old = OldFetchJob(broker, context, version, correlation_id, isolation, most, denied)
         return old.answer(max_wait, min_bytes)
-    return FetchJob(broker, context, version, correlation_id, isolation, most).run(max_wait, min_bytes)
+    return FetchJob(broker, context, version, correlation_id, isolation, most, denied).run(max_wait, min_bytes)
+
+
+def _denied(asker: RequestContext, partitions: Iterable[PartitionKey]) -> Container[str | bytes]:
+    """The topics, as the request names them, that the client may not read. An id that nobody has is none of them."""
+    denied: set[str | bytes] = set()
+    for topic in dict.fromkeys(topic for topic, _ in partitions):
+        name = topic if isinstance(topic, str) else asker.broker.partitions.name_of(topic)
+        if name is not None and not asker.allows(AclOperation.READ, ResourceType.TOPIC, name):
+            denied.add(topic)
+    return denied
 
 
 class FetchJob:
     """One fetch request from the session that it belongs to up to its answer. Loop thread."""
 
     __slots__ = (
-        "_broker", "_context", "_correlation_id", "_isolation", "_max_bytes", "_min_bytes", "_version",
+        "_broker", "_context", "_correlation_id", "_denied", "_isolation", "_max_bytes", "_min_bytes", "_version",
     )  # fmt: skip
 
     def __init__(
-        self, broker: Broker, context: FetchContext, version: int, correlation_id: int, isolation: int, max_bytes: int
+        self,
+        broker: Broker,
+        context: FetchContext,
+        version: int,
+        correlation_id: int,
+        isolation: int,
+        max_bytes: int,
+        denied: Container[str | bytes] = (),
     ) -> None:
         self._broker = broker
+        self._denied = denied
         self._context = context
         self._version = version
         self._correlation_id = correlation_id
@@ -123,6 +154,8 @@ class FetchJob:
     def _find(self, key: PartitionKey) -> Partition | None:
         table = self._broker.partitions
         topic = key[0]
+        if topic in self._denied:
+            return None
         name = topic if isinstance(topic, str) else table.name_of(topic)
         return None if name is None else table.get(name, key[1])
 
@@ -136,9 +169,10 @@ class FetchJob:
         total = 0
         failed = False
         find = self._broker.partitions.get
+        is_open = not self._denied
         for key, wanted in self._context.partitions.items():
             topic, index = key
-            partition = find(topic, index) if type(topic) is str else self._find(key)
+            partition = find(topic, index) if is_open and type(topic) is str else self._find(key)
             if cold is not None and partition is not None and self._might_block(partition, wanted.offset):
                 cold.append((partition, wanted.offset))
                 continue
@@ -195,6 +229,8 @@ class FetchJob:
         return index, 0, high, stable, log.log_start_offset, aborted, records
 
     def _missing(self, topic: str | bytes) -> ErrorCode:
+        if topic in self._denied:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if isinstance(topic, str) or self._broker.partitions.name_of(topic) is not None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.UNKNOWN_TOPIC_ID

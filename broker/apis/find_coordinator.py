@@ -16,6 +16,8 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..features import SHARE_VERSION
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import DENIED, on_each, on_request
 from .registry import api
 
 if TYPE_CHECKING:
@@ -28,12 +30,61 @@ log = logging.getLogger(__name__)
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6
+_FIRST_WITH_KEYS = 4
+_GUARDS = {
+    GROUP: ResourceType.GROUP,
+    TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+    SHARE: ResourceType.CLUSTER,
+}
 NO_SHARE_KEY = "the key is not GROUP:TOPIC-ID:PARTITION"
 NO_SHARE_GROUPS = "share groups are for version 6 and later, and where share.version is not 0"
 
 
-@api(ApiKey.FIND_COORDINATOR, (0, 6), FindCoordinatorRequest)
+@api(
+    ApiKey.FIND_COORDINATOR,
+    (0, 6),
+    FindCoordinatorRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.GROUP, "each key of that type"),
+        on_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "each key of that type"),
+        on_request(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "for keys of share groups"),
+    ),
+)
 def find_coordinator(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    guard = _GUARDS.get(request.key_type)
+    if context.broker.authorizer is None or guard is None:
+        return _find(request, context)
+    if guard is ResourceType.CLUSTER:
+        if context.allows(AclOperation.CLUSTER_ACTION, guard, CLUSTER_NAME):
+            return _find(request, context)
+        return _answer(request, context, DENIED[guard], None)
+    keys = request.coordinator_keys if context.api_version >= _FIRST_WITH_KEYS else [request.key]
+    allowed = context.allowed(AclOperation.DESCRIBE, guard, keys)
+    denied = [key for key in keys if key not in allowed]
+    if not denied:
+        return _find(request, context)
+    if len(denied) == len(keys):
+        return _answer(request, context, DENIED[guard], None)
+    return _mixed(request, context, denied, DENIED[guard])
+
+
+async def _mixed(
+    request: FindCoordinatorRequest, context: RequestContext, denied: list[str], code: ErrorCode
+) -> FindCoordinatorResponse:
+    """The answer for some keys, and `code` for the others."""
+    rest = FindCoordinatorRequest(
+        key_type=request.key_type, coordinator_keys=[key for key in request.coordinator_keys if key not in denied]
+    )
+    found = _find(rest, context)
+    answer = found if isinstance(found, FindCoordinatorResponse) else await found
+    refused = [Coordinator(key=key, node_id=-1, port=-1, error_code=code) for key in denied]
+    answer.coordinators = [*answer.coordinators, *refused]
+    return answer
+
+
+def _find(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     broker = context.broker
@@ -69,11 +120,11 @@ def _answer(
     found = code is ErrorCode.NONE
     node_id = context.broker.logs.node_id if found else -1
     host, port = context.local_address if found else ("", -1)
-    if context.api_version >= 4:
+    if context.api_version >= _FIRST_WITH_KEYS:
         return FindCoordinatorResponse(
             coordinators=[
                 Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=message)
-                if request.key_type != SHARE or _is_share_key(key)
+                if request.key_type != SHARE or not found or _is_share_key(key)
                 else Coordinator(
                     key=key, node_id=-1, port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=NO_SHARE_KEY
                 )

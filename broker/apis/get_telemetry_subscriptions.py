@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, (0, 0), GetTelemetrySubscriptionsRequest)
+@api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, (0, 0), GetTelemetrySubscriptionsRequest, asks=())
 def get_telemetry_subscriptions(
     request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:

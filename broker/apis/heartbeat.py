@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_field
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.HEARTBEAT, (0, 4), HeartbeatRequest)
+@api(
+    ApiKey.HEARTBEAT,
+    (0, 4),
+    HeartbeatRequest,
+    asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+)
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     code = context.broker.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id

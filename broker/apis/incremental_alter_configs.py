@@ -32,8 +32,10 @@ from .. import logger_levels
 from .. import metadata_store as kinds
 from ..error_mapping import error_code
 from ..resource_configs import TABLES
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from ..topics import check_name
-from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, check_allowed
 from .registry import api
 
 if TYPE_CHECKING:
@@ -62,7 +64,17 @@ class NamedConfig(Protocol):
     value: str | None
 
 
-@api(ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), IncrementalAlterConfigsRequest)
+@api(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    (0, 1),
+    IncrementalAlterConfigsRequest,
+    asks=(
+        on_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        on_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+        on_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "for brokers, loggers, client metrics"),
+    ),
+    audited=True,
+)
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
@@ -99,6 +111,7 @@ async def _alter(
 
     try:
         check_resource(resource.resource_type, times)
+        check_allowed(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
         check_configs(
             [item for item in resource.configs if item.config_operation != Operation.DELETE], resource.configs
         )

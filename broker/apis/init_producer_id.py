@@ -16,6 +16,8 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ..error_mapping import error_code
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_request, suffices
 from .registry import api
 
 if TYPE_CHECKING:
@@ -26,9 +28,20 @@ _NO_PRODUCER = (-1, -1)
 FENCED_FROM = 4
 
 
-@api(ApiKey.INIT_PRODUCER_ID, (0, 5), InitProducerIdRequest)
+@api(
+    ApiKey.INIT_PRODUCER_ID,
+    (0, 5),
+    InitProducerIdRequest,
+    asks=(
+        on_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "where the request names one"),
+        suffices(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "where it names none"),
+        on_request(AclOperation.WRITE, ResourceType.TOPIC, "any topic at all"),
+    ),
+)
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     try:
+        if (code := _refusal(request.transactional_id, context)) is not None:
+            return InitProducerIdResponse(error_code=code, producer_epoch=_NO_EPOCH)
         if request.transactional_id is None:
             return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next(), producer_epoch=0)
         return await _transactional(request, request.transactional_id, context)
@@ -37,6 +50,17 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
         if code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         return InitProducerIdResponse(error_code=code, producer_epoch=_NO_EPOCH)
+
+
+def _refusal(transactional_id: str | None, context: RequestContext) -> ErrorCode | None:
+    """Who may write to some topic may be idempotent there (KIP-679)."""
+    if transactional_id is not None:
+        is_allowed = context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    is_allowed = context.allows(
+        AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True
+    ) or context.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
+    return None if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def _transactional(

@@ -16,6 +16,8 @@ from ...protocol.messages.initialize_share_group_state import (
     PartitionData,
     PartitionResult,
 )
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from ..share.manager import synced
 from ..share.state_requests import topic_results
 from .registry import api
@@ -26,7 +28,12 @@ if TYPE_CHECKING:
     from ..share.records import SharePartitionKey
 
 
-@api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, (0, 0), InitializeShareGroupStateRequest)
+@api(
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    (0, 0),
+    InitializeShareGroupStateRequest,
+    asks=(on_cluster(AclOperation.CLUSTER_ACTION),),
+)
 async def initialize_share_group_state(
     request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> InitializeShareGroupStateResponse:

@@ -15,13 +15,21 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ..deferred import then
 from ..group_events import GroupProtocol, JoinRequest, JoinResult
+from ..request_context import visible_topics
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_field
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.JOIN_GROUP, (0, 9), JoinGroupRequest)
+@api(
+    ApiKey.JOIN_GROUP,
+    (0, 9),
+    JoinGroupRequest,
+    asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+)
 def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     version = context.api_version
     # As in Kafka, where a protocol's name is its key: of two by one name the first counts.
@@ -41,6 +49,7 @@ def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupR
             requires_known_member_id=version >= 4,
             supports_skip_assignment=version >= 9,
             reason=request.reason,
+            visible=visible_topics(context),
         )
     )
     return then(outcome, lambda result: _answer(result, version))

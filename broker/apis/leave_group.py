@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from ..group_events import LeavingMember
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_field
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.LEAVE_GROUP, (0, 5), LeaveGroupRequest)
+@api(
+    ApiKey.LEAVE_GROUP,
+    (0, 5),
+    LeaveGroupRequest,
+    asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+)
 def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     single = context.api_version <= 2
     members = (

@@ -16,6 +16,8 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from .. import metadata_store as kinds
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from .registry import api
 
@@ -25,7 +27,12 @@ if TYPE_CHECKING:
 _ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-@api(ApiKey.LIST_CONFIG_RESOURCES, (0, 1), ListConfigResourcesRequest)
+@api(
+    ApiKey.LIST_CONFIG_RESOURCES,
+    (0, 1),
+    ListConfigResourcesRequest,
+    asks=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
+)
 def list_config_resources(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     broker = context.broker
     wanted = set(request.resource_types or _ALL) if context.api_version >= 1 else {CLIENT_METRICS}

@@ -7,18 +7,29 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import shows, suffices
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.LIST_GROUPS, (0, 5), ListGroupsRequest)
+@api(
+    ApiKey.LIST_GROUPS,
+    (0, 5),
+    ListGroupsRequest,
+    asks=(
+        suffices(AclOperation.DESCRIBE, ResourceType.CLUSTER),
+        shows(AclOperation.DESCRIBE, ResourceType.GROUP, "each"),
+    ),
+)
 def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     try:
         groups = context.broker.groups.list_groups(request.states_filter, request.types_filter)
     except ProtocolError as error:
         return ListGroupsResponse(error_code=error.code)
+    sees_all = context.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True)
     return ListGroupsResponse(
         groups=[
             ListedGroup(
@@ -28,5 +39,6 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
                 group_type=group.group_type,
             )
             for group in groups
+            if sees_all or context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id, quietly=True)
         ]
     )

@@ -23,6 +23,8 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ..error_mapping import error_code
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
 from .registry import api
 
 if TYPE_CHECKING:
@@ -42,10 +44,19 @@ _READ_COMMITTED = 1
 _CONSUMER = -1
 
 
-@api(ApiKey.LIST_OFFSETS, (0, 11), ListOffsetsRequest)
+@api(
+    ApiKey.LIST_OFFSETS,
+    (0, 11),
+    ListOffsetsRequest,
+    asks=(on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),),
+)
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     answers = []
     for topic in request.topics:
+        if not context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            refused = [_failed(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for part in topic.partitions]
+            answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=refused))
+            continue
         seen: set[int] = set()
         repeated = {
             index

@@ -9,13 +9,20 @@ from ...protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), ListPartitionReassignmentsRequest)
+@api(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    (0, 0),
+    ListPartitionReassignmentsRequest,
+    asks=(on_cluster(AclOperation.DESCRIBE),),
+)
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:

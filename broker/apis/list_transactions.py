@@ -17,6 +17,8 @@ from ...protocol.messages.list_transactions import (
     TransactionState,
 )
 from .. import transaction_states as states
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import shows
 from ..transaction_coordinator import TransactionFilter
 from .registry import api
 
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.LIST_TRANSACTIONS, (0, 2), ListTransactionsRequest)
+@api(
+    ApiKey.LIST_TRANSACTIONS,
+    (0, 2),
+    ListTransactionsRequest,
+    asks=(shows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "each"),),
+)
 def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     known = {state.label for state in states.TransactionState}
     try:
@@ -47,6 +54,9 @@ def list_transactions(request: ListTransactionsRequest, context: RequestContext)
                 transaction_state=metadata.state.label,
             )
             for metadata in found
+            if context.allows(
+                AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, metadata.transactional_id, quietly=True
+            )
         ],
     )
 

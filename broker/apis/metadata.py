@@ -24,8 +24,10 @@ from ...protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ..authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ..authorized_operations import NOT_ASKED, cluster_operations, operations_of
 from ..error_mapping import error_code
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_each, shows, suffices, tells
 from ..topics import INTERNAL_TOPICS, Topic, check_name
 from .registry import api
 
@@ -38,79 +40,118 @@ _NO_ID = bytes(16)
 _FIRST_WITH_IDS = 12
 
 
-@api(ApiKey.METADATA, (0, 13), MetadataRequest)
+@api(
+    ApiKey.METADATA,
+    (0, 13),
+    MetadataRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is named"),
+        shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
+        suffices(AclOperation.CREATE, ResourceType.CLUSTER, "where a topic would be made"),
+        on_each(AclOperation.CREATE, ResourceType.TOPIC, "each that would be made"),
+        tells(AclOperation.DESCRIBE, ResourceType.CLUSTER, "for cluster_authorized_operations"),
+    ),
+)
 def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
     broker = context.broker
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        return _response(request, context, [_topic(topic, context, operations) for topic in broker.topics.all()])
+        topics = broker.topics.all()
+        shown = context.allowed(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in topics), quietly=True
+        )
+        return _response(request, context, [_topic(topic, request, context) for topic in topics if topic.name in shown])
     wanted = list({(item.topic_id, item.name): item for item in request.topics}.values())
     may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     if may_create and any(
         item.name is not None and item.topic_id == _NO_ID and broker.topics.get(item.name) is None for item in wanted
     ):
-        return _create_and_answer(request, context, wanted, operations)
-    return _response(request, context, [_look_up(item, context, operations) for item in wanted])
+        return _create_and_answer(request, context, wanted)
+    return _response(request, context, [_look_up(item, request, context) for item in wanted])
 
 
 async def _create_and_answer(
-    request: MetadataRequest, context: RequestContext, wanted: list[MetadataRequestTopic], operations: int
+    request: MetadataRequest, context: RequestContext, wanted: list[MetadataRequestTopic]
 ) -> MetadataResponse:
-    rows = await asyncio.gather(*(_look_up_or_create(item, context, operations) for item in wanted))
+    rows = await asyncio.gather(*(_look_up_or_create(item, request, context) for item in wanted))
     return _response(request, context, list(rows))
 
 
 async def _look_up_or_create(
-    item: MetadataRequestTopic, context: RequestContext, operations: int
+    item: MetadataRequestTopic, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
-    if item.topic_id == _NO_ID and item.name is not None:
+    name, topics = item.name, context.broker.topics
+    if item.topic_id == _NO_ID and name is not None and _may_describe(context, name):
+        if topics.get(name) is None and not _may_create(context, name):
+            return _failed(item, ErrorCode.TOPIC_AUTHORIZATION_FAILED, request, context)
         try:
-            await context.broker.topics.ensure(item.name)
+            await topics.ensure(name)
         except Exception as error:
-            return _failed(item, error_code(error)[0], operations)
-    return _look_up(item, context, operations)
+            return _failed(item, error_code(error)[0], request, context)
+    return _look_up(item, request, context)
 
 
-def _look_up(item: MetadataRequestTopic, context: RequestContext, operations: int) -> MetadataResponseTopic:
-    topics = context.broker.topics
-    if context.api_version >= _FIRST_WITH_IDS and item.topic_id != _NO_ID:
-        topic = topics.by_id(item.topic_id)
-        if topic is None:
-            return MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-                name=None,
-                topic_id=item.topic_id,
-                topic_authorized_operations=NOT_ASKED,
-            )
-        return _topic(topic, context, operations)
-    if item.name is None or item.topic_id != _NO_ID:
-        return _failed(item, ErrorCode.INVALID_REQUEST, operations)
-    topic = topics.get(item.name)
-    if topic is not None:
-        return _topic(topic, context, operations)
-    try:
-        check_name(item.name)
-    except Exception as error:
-        return _failed(item, error_code(error)[0], operations)
-    return _failed(item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, operations)
+def _may_describe(context: RequestContext, name: str) -> bool:
+    return context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _failed(item: MetadataRequestTopic, code: ErrorCode, operations: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=code,
-        name=item.name or "",
-        is_internal=item.name in INTERNAL_TOPICS,
-        topic_authorized_operations=operations,
+def _may_create(context: RequestContext, name: str) -> bool:
+    return context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True) or context.allows(
+        AclOperation.CREATE, ResourceType.TOPIC, name
     )
 
 
-def _topic(topic: Topic, context: RequestContext, operations: int) -> MetadataResponseTopic:
+def _look_up(item: MetadataRequestTopic, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
+    topics = context.broker.topics
+    if context.api_version >= _FIRST_WITH_IDS and item.topic_id != _NO_ID:
+        topic = topics.by_id(item.topic_id)
+        # An id is no secret, as in Kafka; the name that belongs to it is.
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is not None:
+            if _may_describe(context, topic.name):
+                return _topic(topic, request, context)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(
+            error_code=code, name=None, topic_id=item.topic_id, topic_authorized_operations=NOT_ASKED
+        )
+    if item.name is None or item.topic_id != _NO_ID:
+        return _failed(item, ErrorCode.INVALID_REQUEST, request, context)
+    if not _may_describe(context, item.name):  # whether it exists is not looked at
+        return MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=item.name, topic_authorized_operations=NOT_ASKED
+        )
+    topic = topics.get(item.name)
+    if topic is not None:
+        return _topic(topic, request, context)
+    try:
+        check_name(item.name)
+    except Exception as error:
+        return _failed(item, error_code(error)[0], request, context)
+    return _failed(item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, request, context)
+
+
+def _operations(name: str, request: MetadataRequest, context: RequestContext) -> int:
+    return operations_of(context, ResourceType.TOPIC, name, request.include_topic_authorized_operations)
+
+
+def _failed(
+    item: MetadataRequestTopic, code: ErrorCode, request: MetadataRequest, context: RequestContext
+) -> MetadataResponseTopic:
+    name = item.name or ""
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=item.name in INTERNAL_TOPICS,
+        topic_authorized_operations=_operations(name, request, context),
+    )
+
+
+def _topic(topic: Topic, request: MetadataRequest, context: RequestContext) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id.bytes,
         is_internal=topic.is_internal,
         partitions=[_partition(topic.name, index, context) for index in range(topic.partition_count)],
-        topic_authorized_operations=operations,
+        topic_authorized_operations=_operations(topic.name, request, context),
     )
 
 
@@ -148,7 +189,5 @@ def _response(
         cluster_id=broker.logs.cluster_id,
         controller_id=broker.logs.node_id,
         topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
     )

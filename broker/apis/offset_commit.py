@@ -21,13 +21,23 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ..group_commits import CommitRequest, OffsetToCommit
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, on_field
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.OFFSET_COMMIT, (0, 10), OffsetCommitRequest)
+@api(
+    ApiKey.OFFSET_COMMIT,
+    (0, 10),
+    OffsetCommitRequest,
+    asks=(
+        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        on_each(AclOperation.READ, ResourceType.TOPIC),
+    ),
+)
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
@@ -73,13 +83,16 @@ def _check(
     places: list[OffsetCommitResponsePartition] = []
     for topic in request.topics:
         name = table.name_of(topic.topic_id) if by_id else topic.name
+        may_read = name is None or context.allows(AclOperation.READ, ResourceType.TOPIC, name)
         answers = []
         for each in topic.partitions:
-            partition = None if name is None else table.get(name, each.partition_index)
+            partition = None if name is None or not may_read else table.get(name, each.partition_index)
             answer = OffsetCommitResponsePartition(partition_index=each.partition_index)
             answers.append(answer)
             if name is None:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            elif not may_read:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif partition is None:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:

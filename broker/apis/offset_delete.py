@@ -14,22 +14,36 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, on_field
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.OFFSET_DELETE, (0, 0), OffsetDeleteRequest)
+@api(
+    ApiKey.OFFSET_DELETE,
+    (0, 0),
+    OffsetDeleteRequest,
+    asks=(
+        on_field(AclOperation.DELETE, ResourceType.GROUP, "group_id"),
+        on_each(AclOperation.READ, ResourceType.TOPIC),
+    ),
+    audited=True,
+)
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     codes: dict[tuple[str, int], ErrorCode] = {}
     there: list[tuple[str, int]] = []
     for topic in request.topics:
+        may_read = context.allows(AclOperation.READ, ResourceType.TOPIC, topic.name)
         for each in topic.partitions:
             key = topic.name, each.partition_index
-            if context.broker.partitions.get(*key) is None:
+            if not may_read:
+                codes[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif context.broker.partitions.get(*key) is None:
                 codes[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 there.append(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
@@ -26,6 +26,8 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ..group_commits import NO_OFFSET, FetchedGroup, FetchedOffset, FetchedTopic, TopicToFetch
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, shows
 from .registry import api
 
 if TYPE_CHECKING:
@@ -35,43 +37,112 @@ FIRST_WITH_GROUPS = 8
 FIRST_WITH_IDS = 10
 
 
-@api(ApiKey.OFFSET_FETCH, (0, FIRST_WITH_IDS), OffsetFetchRequest)
+@api(
+    ApiKey.OFFSET_FETCH,
+    (0, FIRST_WITH_IDS),
+    OffsetFetchRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
+        shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
+    ),
+)
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups = context.broker.groups
-    if context.api_version == 0 and not groups.is_open:  # as in ZooKeeper there is nothing yet, and no error in that
-        found = [
-            FetchedTopic(topic.name, [FetchedOffset(index) for index in topic.partition_indexes])
-            for topic in request.topics or ()
+    plans = _plans(request, context)
+    if context.api_version == 0 and not groups.is_open and not plans[0].is_refused:
+        # As in ZooKeeper there is nothing yet, and no error in that.
+        nothing = [
+            FetchedTopic(topic.topic, [FetchedOffset(index) for index in topic.partitions])
+            for topic in plans[0].wanted or ()
         ]
-        return _single(request, FetchedGroup(found), 0)
-    outcomes: list[FetchedGroup | Awaitable[FetchedGroup]] = []
-    if context.api_version >= FIRST_WITH_GROUPS:
-        for group in request.groups:
-            wanted = _by_id(group.topics, context) if context.api_version >= FIRST_WITH_IDS else _by_name(group.topics)
-            outcomes.append(
-                groups.fetch_offsets(
-                    group.group_id,
-                    wanted,
-                    require_stable=request.require_stable,
-                    member_id=group.member_id,
-                    member_epoch=group.member_epoch,
-                )
-            )
-    else:
-        wanted = _by_name(request.topics)
-        outcomes.append(groups.fetch_offsets(request.group_id, wanted, require_stable=request.require_stable))
+        return _single(request, _seen(FetchedGroup(nothing), plans[0], context), 0)
+    outcomes: list[FetchedGroup | Awaitable[FetchedGroup]] = [
+        FetchedGroup([], ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if plan.is_refused
+        else groups.fetch_offsets(
+            plan.group_id,
+            plan.wanted,
+            require_stable=request.require_stable,
+            member_id=plan.member_id,
+            member_epoch=plan.member_epoch,
+        )
+        for plan in plans
+    ]
     if any(inspect.isawaitable(outcome) for outcome in outcomes):
-        return _later(request, context, outcomes)
-    return _respond(request, context, [outcome for outcome in outcomes if isinstance(outcome, FetchedGroup)])
+        return _later(request, context, plans, outcomes)
+    return _respond(request, context, plans, [outcome for outcome in outcomes if isinstance(outcome, FetchedGroup)])
+
+
+class _Plan(NamedTuple):
+    """What is looked up for one group; `denied`: what is answered in its place for topics the client may not know of."""
+
+    group_id: str
+    wanted: list[TopicToFetch] | None = None
+    denied: Sequence[FetchedTopic] = ()
+    member_id: str | None = None
+    member_epoch: int = -1
+    is_refused: bool = False
+
+
+def _plans(request: OffsetFetchRequest, context: RequestContext) -> list[_Plan]:
+    if context.api_version < FIRST_WITH_GROUPS:
+        return [_plan(_Plan(request.group_id, _by_name(request.topics)), context)]
+    by_id = context.api_version >= FIRST_WITH_IDS
+    return [
+        _plan(
+            _Plan(
+                group.group_id,
+                _by_id(group.topics, context) if by_id else _by_name(group.topics),
+                member_id=group.member_id,
+                member_epoch=group.member_epoch,
+            ),
+            context,
+        )
+        for group in request.groups
+    ]
+
+
+def _plan(plan: _Plan, context: RequestContext) -> _Plan:
+    """The same with what the client may not see taken out."""
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, plan.group_id):
+        return plan._replace(is_refused=True)
+    if plan.wanted is None:
+        return plan
+    shown = context.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.topic for topic in plan.wanted))
+    denied = [
+        FetchedTopic(
+            topic.topic,
+            [FetchedOffset(index, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in topic.partitions],
+            topic.topic_id,
+        )
+        for topic in plan.wanted
+        if topic.topic not in shown
+    ]
+    return plan._replace(wanted=[topic for topic in plan.wanted if topic.topic in shown], denied=denied)
+
+
+def _seen(result: FetchedGroup, plan: _Plan, context: RequestContext) -> FetchedGroup:
+    if result.error is not ErrorCode.NONE:
+        return result
+    topics = result.topics
+    if plan.wanted is None:
+        names = (topic.topic for topic in topics)
+        shown = context.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, names, quietly=True)
+        topics = [topic for topic in topics if topic.topic in shown]
+    return result._replace(topics=[*topics, *plan.denied])
 
 
 async def _later(
-    request: OffsetFetchRequest, context: RequestContext, outcomes: list[FetchedGroup | Awaitable[FetchedGroup]]
+    request: OffsetFetchRequest,
+    context: RequestContext,
+    plans: list[_Plan],
+    outcomes: list[FetchedGroup | Awaitable[FetchedGroup]],
 ) -> OffsetFetchResponse:
     results = [outcome if isinstance(outcome, FetchedGroup) else await outcome for outcome in outcomes]
-    return _respond(request, context, results)
+    return _respond(request, context, plans, results)
 
 
 def _by_name(
@@ -88,8 +159,11 @@ def _by_id(topics: Sequence[OffsetFetchRequestTopics] | None, context: RequestCo
     return [TopicToFetch(name, topic.partition_indexes, topic.topic_id) for name, topic in named if name is not None]
 
 
-def _respond(request: OffsetFetchRequest, context: RequestContext, results: list[FetchedGroup]) -> OffsetFetchResponse:
+def _respond(
+    request: OffsetFetchRequest, context: RequestContext, plans: list[_Plan], found: list[FetchedGroup]
+) -> OffsetFetchResponse:
     version = context.api_version
+    results = [_seen(result, plan, context) for result, plan in zip(found, plans, strict=True)]
     if version < FIRST_WITH_GROUPS:
         return _single(request, results[0], version)
     answers = []

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -18,20 +19,40 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from ..request_context import EVERY_NAME
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_each, suffices
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.OFFSET_FOR_LEADER_EPOCH, (0, 4), OffsetForLeaderEpochRequest)
+@api(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    (0, 4),
+    OffsetForLeaderEpochRequest,
+    asks=(
+        suffices(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    ),
+)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
+    known: Container[str] = EVERY_NAME
+    if not context.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
+        known = context.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.topic for topic in request.topics))
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_look_up(topic.topic, part, context) for part in topic.partitions]
+                topic=topic.topic,
+                partitions=[
+                    _look_up(topic.topic, part, context)
+                    if topic.topic in known
+                    else EpochEndOffset(partition=part.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    for part in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

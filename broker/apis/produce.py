@@ -40,6 +40,9 @@ from ..connection import ConnectionAborted
 from ..conversions import is_quick, quick_expansion
 from ..error_mapping import error_code
 from ..later_answer import LaterAnswer
+from ..request_context import RequestContext
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, on_request
 from ..topics import INTERNAL_TOPICS
 from .registry import api
 
@@ -62,6 +65,9 @@ RecordErrors = dict[tuple[TopicKey, int], list[tuple[int, str]]]
 #: Clients of this name may write to internal topics, as in Kafka: tools that repair or move them use it.
 ADMIN_CLIENT_ID = "__admin_client"
 
+#: Topic → why nothing of it is appended.
+Denied = dict[str, ErrorCode] | None
+
 Answer = bytes | LaterAnswer | Awaitable[bytes | None] | None
 
 LOOP_NS = 20_000_000
@@ -78,7 +84,16 @@ _ATTRIBUTES = 22
 _CODEC_MASK = 7
 
 
-@api(ApiKey.PRODUCE, (0, 13), ProduceRequest, raw=True)
+@api(
+    ApiKey.PRODUCE,
+    (0, 13),
+    ProduceRequest,
+    asks=(
+        on_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "where the request names one"),
+        on_each(AclOperation.WRITE, ResourceType.TOPIC),
+    ),
+    raw=True,
+)
 def produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Answer:
@@ -87,15 +102,21 @@ def produce(
     if version >= _FIRST_WITH_IDS:
         ids = [topic_id for topic_id, _ in topics]
         topics = [(broker.partitions.name_of(topic_id) or _UNKNOWN, partitions) for topic_id, partitions in topics]
+    denied: Denied = None
+    if broker.authorizer is not None:
+        context = RequestContext(broker, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
+        denied = _denied(context, transactional_id, topics)
     if transactional_id is None:
         since = connection.last_active
-        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None, ids, since)
+        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None, ids, since, denied)
     from ..transactional_produce import admit  # not before somebody has transactions
 
-    admission = admit(broker, buffer, topics, version, transactional_id)
+    # What may not be written does not come into the transaction either.
+    open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]
+    admission = admit(broker, buffer, open_topics, version, transactional_id)
     if admission.wait is None:
         since, refused = connection.last_active, admission.refused
-        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, refused, ids, since)
+        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, refused, ids, since, denied)
     # The buffer is used again after the return: a copy waits.
     with memoryview(buffer) as view:
         kept = bytearray(view[start:end])
@@ -109,9 +130,22 @@ def produce(
 
     def append() -> Answer:
         since, refused = perf_counter_ns(), admission.refused
-        return _append(broker, kept, client_id, acks, moved, version, correlation_id, refused, ids, since)
+        return _append(broker, kept, client_id, acks, moved, version, correlation_id, refused, ids, since, denied)
 
     return _when_admitted(admission, append)
+
+
+def _denied(context: RequestContext, transactional_id: str | None, topics: Any) -> Denied:
+    """Why topics can't be written: each for itself, or all for the sake of the transaction. None: all can be."""
+    denied: dict[str, ErrorCode] = {}
+    if transactional_id is not None and not context.allows(
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        return dict.fromkeys((name for name, _ in topics), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    for name in dict.fromkeys(name for name, _ in topics):
+        if name is not _UNKNOWN and not context.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
+            denied[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return denied or None
 
 
 def _append(
@@ -125,6 +159,7 @@ def _append(
     refused: Refusals | None,
     ids: list[bytes] | None,
     since: int,
+    denied: Denied,
 ) -> Answer:
     """Appends what is not `refused`; None: the request names no transaction, and so no batch may be in one. `ids`: of the
     topics, where the request named them so. `since`: when the loop began with what the client sent, by `perf_counter_ns`."""
@@ -144,6 +179,8 @@ def _append(
         answers.append((key, done))
         for index, first, last in partitions:
             try:
+                if denied is not None and name in denied:
+                    raise _Refused(denied[name], denied[name].text)
                 if refusal is not None:
                     raise _Refused(*refusal)
                 partition = get(name, index)

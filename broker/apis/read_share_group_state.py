@@ -17,6 +17,8 @@ from ...protocol.messages.read_share_group_state import (
     ReadStateResult,
     StateBatch,
 )
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from ..share.manager import synced
 from ..share.state_requests import topic_results
 from .registry import api
@@ -27,7 +29,12 @@ if TYPE_CHECKING:
     from ..share.records import SharePartitionKey
 
 
-@api(ApiKey.READ_SHARE_GROUP_STATE, (0, 0), ReadShareGroupStateRequest)
+@api(
+    ApiKey.READ_SHARE_GROUP_STATE,
+    (0, 0),
+    ReadShareGroupStateRequest,
+    asks=(on_cluster(AclOperation.CLUSTER_ACTION),),
+)
 async def read_share_group_state(
     request: ReadShareGroupStateRequest, context: RequestContext
 ) -> ReadShareGroupStateResponse:

@@ -18,6 +18,8 @@ from ...protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from ..share.state_requests import topic_results
 from .registry import api
 
@@ -27,7 +29,12 @@ if TYPE_CHECKING:
     from ..share.records import SharePartitionKey
 
 
-@api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, (0, 1), ReadShareGroupStateSummaryRequest)
+@api(
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    (0, 1),
+    ReadShareGroupStateSummaryRequest,
+    asks=(on_cluster(AclOperation.CLUSTER_ACTION),),
+)
 async def read_share_group_state_summary(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:

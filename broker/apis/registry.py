@@ -1,6 +1,7 @@
 """The table of APIs that this daemon answers, filled by the handlers themselves.
 
-Each module of this package registers its handler with `@api(key, (min, max), RequestType)`. The dispatcher looks a
+Each module of this package registers its handler with `@api(key, (min, max), RequestType, asks=...)`, the last being what
+the authorizer is asked (ADR 38). The dispatcher looks a
 request up here, and the ApiVersions answer is made from here: what is listed is what is answered.
 
 A start should cost little, and most of administration is asked for seldom: the modules of `ON_DEMAND` are imported with
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...protocol.api_keys import ApiKey
+from ..security.asks import Ask
 
 #: A handler runs on the loop thread. It returns the response message, or an awaitable of it when it has to wait.
 #: Raw ones take (broker, buffer, start, end, version, correlation id, connection) and return frames.
@@ -34,6 +36,10 @@ class Registration:
     handler: Handler | None
     #: True: the handler parses the frame itself and returns frames (see `dispatcher.py`).
     raw: bool = False
+    #: What is asked of the authorizer; known once the module is loaded.
+    asks: tuple[Ask, ...] = ()
+    #: True: what it did belongs in the audit log (`broker/security/acts.py`).
+    audited: bool = False
 
     @property
     def is_loaded(self) -> bool:
@@ -109,16 +115,19 @@ def api(
     versions: tuple[int, int],
     request: Any,
     *,
+    asks: Sequence[Ask],
+    audited: bool = False,
     raw: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
-    """Registers a handler for `versions` (first and last, both included) of `api_key`."""
+    """Registers a handler for `versions` (first and last, both included) of `api_key`. `asks` has no default: an API
+    that asks for nothing says so."""
 
     def register(handler: HandlerT) -> HandlerT:
         known = _registrations.get(api_key)
         assert known is None or not known.is_loaded, f"{api_key.name} is registered twice"
         assert ON_DEMAND.get(api_key, versions) == versions, f"{api_key.name} has other versions in ON_DEMAND"
         low, high = versions
-        _registrations[api_key] = Registration(api_key, low, high, request, handler, raw)
+        _registrations[api_key] = Registration(api_key, low, high, request, handler, raw, tuple(asks), audited)
         return handler
 
     return register

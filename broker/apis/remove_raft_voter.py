@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .add_raft_voter import voters_refusal
 from .registry import api
 
@@ -13,7 +15,12 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.REMOVE_RAFT_VOTER, (0, 0), RemoveRaftVoterRequest)
+@api(
+    ApiKey.REMOVE_RAFT_VOTER,
+    (0, 0),
+    RemoveRaftVoterRequest,
+    asks=(on_cluster(AclOperation.ALTER),),
+)
 def remove_raft_voter(request: RemoveRaftVoterRequest, context: RequestContext) -> RemoveRaftVoterResponse:
     code, message = voters_refusal(request.cluster_id, context)
     return RemoveRaftVoterResponse(error_code=code, error_message=message)

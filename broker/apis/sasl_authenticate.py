@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.SASL_AUTHENTICATE, (0, 2), SaslAuthenticateRequest)
+@api(ApiKey.SASL_AUTHENTICATE, (0, 2), SaslAuthenticateRequest, asks=())
 async def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
     state = context.connection.authentication
     if state is None:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -19,6 +20,8 @@ from ...protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from ..features import SHARE_VERSION
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, on_field
 from ..share.acknowledgements import Refused, acknowledge, check_member
 from ..share.manager import durable
 from ..share.sessions import FINAL_EPOCH, TopicIdPartition
@@ -28,7 +31,15 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.SHARE_ACKNOWLEDGE, (1, 2), ShareAcknowledgeRequest)
+@api(
+    ApiKey.SHARE_ACKNOWLEDGE,
+    (1, 2),
+    ShareAcknowledgeRequest,
+    asks=(
+        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        on_each(AclOperation.READ, ResourceType.TOPIC),
+    ),
+)
 async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
     broker = context.broker
     try:
@@ -52,6 +63,7 @@ async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestCo
         ],
         context.api_version,
         is_renewal=request.is_renew_ack,
+        may_read=cache(lambda name: context.allows(AclOperation.READ, ResourceType.TOPIC, name)),
     )
     topics: dict[bytes, list[PartitionData]] = {}
     for where, outcome in outcomes.items():

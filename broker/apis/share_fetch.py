@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -20,6 +21,9 @@ from ...protocol.schema import decode
 from ..connection import ConnectionAborted
 from ..error_mapping import error_code
 from ..features import SHARE_VERSION
+from ..request_context import RequestContext
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, on_request
 from ..share.acknowledgements import RENEW_FROM, Refused, check_member
 from ..share.answer import share_fetch_frame
 from ..share.fetch import ShareFetchJob
@@ -31,7 +35,16 @@ if TYPE_CHECKING:
     from ..server import Broker
 
 
-@api(ApiKey.SHARE_FETCH, (1, 2), ShareFetchRequest, raw=True)
+@api(
+    ApiKey.SHARE_FETCH,
+    (1, 2),
+    ShareFetchRequest,
+    asks=(
+        on_request(AclOperation.READ, ResourceType.GROUP, "of the request"),
+        on_each(AclOperation.READ, ResourceType.TOPIC, "each in the request or its session"),
+    ),
+    raw=True,
+)
 def share_fetch(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Awaitable[list[Part]]:
@@ -52,6 +65,11 @@ async def _answer(
     client_id: str | None,
     connection: Connection,
 ) -> list[Part]:
+    context = RequestContext(broker, connection, ApiKey.SHARE_FETCH, version, correlation_id, client_id)
+    if request.group_id is not None and not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return _failed(broker, version, correlation_id, code, code.text)
+    readable = cache(lambda name: context.allows(AclOperation.READ, ResourceType.TOPIC, name))
     try:
         if broker.features.level(SHARE_VERSION) < 1:
             raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "share.version is 0")
@@ -61,7 +79,7 @@ async def _answer(
         most = min(request.max_bytes, broker.fetch_max_bytes)
         if broker.quotas.active:
             most = min(most, broker.quotas.most_fetched(client_id))
-        job = ShareFetchJob(broker, broker.share, key, request, version, most)
+        job = ShareFetchJob(broker, broker.share, key, request, version, most, readable)
         topics = await job.run(connection)
     except Refused as error:
         return _failed(broker, version, correlation_id, ErrorCode.INVALID_REQUEST, str(error))

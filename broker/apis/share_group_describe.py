@@ -14,7 +14,10 @@ from ...protocol.messages.share_group_describe import (
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
-from .describe_groups import ALL_OPERATIONS, NOT_ASKED_FOR
+from ..authorized_operations import operations_of
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
+from .consumer_group_describe import UNSEEN_TOPICS, may_describe_all
 from .registry import api
 from .share_group_heartbeat import check_enabled
 
@@ -26,29 +29,44 @@ if TYPE_CHECKING:
 ASSIGNOR = "simple"
 
 
-@api(ApiKey.SHARE_GROUP_DESCRIBE, (1, 1), ShareGroupDescribeRequest)
+@api(
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    (1, 1),
+    ShareGroupDescribeRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is assigned"),
+    ),
+)
 def share_group_describe(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
+    tells_operations = request.include_authorized_operations
     return ShareGroupDescribeResponse(
-        groups=[_describe(group_id, operations, context) for group_id in request.group_ids]
+        groups=[_describe(group_id, tells_operations, context) for group_id in request.group_ids]
     )
 
 
-def _describe(group_id: str, operations: int, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
         check_enabled(context.broker)
         group = context.broker.share.groups.describe(group_id)
     except ProtocolError as error:
         shown = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=shown)
+    members = [_member(member, context.broker.topics) for member in group.members.values()]
+    if not may_describe_all(context, (row.topic_name for one in members for row in one.assignment.topic_partitions)):
+        return DescribedGroup(
+            group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=UNSEEN_TOPICS
+        )
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
-        members=[_member(member, context.broker.topics) for member in group.members.values()],
-        authorized_operations=operations,
+        members=members,
+        authorized_operations=operations_of(context, ResourceType.GROUP, group_id, tells_operations),
     )
 
 

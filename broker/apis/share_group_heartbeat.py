@@ -22,6 +22,9 @@ from ..error_mapping import error_code
 from ..features import SHARE_VERSION
 from ..modern_groups.modern_group import JOINING_EPOCH, LEAVING_EPOCH
 from ..modern_groups.share_groups import ShareHeartbeat, ShareHeartbeatResult
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_field, on_request
+from .consumer_group_heartbeat import check_topics
 from .registry import api
 
 if TYPE_CHECKING:
@@ -29,7 +32,15 @@ if TYPE_CHECKING:
     from ..server import Broker
 
 
-@api(ApiKey.SHARE_GROUP_HEARTBEAT, (1, 1), ShareGroupHeartbeatRequest)
+@api(
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    (1, 1),
+    ShareGroupHeartbeatRequest,
+    asks=(
+        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        on_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is subscribed to"),
+    ),
+)
 async def share_group_heartbeat(
     request: ShareGroupHeartbeatRequest, context: RequestContext
 ) -> ShareGroupHeartbeatResponse:
@@ -37,6 +48,7 @@ async def share_group_heartbeat(
         check_enabled(context.broker)
         _check(request)
         names = request.subscribed_topic_names
+        check_topics(names, context)
         asked = ShareHeartbeat(
             request.group_id,
             request.member_id,

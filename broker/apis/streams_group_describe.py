@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -22,10 +22,13 @@ from ...protocol.messages.streams_group_describe import (
     StreamsGroupDescribeResponse,
 )
 from ...protocol.messages.streams_group_heartbeat import KeyValue, TopicInfo
+from ..authorized_operations import operations_of
 from ..modern_groups.streams_group import StreamsGroup, StreamsMember
 from ..modern_groups.streams_tasks import NO_TASKS, Tasks, task_set
 from ..modern_groups.streams_topology import InternalTopic
-from .describe_groups import ALL_OPERATIONS, NOT_ASKED_FOR
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each
+from .consumer_group_describe import may_describe_all
 from .registry import api
 from .streams_group_heartbeat import check_streams_enabled, endpoint_of, task_ids
 
@@ -33,15 +36,25 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.STREAMS_GROUP_DESCRIBE, (0, 0), StreamsGroupDescribeRequest)
+@api(
+    ApiKey.STREAMS_GROUP_DESCRIBE,
+    (0, 0),
+    StreamsGroupDescribeRequest,
+    asks=(
+        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each of its topology"),
+    ),
+)
 def streams_group_describe(
     request: StreamsGroupDescribeRequest, context: RequestContext
 ) -> StreamsGroupDescribeResponse:
-    operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
-    return StreamsGroupDescribeResponse(groups=[_one(name, operations, context) for name in request.group_ids])
+    tells_operations = request.include_authorized_operations
+    return StreamsGroupDescribeResponse(groups=[_one(name, tells_operations, context) for name in request.group_ids])
 
 
-def _one(group_id: str, operations: int, context: RequestContext) -> DescribedStreamsGroup:
+def _one(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedStreamsGroup:
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return DescribedStreamsGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
         check_streams_enabled(context.broker)
         if not group_id:
@@ -52,15 +65,30 @@ def _one(group_id: str, operations: int, context: RequestContext) -> DescribedSt
             raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)
     except ProtocolError as error:
         return DescribedStreamsGroup(error_code=error.code, error_message=error.message, group_id=group_id)
+    topology = _topology(group)
+    if topology is not None and not may_describe_all(context, _topics_in(topology)):
+        return DescribedStreamsGroup(
+            group_id=group_id,
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            error_message="this group uses topics that you may not describe",
+        )
     return DescribedStreamsGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        topology=_topology(group),
+        topology=topology,
         members=[_member(member, group.target.get(member_id, NO_TASKS)) for member_id, member in group.members.items()],
-        authorized_operations=operations,
+        authorized_operations=operations_of(context, ResourceType.GROUP, group_id, tells_operations),
     )
+
+
+def _topics_in(topology: DescribedTopology) -> Iterator[str]:
+    for each in topology.subtopologies or ():
+        yield from each.source_topics
+        yield from each.repartition_sink_topics
+        for made in (*each.state_changelog_topics, *each.repartition_source_topics):
+            yield made.name
 
 
 def _topology(group: StreamsGroup) -> DescribedTopology | None:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
@@ -22,7 +22,11 @@ from ..modern_groups.streams_group import StreamsEndpoint
 from ..modern_groups.streams_requests import StreamsAnswer, StreamsHeartbeat, read_heartbeat
 from ..modern_groups.streams_tasks import TaskSet, task_set
 from ..modern_groups.streams_topology import InternalTopic, StatusCode
+from ..request_context import EVERY_NAME
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_field, on_request, shows, suffices
 from ..topics import MAX_PARTITIONS_PER_REQUEST
+from .consumer_group_heartbeat import check_topics
 from .registry import api
 
 if TYPE_CHECKING:
@@ -32,7 +36,17 @@ if TYPE_CHECKING:
 _SHOWN_ERRORS = 3
 
 
-@api(ApiKey.STREAMS_GROUP_HEARTBEAT, (0, 0), StreamsGroupHeartbeatRequest)
+@api(
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+    (0, 0),
+    StreamsGroupHeartbeatRequest,
+    asks=(
+        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        on_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each of the topology"),
+        suffices(AclOperation.CREATE, ResourceType.CLUSTER, "where topics are to be made"),
+        shows(AclOperation.CREATE, ResourceType.TOPIC, "each that is to be made, or the status says so"),
+    ),
+)
 def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
@@ -40,6 +54,9 @@ def streams_group_heartbeat(
     try:
         check_streams_enabled(context.broker)
         read = read_heartbeat(request, context.client_id or "", context.client_host)
+        if read.topology is not None:
+            sinks = (name for each in read.topology.subtopologies for name in each.sink_topics)
+            check_topics({*read.topology.required_topics(), *sinks}, context)
         to_make = modern.machine(GroupType.STREAMS).topics_to_make(modern.read(read.group_id), read)
     except ProtocolError as error:
         return _refused(error)
@@ -66,11 +83,16 @@ async def _make_and_answer(
 async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str:
     """Makes them; says in words what failed."""
     mutations = context.broker.quotas.mutations(context.client_id, strict=False)
+    makeable: Container[str] = EVERY_NAME
+    if not context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
+        makeable = context.allowed(AclOperation.CREATE, ResourceType.TOPIC, (topic.name for topic in topics))
     left = MAX_PARTITIONS_PER_REQUEST
     errors: list[str] = []
     making: list[tuple[str, Any]] = []
     for topic in topics:
         try:
+            if topic.name not in makeable:
+                raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not create it")
             if topic.replication_factor > 1:
                 raise ProtocolError(
                     ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -14,13 +14,20 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ..deferred import then
 from ..group_events import SyncRequest, SyncResult
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_field
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.SYNC_GROUP, (0, 5), SyncGroupRequest)
+@api(
+    ApiKey.SYNC_GROUP,
+    (0, 5),
+    SyncGroupRequest,
+    asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+)
 def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -22,6 +22,8 @@ from ...protocol.messages.txn_offset_commit import (
 from ..error_mapping import error_code
 from ..group_commits import CommitRequest, OffsetToCommit, TxnCommitRequest
 from ..group_offsets import TopicPartition
+from ..security.acl import AclOperation, ResourceType
+from ..security.asks import on_each, on_field
 from ..transaction_states import VERSION_2, Producer
 from .registry import api
 
@@ -33,13 +35,26 @@ ABORTABLE_FROM = 4
 ADDS_PARTITIONS_FROM = 5
 
 
-@api(ApiKey.TXN_OFFSET_COMMIT, (0, 5), TxnOffsetCommitRequest)
+@api(
+    ApiKey.TXN_OFFSET_COMMIT,
+    (0, 5),
+    TxnOffsetCommitRequest,
+    asks=(
+        on_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
+        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        on_each(AclOperation.READ, ResourceType.TOPIC),
+    ),
+)
 async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     broker = context.broker
     codes: dict[TopicPartition, ErrorCode] = {}
     offsets: list[OffsetToCommit] = []
     for topic in request.topics:
+        may_read = context.allows(AclOperation.READ, ResourceType.TOPIC, topic.name)
         for each in topic.partitions:
+            if not may_read:
+                codes[TopicPartition(topic.name, each.partition_index)] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             partition = broker.partitions.get(topic.name, each.partition_index)
             if partition is None:
                 codes[TopicPartition(topic.name, each.partition_index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

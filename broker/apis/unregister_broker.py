@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.UNREGISTER_BROKER, (0, 0), UnregisterBrokerRequest)
+@api(
+    ApiKey.UNREGISTER_BROKER,
+    (0, 0),
+    UnregisterBrokerRequest,
+    asks=(on_cluster(AclOperation.ALTER),),
+)
 def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     if request.broker_id != context.broker.logs.node_id:
         return UnregisterBrokerResponse(

@@ -22,6 +22,8 @@ from ...protocol.messages.update_features import (
 )
 from ..error_mapping import error_code
 from ..features import SUPPORTED
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
@@ -32,7 +34,13 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 _LAST_WITH_RESULTS = 1
 
 
-@api(ApiKey.UPDATE_FEATURES, (0, 2), UpdateFeaturesRequest)
+@api(
+    ApiKey.UPDATE_FEATURES,
+    (0, 2),
+    UpdateFeaturesRequest,
+    asks=(on_cluster(AclOperation.ALTER),),
+    audited=True,
+)
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     broker = context.broker
     try:

@@ -19,6 +19,8 @@ from ...protocol.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster
 from ..share.batches import RecordState, StateBatch
 from ..share.manager import synced
 from ..share.state_requests import topic_results
@@ -30,7 +32,12 @@ if TYPE_CHECKING:
     from ..share.records import SharePartitionKey
 
 
-@api(ApiKey.WRITE_SHARE_GROUP_STATE, (0, 1), WriteShareGroupStateRequest)
+@api(
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    (0, 1),
+    WriteShareGroupStateRequest,
+    asks=(on_cluster(AclOperation.CLUSTER_ACTION),),
+)
 async def write_share_group_state(
     request: WriteShareGroupStateRequest, context: RequestContext
 ) -> WriteShareGroupStateResponse:

@@ -23,6 +23,8 @@ from ...protocol.messages.write_txn_markers import (
 from ...storage.transaction_marker import TransactionMarker
 from ..error_mapping import error_code
 from ..group_offsets import TopicPartition
+from ..security.acl import AclOperation
+from ..security.asks import on_cluster, suffices_on_cluster
 from ..transaction_markers import MarkerWriter
 from ..transaction_states import Producer
 from .registry import api
@@ -31,7 +33,16 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
 
 
-@api(ApiKey.WRITE_TXN_MARKERS, (0, 2), WriteTxnMarkersRequest)
+@api(
+    ApiKey.WRITE_TXN_MARKERS,
+    (0, 2),
+    WriteTxnMarkersRequest,
+    asks=(
+        suffices_on_cluster(AclOperation.ALTER),
+        on_cluster(AclOperation.CLUSTER_ACTION),
+    ),
+    audited=True,
+)
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     broker = context.broker
     writer = MarkerWriter(broker.partitions, broker.groups, broker.time, broker.loop)

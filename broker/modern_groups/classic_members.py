@@ -67,7 +67,7 @@ def join(group: ConsumerGroup, request: JoinRequest, environment: Environment, n
         classic=ClassicMember(request.session_timeout_ms, request.protocols),
     )
     effects: list[Effect] = [MemberGone(replaced)] if replaced else []
-    draft = Draft(group, environment, now_ms, base, member, replaced, records, effects)
+    draft = Draft(group, environment, now_ms, base, member, replaced, records, effects, visible=request.visible)
     changed = draft.subscribe()
     reported = by_id(named(subscription.owned_partitions), environment.topics)
     answer = JoinResult(

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from ..group_events import Visible, all_visible
 from . import expressions, range_assignor, uniform_assignor
 from .assignment_spec import Assignor, GroupSpec, MemberSpec
-from .consumer_expressions import expressions_resolved
+from .consumer_expressions import expressions_resolved, seen_by
 from .consumer_group import ConsumerGroup, ConsumerMember, ResolvedExpression
 from .consumer_records import (
     current_record,
@@ -50,6 +51,7 @@ class Draft:
     replaced: str = ""
     records: list[GroupRecord] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    visible: Visible = all_visible
     work: Work | None = None
     rebalanced: bool = False
     epoch: int = 0
@@ -211,7 +213,8 @@ class Draft:
             self._resolve_later(stale, names)
             return False
         changed = False
-        for expression, new in expressions.resolve(stale, names, topics.version, self.now_ms).items():
+        found = expressions.resolve(stale, names, topics.version, self.now_ms)
+        for expression, new in seen_by(self.visible, found).items():
             old = self.resolved.get(expression)
             changed = changed or old is None or old.topics != new.topics
             self.resolved[expression] = new
@@ -222,10 +225,11 @@ class Draft:
         last_ms = max((each.timestamp_ms for each in self.group.resolved.values()), default=0)
         if all(expression in self.resolved for expression in stale) and self.now_ms <= last_ms + LEAST_REFRESH_MS:
             return
+        visible = self.visible
         version, now_ms, topics = self.environment.topics.version, self.now_ms, self.environment.topics
         self.work = Work(
             lambda: expressions.resolve(stale, names, version, now_ms),
-            lambda group, resolved, _: expressions_resolved(group, resolved, topics),
+            lambda group, resolved, _: expressions_resolved(group, seen_by(visible, resolved), topics),
         )
 
     def _update_epoch(self, *, bump: bool) -> None:

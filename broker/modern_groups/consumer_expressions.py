@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..group_events import Visible
 from ..group_types import Group
 from .consumer_group import ConsumerGroup, ResolvedExpression
 from .consumer_records import epoch_record, expression_record
 from .modern_group import metadata_hash
 from .outcome import Outcome
 from .topic_image import TopicImage
+
+
+def seen_by(visible: Visible, resolved: Mapping[str, ResolvedExpression]) -> dict[str, ResolvedExpression]:
+    """Without the topics that the member may not know of. Loop thread."""
+    return {expression: each._replace(topics=visible(each.topics)) for expression, each in resolved.items()}
 
 
 def expressions_resolved(

@@ -49,7 +49,7 @@ def heartbeat(
         classic=None,
     )
     effects: list[Effect] = [MemberGone(replaced)] if replaced else []
-    draft = Draft(group, environment, now_ms, base, member, replaced, records, effects)
+    draft = Draft(group, environment, now_ms, base, member, replaced, records, effects, visible=request.visible)
     changed = draft.subscribe()
     draft.reconcile(*draft.assign(), request.owned, subscription_changed=changed)
     member = draft.member

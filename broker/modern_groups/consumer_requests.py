@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ..group_events import Visible, all_visible
 from .consumer_group import Owned
 from .modern_group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH, Partitions
 
@@ -28,6 +29,8 @@ class HeartbeatRequest:
     owned: Partitions | None = None
     client_id: str = ""
     client_host: str = ""
+    visible: Visible = all_visible
+    """What of the topics that an expression matches the client may know of."""
     chooses_id: bool = True
     """From version 1 on members choose their ids; before, the answer to the first heartbeat brings one."""
 

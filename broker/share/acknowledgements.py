@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode
@@ -64,14 +64,18 @@ def acknowledge(
     version: int,
     *,
     is_renewal: bool,
+    may_read: Callable[[str], bool],
 ) -> dict[TopicIdPartition, Acknowledged]:
-    """What came of each partition's acknowledgements."""
+    """What came of each partition's acknowledgements. `may_read`: whether the client may, by a topic's name."""
     outcomes: dict[TopicIdPartition, Acknowledged] = {}
     for partition, batches in wanted:
         topic_id, index = partition
         name = table.name_of(topic_id)
         if name is None:
             outcomes[partition] = Acknowledged(ErrorCode.UNKNOWN_TOPIC_ID)
+            continue
+        if not may_read(name):
+            outcomes[partition] = Acknowledged(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             continue
         acknowledgements = checked(batches, version, is_renewal=is_renewal)
         if acknowledgements is None:

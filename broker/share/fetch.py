@@ -10,7 +10,7 @@ first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -50,9 +50,10 @@ class ShareFetchJob:
 
     def __init__(
         self, broker: Broker, shares: SharePartitions, key: MemberKey, request: ShareFetchRequest, version: int,
-        max_bytes: int,
+        max_bytes: int, may_read: Callable[[str], bool],
     ) -> None:  # fmt: skip
-        """`max_bytes`: what the request, the broker and quotas allow."""
+        """`max_bytes`: what the request, the broker and quotas allow. `may_read`: the client, by a topic's name."""
+        self._may_read = may_read
         self._broker = broker
         self._shares = shares
         self._key = key
@@ -115,6 +116,7 @@ class ShareFetchJob:
             wanted,
             self._version,
             is_renewal=self._request.is_renew_ack,
+            may_read=self._may_read,
         )
 
     @staticmethod
@@ -130,6 +132,11 @@ class ShareFetchJob:
         if not partitions or self._max_bytes <= 0 or self._request.max_records <= 0:
             return {}
         for where in partitions:
+            name = self._broker.partitions.name_of(where.topic_id)
+            if name is not None and not self._may_read(name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                self._errors[where] = PartitionAnswer(where.partition, code, code.text)
+                continue
             try:
                 held = await self._shares.hold(SharePartitionKey(self._key.group, *where))
             except ProtocolError as error:

@@ -14,12 +14,11 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidelog.broker.mirrored_errors import error_answer, request_class
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.headers import parse_request_header, response_header_bytes
 from tidelog.protocol.schema import decode, encode
-
-from .error_answers import error_answer, request_class
 
 if TYPE_CHECKING:
     from tidelog.broker.dispatcher import Answer, Dispatches

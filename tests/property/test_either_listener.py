@@ -122,6 +122,7 @@ class BothListeners:
                 get=lambda topic, index: partition if (topic, index) == ("t", 0) else None, name_of=lambda _: "t"
             ),
             counters=RequestCounters(),
+            authorizer=None,
             quotas=SimpleNamespace(active=False),
             fetch_sessions=FetchSessions(10, machine.time, random.Random(1)),
             purgatory=FetchPurgatory(loop, MockTimer(machine.time)),

@@ -76,7 +76,9 @@ class SlowDisks:
             self.directories.append(SlowDirectory(pace, self.writers[number], loop, queue_bytes))
             self.partitions.append(Partition(log, loop, self.syncers[number], self.directories[number]))  # type: ignore[arg-type]
         self.counters = RequestCounters()
-        self.broker: Any = SimpleNamespace(counters=self.counters, partitions=SimpleNamespace(get=self._get))
+        self.broker: Any = SimpleNamespace(
+            counters=self.counters, authorizer=None, partitions=SimpleNamespace(get=self._get)
+        )
         take = FakeFile.append
 
         def append(file: FakeFile, buffer: bytes) -> None:

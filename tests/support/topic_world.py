@@ -14,6 +14,7 @@ from uuid import UUID
 
 from support.fake_logs import FakeLogs, InlineExecutor
 from support.mock_time import MockScheduler, MockTime
+from support.permissions import EVERYTHING
 from tidelog.broker.client_telemetry import ClientTelemetry
 from tidelog.broker.dynamic_settings import DynamicSettings
 from tidelog.broker.features import Features
@@ -35,6 +36,7 @@ class TopicWorld:
     def __init__(self, directory: Path, logs: Any, config: BrokerConfig, ids: itertools.count[int]) -> None:
         self.logs = logs
         self.config = config
+        self.authorizer = None
         self.store = self.metadata = MetadataStore(str(directory))
         self.time = MockTime()
         self.topics = TopicRegistry(
@@ -61,7 +63,12 @@ class TopicWorld:
     ) -> Any:
         """A `RequestContext` as far as these APIs look at it."""
         return SimpleNamespace(
-            broker=self, api_version=version, local_address=address, client_id=client_id, user="ANONYMOUS"
+            broker=self,
+            api_version=version,
+            local_address=address,
+            client_id=client_id,
+            user="ANONYMOUS",
+            **EVERYTHING,
         )
 
 

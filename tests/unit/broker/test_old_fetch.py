@@ -65,6 +65,7 @@ class Rig:
             fetch_sessions=FetchSessions(10, machine.time, random.Random(1)),
             purgatory=FetchPurgatory(loop, MockTimer(machine.time)),
             counters=RequestCounters(),
+            authorizer=None,
             fetch_max_bytes=50 << 20,
             conversions=Conversions(loop),
             quotas=SimpleNamespace(active=False),

@@ -3,7 +3,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tidelog.broker.security_metrics import access_families, security_families
+from tidelog.broker.security_metrics import access_families, audit_families, security_families
+from tidelog.protocol.api_keys import ApiKey
 
 
 def test_numbers_by_listener() -> None:
@@ -39,3 +40,14 @@ def test_decisions_by_result() -> None:
         "tidelog_acl_rules": {(): 3},
     }
     assert rows(None) == {"tidelog_access_decisions": {}, "tidelog_acl_rules": {}}
+
+
+def test_denials_by_api() -> None:
+    def rows(audit: Any) -> dict[str, dict[tuple[str, ...], float]]:
+        return {family.name: dict(family.rows) for family in audit_families(audit)}  # type: ignore[arg-type]
+
+    assert rows(SimpleNamespace(denials={ApiKey.PRODUCE: 3, ApiKey.FETCH: 1}, left_out=2)) == {
+        "tidelog_authorization_denials": {("Produce",): 3, ("Fetch",): 1},
+        "tidelog_audit_lines_left_out": {(): 2},
+    }
+    assert rows(None) == {"tidelog_authorization_denials": {}, "tidelog_audit_lines_left_out": {(): 0}}

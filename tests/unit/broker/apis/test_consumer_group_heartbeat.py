@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from support.groups import run_callbacks
 from support.modern_groups import Consumers, Image
+from support.permissions import EVERYTHING
 from tidelog.broker.apis.consumer_group_describe import consumer_group_describe
 from tidelog.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat
 from tidelog.config.broker_config import BrokerConfig
@@ -34,12 +35,15 @@ class Wire:
         self.level = 1
         self.version = version
         broker = SimpleNamespace(
+            authorizer=None,
             groups=self.consumers.harness.groups,
             config=BrokerConfig(),
             features=SimpleNamespace(level=lambda name: self.level if name == "group.version" else 0),
             topics=SimpleNamespace(by_id=self.image.by_id),
         )
-        self.context = SimpleNamespace(broker=broker, api_version=version, client_id=None, client_host="/h")
+        self.context = SimpleNamespace(
+            broker=broker, api_version=version, client_id=None, client_host="/h", **EVERYTHING
+        )
 
     def beat(self, **fields):
         request = ConsumerGroupHeartbeatRequest(**{"group_id": "g", "member_id": "m", **fields})

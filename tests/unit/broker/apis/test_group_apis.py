@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from support.groups import Groups, run_callbacks, subscription
+from support.permissions import EVERYTHING
 from tidelog.broker.apis.delete_groups import delete_groups
 from tidelog.broker.apis.describe_groups import describe_groups
 from tidelog.broker.apis.find_coordinator import find_coordinator
@@ -73,7 +74,7 @@ class World:
     def __init__(self, **options: Any) -> None:
         self.harness = Groups(**options)
         self.broker = SimpleNamespace(
-            groups=self.harness.groups, partitions=Partitions(), logs=SimpleNamespace(node_id=7)
+            authorizer=None, groups=self.harness.groups, partitions=Partitions(), logs=SimpleNamespace(node_id=7)
         )
 
     def ask(self, handler: Any, request: Any, response: type, version: int) -> Any:
@@ -82,6 +83,7 @@ class World:
         context = SimpleNamespace(
             broker=self.broker,
             api_version=version,
+            **EVERYTHING,
             client_id="client",
             client_host="/10.0.0.1",
             local_address=("broker.example", 9092),

@@ -56,7 +56,7 @@ class FakePartition:
 
 def ask(partition: FakePartition, acks: int, topic: str = "t", client_id: bytes | None = None) -> Any:
     broker: Any = SimpleNamespace(
-        counters=RequestCounters(), partitions=SimpleNamespace(get=lambda topic, index: partition)
+        counters=RequestCounters(), authorizer=None, partitions=SimpleNamespace(get=lambda topic, index: partition)
     )
     request = ProduceRequest(
         transactional_id=None,
@@ -128,6 +128,7 @@ class OldRig:
         self.partition = Partition(self.log, self.loop, self.syncer, directory)  # type: ignore[arg-type]
         self.broker: Any = SimpleNamespace(
             counters=RequestCounters(),
+            authorizer=None,
             partitions=SimpleNamespace(get=lambda *_: self.partition),
             conversions=Conversions(self.loop),
         )
@@ -376,7 +377,11 @@ def transactional(node: Node, *values: str, name: str | None = "tx", version: in
     header = struct.pack(">hhih", 0, version, 7, -1) + b"\0"
     frame = bytearray(header + encode(request, version))
     broker: Any = SimpleNamespace(
-        counters=RequestCounters(), partitions=node.partitions, transactions=node.transactions, config=node.config
+        counters=RequestCounters(),
+        authorizer=None,
+        partitions=node.partitions,
+        transactions=node.transactions,
+        config=node.config,
     )
     answer = produce(broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW))  # type: ignore[arg-type]
     frame[:] = bytes(len(frame))  # the connection uses its buffer again

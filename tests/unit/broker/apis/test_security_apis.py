@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.permissions import EVERYTHING
 from tidelog.broker.apis.registry import load_apis, loaded
 from tidelog.broker.error_answers import response_class
 from tidelog.broker.security.credentials import Credential, Users, is_password, new_credential, salted_password
@@ -48,16 +49,22 @@ def users(**credentials: dict[str, Credential]) -> Users:
     return Users(texts, Store())  # type: ignore[arg-type]
 
 
-def answers(request: ApiMessage, known: Users | None = None) -> list[Any]:
+def answers(
+    request: ApiMessage,
+    known: Users | None = None,
+    protocol: str = "PLAINTEXT",
+    principal: str = "User:ANONYMOUS",
+) -> list[Any]:
     """Of each version that is registered, through the wire."""
-    broker, connection = SimpleNamespace(users=known or users(), authorizer=None), SimpleNamespace(authentication=None)
+    broker, connection = (
+        SimpleNamespace(users=known or users(), authorizer=None),
+        SimpleNamespace(authentication=None, principal=principal, listener=SimpleNamespace(security_protocol=protocol)),
+    )
     registration = loaded(load_apis()[request.API_KEY])
     found = []
     for version in range(registration.min_version, registration.max_version + 1):
         sent, _ = decode(type(request), version, encode(request, version))
-        context = SimpleNamespace(
-            api_version=version, broker=broker, connection=connection, allows=lambda *question: True
-        )
+        context = SimpleNamespace(api_version=version, broker=broker, connection=connection, **EVERYTHING)
         answer = registration.handler(sent, context)
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
@@ -167,3 +174,27 @@ def test_mechanisms_that_there_are_not() -> None:
 
 def test_all_are_registered() -> None:
     assert {ApiKey.CREATE_ACLS, ApiKey.SASL_HANDSHAKE, ApiKey.DESCRIBE_DELEGATION_TOKEN} <= set(load_apis())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "principal", "code"),
+    [
+        ("PLAINTEXT", "User:ANONYMOUS", ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED),
+        ("SSL", "User:ANONYMOUS", ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED),
+        ("SSL", "User:CN=alice", ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
+        ("SASL_PLAINTEXT", "User:alice", ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
+        ("SASL_SSL", "User:alice", ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED),
+    ],
+)
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CreateDelegationTokenRequest(),
+        RenewDelegationTokenRequest(),
+        ExpireDelegationTokenRequest(),
+        DescribeDelegationTokenRequest(),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_tokens_are_switched_off(request_: ApiMessage, protocol: str, principal: str, code: ErrorCode) -> None:
+    assert {answer.error_code for answer in answers(request_, protocol=protocol, principal=principal)} == {code}

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from support.fake_logs import FakeLogs
+from support.permissions import EVERYTHING
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.registry import load_apis, loaded
 from tidelog.broker.error_answers import response_class
@@ -34,7 +35,9 @@ def ask(world: TopicWorld, request: ApiMessage, version: int) -> Any:
     """The answer of the registered handler, through the wire format of `version`."""
     registration = loaded(load_apis()[request.API_KEY])
     assert registration.min_version <= version <= registration.max_version
-    context = SimpleNamespace(broker=world, api_version=version, local_address=("10.1.2.3", 1234), listener="PLAINTEXT")
+    context = SimpleNamespace(
+        broker=world, api_version=version, local_address=("10.1.2.3", 1234), listener="PLAINTEXT", **EVERYTHING
+    )
     kind = response_class(registration)
     sent, _ = decode(type(request), version, encode(request, version))
     return decode(kind, version, encode(registration.handler(sent, context), version))[0]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.streams_broker import streams_world
-from tidelog.broker.apis.describe_groups import ALL_OPERATIONS, NOT_ASKED_FOR
+from tidelog.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import streams_group_heartbeat as wire
 
@@ -14,7 +14,7 @@ async def test_a_group_with_everything(tmp_path: Path) -> None:
         await world.join(client_tags=tags, user_endpoint=wire.Endpoint(host="h", port=1), rack_id="r")
         (group,) = await world.describe("app", operations=True)
         assert (group.error_code, group.group_id, group.group_state) == (0, "app", "Stable")
-        assert (group.group_epoch, group.assignment_epoch, group.authorized_operations) == (2, 2, ALL_OPERATIONS)
+        assert (group.group_epoch, group.assignment_epoch, group.authorized_operations) == (2, 2, GROUP_OPERATIONS)
         (subtopology,) = group.topology.subtopologies
         assert (subtopology.source_topics, subtopology.state_changelog_topics[0].partitions) == (["orders"], 2)
         assert subtopology.state_changelog_topics[0].topic_configs[0].value == "compact"
@@ -36,7 +36,7 @@ async def test_a_topology_that_is_not_ready_is_told_as_the_application_said(tmp_
         await world.world.topics.delete("orders")
         await world.join()
         (group,) = await world.describe("app")
-        assert (group.group_state, group.authorized_operations) == ("NotReady", NOT_ASKED_FOR)
+        assert (group.group_state, group.authorized_operations) == ("NotReady", NOT_ASKED)
         assert group.topology.subtopologies[0].state_changelog_topics[0].partitions == 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.fake_logs import InlineExecutor
 from support.mock_time import START_MS
+from support.permissions import EVERYTHING
 from support.transactions import Node
 from tidelog.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from tidelog.broker.apis.add_partitions_to_txn import add_partitions_to_txn
@@ -49,6 +50,7 @@ class World(Node):
         self.io_pool = InlineExecutor()
         decoded, _ = decode(type(request), version, encode(request, version))
         broker = SimpleNamespace(
+            authorizer=None,
             transactions=self.transactions,
             groups=self.groups,
             partitions=self.partitions,
@@ -58,7 +60,7 @@ class World(Node):
             io_pool=self.io_pool,
             producer_ids=SimpleNamespace(next=self._new_id),
         )
-        answer = handler(decoded, SimpleNamespace(broker=broker, api_version=version))
+        answer = handler(decoded, SimpleNamespace(broker=broker, api_version=version, **EVERYTHING))
         if inspect.isawaitable(answer):
             answer = self.wait(answer)
         return decode(response, version, encode(answer, version))[0]  # type: ignore[type-var]

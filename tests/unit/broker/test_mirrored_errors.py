@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.apis.registry import load_apis
+from tidelog.broker.mirrored_errors import error_answer, request_class
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -15,7 +16,6 @@ from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.protocol.schema import Struct, decode, encode
-from tidelog.testing.error_answers import error_answer, request_class
 
 CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -11,13 +11,13 @@ import importlib
 from functools import cache
 from typing import Any, cast
 
-from tidelog.protocol.api_keys import ApiKey
-from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.schema import STRING, ApiMessage, Field, Struct, VersionRange
+from ..protocol.api_keys import ApiKey
+from ..protocol.errors import ErrorCode
+from ..protocol.schema import STRING, ApiMessage, Field, Struct, VersionRange
 
 #: Names of the same thing in requests and answers; those that are not here have the same name in both.
 _SAME = (
-    frozenset({"index", "partition", "partition_index"}),
+    frozenset({"index", "partition", "partition_id", "partition_index"}),
     frozenset({"name", "topic", "topic_name"}),
     frozenset({"group_id", "group"}),
     frozenset({"key"}),
@@ -29,7 +29,7 @@ _CODE = "error_code"
 def request_class(key: ApiKey, kind: str) -> type[ApiMessage]:
     """The declared `XRequest` or `XResponse` of an API. ValueError where there is none."""
     try:
-        module = importlib.import_module(f"tidelog.protocol.messages.{key.name.lower()}")
+        module = importlib.import_module(f"..protocol.messages.{key.name.lower()}", __package__)
     except ModuleNotFoundError:
         raise ValueError(f"{key.name} is not answered by this broker") from None
     name = "".join(word.capitalize() for word in key.name.split("_")) + kind

@@ -1,0 +1,142 @@
+"""The audit log: who was refused what, and which administrative acts were done. Logger `tidelog.audit`, at INFO.
+
+    denied: User:alice from 10.0.0.7 may not WRITE topic 'orders' (Produce)
+    done: User:admin from 10.0.0.2: created topic 'orders' with 3 partitions (CreateTopics)
+
+Lines hold names, never values that could be secret, and nothing of a client's that could end a line. A client decides how often
+it is refused, and so not how much is written: a refusal that was written is only counted for the next minute, of others there
+is one line a second after the first hundred, and what was left out is counted and told. Acts have a bound of their own, so that
+refusals can't hide them. The logger's level is changed as any other's, while running.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...protocol.api_keys import ApiKey
+    from ...storage.clock import Time
+    from ..request_context import RequestContext
+    from .acl import AclOperation, ResourceType
+
+LOGGER = "tidelog.audit"
+log = logging.getLogger(LOGGER)
+
+QUIET_MS = 60_000
+"""A refusal that was written is not written again for so long."""
+MAX_KNOWN = 1000
+"""Refusals that are remembered for it."""
+DENIALS = (100, 1.0)
+"""Lines at once, and lines a second from then on."""
+ACTS = (1000, 10.0)
+MAX_SHOWN = 249
+"""Characters of a name in a line: as many as a topic's name may have."""
+
+
+class _Allowance:
+    """A bucket of lines that fills with time."""
+
+    __slots__ = ("_full", "_left", "_rate", "_since_ms", "left_out")
+
+    def __init__(self, full: int, rate: float, now_ms: float) -> None:
+        self._full = self._left = float(full)
+        self._rate = rate
+        self._since_ms = now_ms
+        self.left_out = 0
+
+    def takes(self, now_ms: float) -> bool:
+        self._left = min(self._full, self._left + (now_ms - self._since_ms) / 1000 * self._rate)
+        self._since_ms = now_ms
+        if self._left < 1:
+            self.left_out += 1
+            return False
+        self._left -= 1
+        return True
+
+    def told(self) -> str:
+        """What to add to a line about those that were left out since the last one."""
+        count, self.left_out = self.left_out, 0
+        return f"; {count} lines before this were left out" if count else ""
+
+
+class AuditLog:
+    """Loop thread.
+
+    Attributes:
+        denials: API key → refusals, written or not.
+        left_out: lines that were not written since there were too many.
+    """
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        now_ms = time.monotonic_ms()
+        self._denials = _Allowance(*DENIALS, now_ms)
+        self._acts = _Allowance(*ACTS, now_ms)
+        #: What was refused → until when it is only counted, and how often it was.
+        self._known: OrderedDict[tuple[object, ...], tuple[float, int]] = OrderedDict()
+        self.denials: Counter[ApiKey] = Counter()
+        self.left_out = 0
+
+    def denied(
+        self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> None:
+        """Notes a refusal."""
+        self.denials[context.api_key] += 1
+        if not log.isEnabledFor(logging.INFO):
+            return
+        connection = context.connection
+        now_ms = self._time.monotonic_ms()
+        key = connection.principal, connection.peer_host, operation, resource_type, resource_name, context.api_key
+        until_ms, times = self._known.pop(key, (0.0, 0))
+        if now_ms < until_ms:
+            self._known[key] = until_ms, times + 1
+            return
+        if not self._denials.takes(now_ms):
+            self.left_out += 1
+            return
+        self._known[key] = now_ms + QUIET_MS, 0
+        if len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+        log.info(
+            "denied: %s from %s may not %s %s %s (%s)%s%s",
+            shown(connection.principal),
+            connection.peer_host,
+            operation.name,
+            resource_type.name.lower(),
+            quoted(resource_name),
+            context.api_key.label,
+            f"; {times} times more since the last such line" if times else "",
+            self._denials.told(),
+        )
+
+    def did(self, context: RequestContext, acts: Iterable[str]) -> None:
+        """Notes what was done, in words whose names are `quoted`."""
+        if not log.isEnabledFor(logging.INFO):
+            return
+        connection = context.connection
+        for act in acts:
+            if not self._acts.takes(self._time.monotonic_ms()):
+                self.left_out += 1
+                continue
+            log.info(
+                "done: %s from %s: %s (%s)%s",
+                shown(connection.principal),
+                connection.peer_host,
+                act,
+                context.api_key.label,
+                self._acts.told(),
+            )
+
+
+def shown(text: str) -> str:
+    """A client's text without what could end a line or change how it looks, and not too long."""
+    cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
+
+
+def quoted(text: str | None) -> str:
+    """A client's name for something, to stand in a line."""
+    return "null" if text is None else f"'{shown(text)}'"
