@@ -41,6 +41,6 @@ EXPOSE 9092 9093 9404
 STOPSIGNAL SIGTERM
 # Ready means that recovery is over and the listeners accept; -I -S start in a few milliseconds.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["/opt/tidelog/bin/python", "-I", "-S", "-c", \
-    "import os, socket; port = os.environ['TIDELOG_HTTP_LISTENER'].rpartition(':')[2]; http = socket.create_connection(('127.0.0.1', int(port)), 4); http.sendall(b'GET /health/ready HTTP/1.0\\r\\n\\r\\n'); raise SystemExit(b' 200 ' not in http.recv(64))"]
+    "import os, socket; address = os.environ['TIDELOG_HTTP_LISTENER']; http = socket.create_connection(('127.0.0.1', int(address.rpartition(':')[2])), 4); http = __import__('ssl')._create_unverified_context().wrap_socket(http) if address.startswith('https') else http; http.sendall(b'GET /health/ready HTTP/1.0\\r\\n\\r\\n'); raise SystemExit(b' 200 ' not in http.recv(64))"]
 ENTRYPOINT ["tidelog"]
 CMD ["serve"]

@@ -8,6 +8,8 @@ import json
 import logging
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,6 +253,18 @@ def test_commands(secured: Secured, tmp_path: Path, capsys: pytest.CaptureFixtur
     plain = url.replace("https://", "")
     assert main(["why", "t", "--http", plain]) == 1
     assert "speaks TLS: use --http https://" in capsys.readouterr().err
+
+
+def test_the_containers_health_check_speaks_tls_too(secured: Secured) -> None:
+    """The program in the Dockerfile, as Docker runs it."""
+    text = (Path(__file__).parents[2] / "Dockerfile").read_text()
+    arguments = json.loads(
+        text.partition("HEALTHCHECK")[2].partition("CMD ")[2].partition("\nENTRYPOINT")[0].replace("\\\n", "")
+    )
+    closed = {"TIDELOG_HTTP_LISTENER": secured.broker.http_url.replace("https", "http")}
+    for environment, code in ({"TIDELOG_HTTP_LISTENER": secured.broker.http_url}, 0), (closed, 1):
+        done = subprocess.run([sys.executable, *arguments[1:]], env=environment, check=False, timeout=60)
+        assert done.returncode == code
 
 
 def test_without_tls_and_before_users_are_there(tmp_path: Path) -> None:
