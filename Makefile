@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell find broker cleaner config pipeline protocol storage -name '_*.pyx' -o -name '_*.h' -o -name '_*.pxi')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run setup test check slow lint demo demo-pipeline bench docs clean help
+.PHONY: run setup test check slow adversary lint demo demo-pipeline bench docs clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
@@ -44,6 +44,10 @@ check: $(VENV)/.dev       ## a bounded slice of every other ring: packaging, rea
 
 slow: $(VENV)/.dev        ## the full rings: hours
 	$(BIN)/python tests/support/rings.py slow
+
+adversary: $(VENV)/.dev   ## attacks with 10,000 connections; writes docs/reports/adversary.md (some minutes, on a quiet machine)
+	$(BIN)/python -m pytest -q -s --timeout 1500 tests/adversary --adversary-connections 10000 --adversary-seconds 15 \
+	  --adversary-report docs/reports/adversary.md
 
 demo: $(VENV)/.demo       ## all flights of New York in 2013 through a daemon, checked byte for byte (a minute)
 	@$(BIN)/python benchmarks/demo.py

@@ -8,7 +8,7 @@ own, made to fit the frame, so that a large batch is received once and written t
 Requests of one connection are handled one at a time, in the order in which they came, and are answered in that order.
 A handler that can answer at once does; what must wait (a long poll, a sync, a rebalance) is an awaitable, and the
 connection stands still until it is done: it goes on reading, up to one buffer, so that it notices when the client
-leaves. So it does when it is muted, because its client is over a quota.
+leaves. So it does when it is muted, because its client is over a quota, or because others have their turn (`turns.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..protocol.framing import (
 )
 from .later_answer import LaterAnswer
 from .send import Outbound, Part, release_parts
+from .turns import HEAVY_NS, LONGEST_NS
 
 if TYPE_CHECKING:
     import socket
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatches
     from .security.sasl import Authentication
     from .socket_server import Endpoint, SocketServer
+    from .turns import Turn
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +57,9 @@ class Connection(asyncio.BufferedProtocol):
     """Loop thread only. Made by the `SocketServer` for each accepted socket."""
 
     __slots__ = (
-        "_buffer", "_capacity", "_closing", "_deadline", "_dispatcher", "_end", "_frame_end", "_muted", "_outbound", "_paused",
-        "_pending", "_server", "_start", "_transport", "_view", "authentication", "last_active", "listener", "local_address",
-        "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
+        "_buffer", "_capacity", "_closing", "_deadline", "_dispatcher", "_end", "_frame_end", "_is_heavy", "_muted", "_outbound",
+        "_paused", "_pending", "_server", "_start", "_transport", "_view", "authentication", "last_active", "listener",
+        "local_address", "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
     )  # fmt: skip
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
@@ -90,7 +92,10 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: asyncio.Future[object] | LaterAnswer | None = None
         self._paused = False
         self._closing = False
-        self._muted: asyncio.TimerHandle | None = None
+        self._muted: asyncio.TimerHandle | Turn | None = None
+        # Its requests took the loop for long: the next ones wait for their turn. None: it has had none yet, and waits too
+        # where others do.
+        self._is_heavy: bool | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     # -- what the loop calls
@@ -132,6 +137,8 @@ class Connection(asyncio.BufferedProtocol):
         server = self._server
         server.received_bytes += nbytes
         self.last_active = server.now()
+        if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.turns.has_row):
+            self._muted = server.turns.join(self._unmute)
         buffer = self._buffer
         waiting = self._pending is not None or self._paused or self._muted is not None
         if buffer is None:
@@ -282,6 +289,8 @@ class Connection(asyncio.BufferedProtocol):
         sliced = False
         position = start
         following: int
+        now = self._server.now
+        began = now()
         while position < end:
             try:
                 frame = position + SIZE_BYTES
@@ -314,6 +323,9 @@ class Connection(asyncio.BufferedProtocol):
                 return position
             if self._muted is not None:
                 break
+            if position < end and now() - began > LONGEST_NS:
+                self._muted = self._server.turns.join(self._unmute)
+                break
             if len(parts) >= PARTS_PER_WRITE or gathered >= most:
                 if not self._flush(parts, sliced):
                     return position
@@ -322,6 +334,7 @@ class Connection(asyncio.BufferedProtocol):
                 parts = []
                 gathered = 0
                 sliced = False
+        self._is_heavy = now() - began > HEAVY_NS
         self._flush(parts, sliced)
         return position
 

@@ -26,6 +26,7 @@ from ..protocol.records.attributes import COMPRESSION_MASK
 from ..protocol.records.legacy_record import ATTRIBUTES_AT
 from ..protocol.records.record_batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_AT
 from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2
+from .garbage import give_back
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ class Conversions:
         refused: appends that found too much waiting.
     """
 
-    __slots__ = ("_loop", "_pool", "checked", "queued_bytes", "refused", "under_way")
+    __slots__ = ("_loop", "_pool", "_trimmed", "checked", "queued_bytes", "refused", "under_way")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pool = ThreadPoolExecutor(1, "convert")
         self.under_way = 0
-        self.queued_bytes = self.checked = self.refused = 0
+        self.queued_bytes = self.checked = self.refused = self._trimmed = 0
 
     async def run(self, work: Callable[[], T]) -> T:
         """What `work` returns or raises, once the thread has done it after all before it."""
@@ -82,6 +83,9 @@ class Conversions:
                 return await self._loop.run_in_executor(self._pool, work)
         finally:
             self.under_way -= 1
+            if self.checked != self._trimmed and not self.under_way:
+                self._trimmed = self.checked
+                self._pool.submit(give_back)
 
     def close(self) -> None:
         """What has not begun is dropped; waits for the one under way. Any thread."""

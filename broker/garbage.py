@@ -33,3 +33,14 @@ def undisturbed(logs: Callable[[], int]) -> Iterator[None]:
         keep(logs())
         if was_enabled:
             gc.enable()
+
+
+def give_back() -> None:
+    """Gives memory that is free back to the system: after an attack, or much work, the C library keeps it. Pool thread; where
+    the library has no such call (it is glibc's), nothing happens."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError):
+        return

@@ -50,6 +50,12 @@ def limit_families(server: SocketServer) -> Iterator[AnyFamily]:
         },
     )
     yield one(
+        "tidelog_heavy_turns",
+        COUNTER,
+        "Times that a client whose requests take long was let go on, after everybody else.",
+        server.turns.taken,
+    )
+    yield one(
         "tidelog_log_lines_left_out",
         COUNTER,
         "Log lines about clients that were not written, since there were too many of a kind.",

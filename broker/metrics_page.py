@@ -40,7 +40,7 @@ _SECTIONS = (
     ("Requests", ("tidelog_request", "tidelog_produced")),
     ("Connections and bytes", ("tidelog_fetch", "tidelog_cold", "tidelog_conversions", "tidelog_message_set",
                                "tidelog_received", "tidelog_sent", "tidelog_connections", "tidelog_listener", "tidelog_waiting")),
-    ("Limits", ("tidelog_incomplete", "tidelog_unsent", "tidelog_log_lines")),
+    ("Limits", ("tidelog_incomplete", "tidelog_unsent", "tidelog_heavy", "tidelog_log_lines")),
     ("Groups", ("tidelog_group",)),
     ("Transactions", ("tidelog_transaction",)),
     ("Security", ("tidelog_authentications", "tidelog_failed_", "tidelog_certificate")),

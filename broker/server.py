@@ -51,7 +51,7 @@ from .quota_manager import QuotaManager
 from .request_metrics import RequestCounters
 from .resource_configs import ResourceConfigs
 from .socket_server import SocketServer
-from .thread_priority import prefer_latency
+from .thread_priority import lower_priority, prefer_latency
 from .timer import LoopTimer, Timer
 from .topics import SHARE_GROUP_STATE, TRANSACTION_STATE, TopicRegistry
 
@@ -128,6 +128,7 @@ class Broker:
         self.counters = RequestCounters()
         self.recovery = RecoveryProgress()
         self.io_pool = ThreadPoolExecutor(IO_THREADS, "io")
+        self._passwords: ThreadPoolExecutor | None = None
         self.conversions = Conversions(loop)
         # Session ids need not be secret, only unlike those of the last run.
         randomness = randomness or random.SystemRandom()
@@ -193,7 +194,11 @@ class Broker:
         """What a listener that does not speak PLAINTEXT asks for. Reads files: pool thread."""
         from .security.listener_security import ListenerSecurity
 
-        return ListenerSecurity(listener, self.config, self.users, self.io_pool)
+        if (
+            self._passwords is None
+        ):  # one thread: whoever guesses gets no more of the machine, and no thread that files need
+            self._passwords = ThreadPoolExecutor(1, "passwords", lower_priority)
+        return ListenerSecurity(listener, self.config, self.users, self._passwords)
 
     def _http_of(self, listener: Listener) -> HttpServer:
         """What serves HTTP, bound. Reads files: pool thread."""
@@ -391,6 +396,8 @@ class Broker:
             await run(None, self.http.stop)
         await run(None, self.scheduler.shutdown)
         self.io_pool.shutdown()
+        if self._passwords is not None:
+            self._passwords.shutdown()
 
 
 def raise_descriptor_limit() -> None:

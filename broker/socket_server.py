@@ -22,10 +22,12 @@ from ..config.listener import MESSAGE_SET_SCHEMES
 from .connection import Connection
 from .container import HINT, container_network, plain_host
 from .descriptors import Descriptors, open_limit
+from .garbage import give_back
 from .log_flood import FLOOD, install
 from .receive_room import ReceiveRoom
 from .send import SendCounters
 from .send_room import SendRoom
+from .turns import Turns
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -43,6 +45,10 @@ SCRATCH_BYTES = 256 * 1024
 SCARCE_READ_BYTES = 16 * 1024
 #: Requests and answers that are not whole are looked at so often, in seconds.
 TICK_S = 1.0
+#: Where they held more, the memory is given back to the system when there are none any more.
+MUCH_BYTES = 32 << 20
+#: So are the buffers of so many connections that have gone.
+MANY_CLOSED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +119,12 @@ class SocketServer:
         self._ciphertext_view: memoryview | None = None
         self.receiving = ReceiveRoom(config.queued_max_request_bytes, config.request_receive_timeout_ms)
         self.sending = SendRoom(config.queued_max_response_bytes, config.response_send_timeout_ms)
+        self.turns = Turns(loop.call_soon)
         self.descriptors = Descriptors(open_limit())
         self._ticker: asyncio.TimerHandle | None = None
         self._ticked = 0.0
+        self._most_held = 0
+        self._closed = 0
         self._waking = False
         self.endpoints: list[Endpoint] = []
         self._container = container_network(os.environ)
@@ -276,8 +285,12 @@ class SocketServer:
         self.receiving.tick(elapsed_ms)
         self.sending.tick(elapsed_ms)
         FLOOD.flush(time())
+        self._most_held = max(self._most_held, self.receiving.buffers.lent + self.sending.held)
         if self.receiving or self.sending or FLOOD.pending:
             self._ticker = self.loop.call_later(TICK_S, self._tick)
+        elif self._most_held > MUCH_BYTES or self._closed >= MANY_CLOSED:
+            self._most_held = self._closed = 0
+            self.loop.run_in_executor(self.io_pool, give_back)
 
     def _counts(self, name: str) -> ListenerCounts:
         counts = self.listeners.get(name)
@@ -293,6 +306,9 @@ class SocketServer:
         """Counts a connection out; one that was refused was never in."""
         if connection in self.connections:
             self.connections.discard(connection)
+            self._closed += 1
+            if self._closed >= MANY_CLOSED:
+                self.connection_waits()
             self._counts(connection.listener.name).open -= 1
             if (principal := self._known.pop(connection, None)) is not None:
                 self._per_principal[principal] -= 1

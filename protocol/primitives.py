@@ -30,8 +30,8 @@ FLOAT64 = Struct(">d")
 MAX_STRING = 0x7FFF
 """Longest string in bytes. The INT16 length sets it, and Kafka keeps it for compact strings as well."""
 
-MAX_ELEMENTS = 250_000
-"""In all arrays of one request: some 100 MB once decoded, and a second's work. Nobody has so many partitions here."""
+MAX_ELEMENTS = 100_000
+"""In all arrays of one request: some 40 MB once decoded, and part of a second's work. Nobody has so many partitions here."""
 
 Buffer = bytes | bytearray | memoryview
 """What decoders take. A memoryview must be one-dimensional, of bytes."""

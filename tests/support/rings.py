@@ -92,6 +92,13 @@ RINGS = [
     Ring("sanitizers", [], ["make", "sanitize", "FUZZ_SECONDS=600"], 0, 30),
     Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 4, 4),
     Ring("browser", ["make", "browser"], ["make", "browser"], 5, 5),
+    Ring(
+        "adversary",
+        [*PYTEST, "-s", "--timeout", "400", "tests/adversary"],
+        ["make", "adversary"],
+        5,
+        15,
+    ),
     Ring("site", ["make", "site-check"], ["make", "site-check"], 3, 3),
     Ring("addresses", ADDRESSES, ADDRESSES, 3, 3),
     Ring("image", IMAGE, IMAGE, 8, 10),

@@ -371,3 +371,63 @@ async def test_a_client_that_asks_for_nothing_costs_one_descriptor() -> None:
     for rig in rigs:
         rig.end()
     assert open_count() == before
+
+
+async def test_a_client_whose_requests_take_long_lets_others_go_on_between_them() -> None:
+    def answer(body: bytes) -> bytes:
+        rig.server.now_ns += 3_000_000
+        return body
+
+    rig = Rig(answer)
+    bodies = [bytes([n]) * 10 for n in range(7)]
+    rig.feed(b"".join(map(frame, bodies)))
+    assert rig.seen == bodies[:2], "so many fit into a turn"
+    rig.feed(frame(b"more"))
+    for count in (4, 6, 8):
+        await asyncio.sleep(0)
+        assert len(rig.seen) == count
+    assert rig.seen == [*bodies, b"more"]
+    assert rig.received() == b"".join(rig.seen)
+    rig.feed(frame(b"next"))
+    assert len(rig.seen) == 8, "it was heavy: others first"
+    await asyncio.sleep(0)
+    assert rig.seen[-1] == b"next"
+    await asyncio.sleep(0)
+    rig.server.now_ns = 1
+    rig.feed(frame(b"x"))
+    rig.end()
+    await asyncio.sleep(0)
+    assert len(rig.server.turns) == 0
+
+
+async def test_a_client_that_was_heavy_once_is_not_for_ever() -> None:
+    takes = 3_000_000
+
+    def answer(body: bytes) -> bytes:
+        rig.server.now_ns += takes
+        return body
+
+    rig = Rig(answer)
+    rig.feed(frame(b"heavy"))
+    takes = 0
+    rig.feed(frame(b"light"))
+    assert rig.seen == [b"heavy"]
+    await asyncio.sleep(0)
+    rig.feed(frame(b"at once"))
+    assert rig.seen == [b"heavy", b"light", b"at once"]
+    rig.end()
+
+
+async def test_a_new_client_waits_where_others_wait_and_one_that_is_known_does_not() -> None:
+    rig, known = Rig(lambda body: body), Rig(lambda body: body)
+    known.server.turns = rig.server.turns
+    known.feed(frame(b"first"))
+    rig.server.turns.join(lambda: None)
+    known.feed(frame(b"second"))
+    rig.feed(frame(b"new"))
+    assert (known.seen, rig.seen) == ([b"first", b"second"], [])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.seen == [b"new"]
+    known.end()
+    rig.end()

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from tidelog.broker.garbage import MANY_LOGS, keep, undisturbed
+from tidelog.broker.garbage import MANY_LOGS, give_back, keep, undisturbed
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +44,11 @@ def test_who_had_switched_it_off_finds_it_so() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_free_memory_goes_back_to_the_system() -> None:
+    held = [bytearray(100_000) for _ in range(300)]
+    keep = held[-1]  # at the end of the heap: without help nothing before it would go
+    del held
+    give_back()
+    assert len(keep) == 100_000

@@ -13,7 +13,7 @@ def test_every_limit_has_its_row() -> None:
     receiving, sending = ReceiveRoom(1, 1), SendRoom(1, 1)
     receiving.buffers.lent, receiving.waits, receiving.timed_out, receiving.shed = 1, 2, 3, 4
     sending.held, sending.timed_out, sending.shed = 5, 6, 7
-    server = SimpleNamespace(receiving=receiving, sending=sending)
+    server = SimpleNamespace(receiving=receiving, sending=sending, turns=SimpleNamespace(taken=8))
     rows = {
         (family.name, *labels): value
         for family in limit_families(server)  # type: ignore[arg-type]
@@ -26,6 +26,7 @@ def test_every_limit_has_its_row() -> None:
         ("tidelog_incomplete_requests",): 0,
         ("tidelog_request_memory_waits",): 2,
         ("tidelog_unsent_response_bytes",): 5,
+        ("tidelog_heavy_turns",): 8,
         (closed, "slow_request"): 3,
         (closed, "slow_reader"): 6,
         (closed, "request_memory"): 4,

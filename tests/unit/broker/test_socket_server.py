@@ -9,14 +9,15 @@ from types import SimpleNamespace
 import pytest
 from tidelog.broker.container import ContainerNetwork
 from tidelog.broker.descriptors import Descriptors
-from tidelog.broker.socket_server import SCARCE_READ_BYTES, Endpoint, ListenerCounts, SocketServer
+from tidelog.broker.garbage import give_back
+from tidelog.broker.socket_server import MANY_CLOSED, SCARCE_READ_BYTES, Endpoint, ListenerCounts, SocketServer
 from tidelog.config.listener import ListenerLimits
 from tidelog.config.loader import load_config
 
 
 def server(container: ContainerNetwork | None = None, **settings: bool) -> SocketServer:
     config = load_config(None, {}, [f"{name.replace('_', '.')}={value}" for name, value in settings.items()])
-    made = SocketServer(SimpleNamespace(), config, None, None, None)  # type: ignore[arg-type]
+    made = SocketServer(SimpleNamespace(call_soon=None), config, None, None, None)  # type: ignore[arg-type]
     made._container = container
     return made
 
@@ -142,3 +143,23 @@ def test_reads_are_small_while_memory_is_scarce() -> None:
     made.receiving.buffers.give(buffer)
     made.room_changed()
     assert len(made.scratch_view) == whole
+
+
+def test_memory_is_given_back_when_many_have_gone() -> None:
+    made = server()
+    later, given = list[object](), list[object]()
+    loop = made.loop
+    loop.call_later = lambda _, call: later.append(call)  # type: ignore[method-assign,assignment,misc,return-value]
+    loop.time = lambda: 0.0  # type: ignore[method-assign]
+    loop.run_in_executor = lambda _, call: given.append(call)  # type: ignore[method-assign,assignment,misc,return-value]
+    for _ in range(MANY_CLOSED):
+        connection = _Connection(listener=BOUND, peer_host="h", mute=None)
+        assert made.connection_opened(connection) is None  # type: ignore[arg-type]
+        assert not later
+        made.connection_closed(connection)  # type: ignore[arg-type]
+    assert later == [made._tick]
+    made._tick()
+    assert given == [give_back]
+    made.connection_waits()
+    made._tick()
+    assert given == [give_back], "once"

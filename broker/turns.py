@@ -1,0 +1,85 @@
+"""Turns: connections whose requests take long have the loop one at a time, and between two of them everybody else.
+
+A loop handles all sockets that have something, and then looks again. With many clients whose requests take milliseconds each, a
+quick one would wait for all of them; so those stand in a row here, and each round of the loop serves one. Nothing is lost by
+it: while there are only such, the loop goes from one to the next. Who is new stands in the row too, if there is one: or a
+thousand new connections with a long request each would be served in one round. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+#: A connection that takes the loop for longer, whatever for, has its next requests in its turn.
+HEAVY_NS = 2_000_000
+#: After so long a connection lets others go on, between two of its requests.
+LONGEST_NS = 5_000_000
+
+
+class Turn:
+    """A place in the row: what a connection's `mute` has in place of a timer."""
+
+    __slots__ = ("_go_on",)
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        self._go_on: Callable[[], None] | None = go_on
+
+    def cancel(self) -> None:
+        """The connection has gone, or has to wait for something else."""
+        self._go_on = None
+
+    def when(self) -> float:
+        """Before any time that a connection may be muted until."""
+        return 0.0
+
+    def come(self) -> bool:
+        """Goes on; False: nobody is there any more."""
+        go_on, self._go_on = self._go_on, None
+        if go_on is None:
+            return False
+        go_on()
+        return True
+
+
+class Turns:
+    """Loop thread.
+
+    Attributes:
+        taken: turns that there were.
+    """
+
+    __slots__ = ("_call_soon", "_row", "taken")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], asyncio.Handle]) -> None:
+        self._call_soon = call_soon
+        self._row: deque[Turn] = deque()
+        self.taken = 0
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    @property
+    def has_row(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._row)
+
+    def join(self, go_on: Callable[[], None]) -> Turn:
+        """A place at the end of the row; `go_on` is called in its turn, after a look at the sockets."""
+        turn = Turn(go_on)
+        self._row.append(turn)
+        if len(self._row) == 1:
+            self._call_soon(self._next)
+        return turn
+
+    def _next(self) -> None:
+        """One turn; those that were given up cost nothing."""
+        while self._row:
+            came = self._row[0].come()
+            self._row.popleft()
+            if came:
+                self.taken += 1
+                break
+        if self._row:
+            self._call_soon(self._next)
