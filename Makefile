@@ -63,6 +63,7 @@ docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python -m tidelog.config.render
 	$(BIN)/python -m tidelog.broker.formats_page
 	$(BIN)/python -m tidelog.broker.metrics_page
+	$(BIN)/python -m tidelog.broker.permissions_page
 	$(BIN)/python -m tidelog.broker.cli.reference_page
 	$(BIN)/python docs/pictures/draw.py
 	$(BIN)/python docs/adr/list.py

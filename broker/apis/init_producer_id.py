@@ -35,7 +35,7 @@ FENCED_FROM = 4
     asks=(
         on_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "where the request names one"),
         suffices(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "where it names none"),
-        on_request(AclOperation.WRITE, ResourceType.TOPIC, "any topic at all"),
+        on_request(AclOperation.WRITE, ResourceType.TOPIC, "any topic at all", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ),
 )
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:

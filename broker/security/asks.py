@@ -46,6 +46,12 @@ class Ask(NamedTuple):
     consequence: Consequence
     field: str | None = None
     guards: bool = False
+    answer: ErrorCode | None = None
+
+    @property
+    def code(self) -> ErrorCode:
+        """What a refusal is answered with."""
+        return self.answer or DENIED[self.resource_type]
 
 
 def on_cluster(operation: AclOperation) -> Ask:
@@ -58,9 +64,11 @@ def on_field(operation: AclOperation, resource_type: ResourceType, field: str) -
     return Ask(operation, resource_type, "of the request", Consequence.REQUEST, field, guards=True)
 
 
-def on_request(operation: AclOperation, resource_type: ResourceType, of: str = "") -> Ask:
-    """The whole request needs it; the handler asks."""
-    return Ask(operation, resource_type, of, Consequence.REQUEST)
+def on_request(
+    operation: AclOperation, resource_type: ResourceType, of: str = "", answer: ErrorCode | None = None
+) -> Ask:
+    """The whole request needs it; the handler asks. `answer`: the refusal's code where it is another than the resource's."""
+    return Ask(operation, resource_type, of, Consequence.REQUEST, answer=answer)
 
 
 def on_each(operation: AclOperation, resource_type: ResourceType, of: str = "each that is named") -> Ask:
@@ -96,7 +104,7 @@ def refusal(asks: Sequence[Ask], request: Any, context: RequestContext) -> Error
             is_enough = ask.consequence is Consequence.NEXT
             if not context.allows(ask.operation, ask.resource_type, name, quietly=is_enough):
                 if not is_enough:
-                    return DENIED[ask.resource_type]
+                    return ask.code
             elif is_enough:
                 return None
     return None
