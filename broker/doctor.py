@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from .metadata_store import FILE_NAME
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
@@ -38,6 +41,9 @@ UNFIT = {
     "fuse.sshfs": "it has no reliable locks or syncs",
     "9p": "it has no reliable mmap or syncs",
 }
+#: Endings of settings that name a file with secrets, and of those that are secrets: then the file that they stand in is one.
+_SECRET_FILES = ("ssl.keystore.location", "http.tokens.file", "http.users.file")
+_SECRET_SETTINGS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "ssl.keystore.password")
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
 
 
@@ -87,6 +93,8 @@ class Facts:
     max_map_count: int | None = None
     memory_bytes: int | None = None
     has_hardware_crc: bool = True
+    exposed: Sequence[str] = ()
+    """Files with secrets that every user of this machine may read."""
 
 
 # Looking.
@@ -111,7 +119,26 @@ def look(config: BrokerConfig, root: Path = Path("/")) -> Facts:
         max_map_count=_number(vm / "max_map_count"),
         memory_bytes=_memory_limit(root, memory.get("MemTotal")),
         has_hardware_crc=_has_hardware_crc(),
+        exposed=[path for path in _secret_files(config) if _is_open_to_all(path)],
     )
+
+
+def _secret_files(config: BrokerConfig) -> list[str]:
+    """Files that hold credentials, keys or passwords, as far as settings name them."""
+    found = [os.path.join(path, name) for path in config.log_dirs for name in (FILE_NAME, f"{FILE_NAME}-wal")]
+    for name, text in config.given.items():
+        if name.endswith(_SECRET_FILES):
+            found.append(text)
+        elif name.endswith(_SECRET_SETTINGS):
+            found.append(config.origins.get(name, ""))
+    return list(dict.fromkeys(found))
+
+
+def _is_open_to_all(path: str) -> bool:
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    except (OSError, ValueError):
+        return False
 
 
 def _text(path: Path) -> str:
@@ -336,8 +363,19 @@ def _checksums(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
 
 
 Check = Callable[[Facts, "BrokerConfig"], Iterator[Finding]]
+
+
+def _secrets(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
+    shown = ", ".join(facts.exposed)
+    yield Finding(
+        "files with secrets", WARN if shown else OK, f"{shown}: readable by every user" if shown else "not readable by others",
+        "who reads them has keys and passwords, or can guess passwords without being seen",
+        f"chmod o-rwx {' '.join(facts.exposed)}",
+    )  # fmt: skip
+
+
 _CHECKS: tuple[Check, ...] = (
-    _descriptors, _directories, _maps, _dirty_pages, _swap, _memory_enough, _clock, _checksums,
+    _descriptors, _directories, _maps, _dirty_pages, _swap, _memory_enough, _clock, _checksums, _secrets,
 )  # fmt: skip
 
 

@@ -192,7 +192,8 @@ class HttpServer:
 
             def log_request(self, code: Any = "-", size: Any = "-") -> None:
                 # Not what is behind the question mark: forms put there what users type.
-                log.debug("http %s: %s %s: %s", self.client_address[0], self.command, self.path.partition("?")[0], code)
+                path = getattr(self, "path", "").partition("?")[0]  # none where the first line is no request
+                log.debug("http %s: %s %s: %s", self.client_address[0], self.command, path, code)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
                 # Not what could not be read: anything may be in it.

@@ -27,7 +27,10 @@ from .exceptions import DirectoryLockedError, FileClosedError, StorageError
 StrPath: TypeAlias = str | os.PathLike[str]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-_FILE_MODE = 0o644  # Kafka's: the next broker on this directory may run as another user of the group
+# What records say is nobody else's business. The group may read: a job over the files, a backup, the next broker. A umask
+# makes it less, never more.
+_FILE_MODE = 0o640
+_DIRECTORY_MODE = 0o750
 _SCRATCH_BYTES = 256 * 1024
 _TEMPORARY_SUFFIX = ".tmp"  # Kafka's too: whichever broker starts next knows what the file is
 
@@ -511,7 +514,7 @@ class RealFileSystem:
                 raise
 
     def make_directory(self, path: StrPath) -> None:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, _DIRECTORY_MODE, exist_ok=True)
 
     def sync_directory(self, path: StrPath) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

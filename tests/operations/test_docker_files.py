@@ -63,6 +63,17 @@ def test_what_watches_is_not_open_to_other_machines() -> None:
     assert [port for port in published if not port.startswith("127.0.0.1:")] == ["9092:9092"]
 
 
+@pytest.mark.parametrize("name", ["compose.yaml", "spark/compose.yaml"])
+def test_every_container_gives_up_what_it_does_not_need(name: str) -> None:
+    services = yaml(DOCKER / name)["services"]
+    for service in services.values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert not service.get("privileged")
+        assert "cap_add" not in service
+    assert services["tidelog"]["read_only"] is True
+
+
 def test_the_spark_cluster_is_built_from_files_that_are_there_and_stays_on_this_machine() -> None:
     services = yaml(DOCKER / "spark/compose.yaml")["services"]
     for service in services.values():

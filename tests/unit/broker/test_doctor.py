@@ -123,3 +123,19 @@ def test_looking_at_a_system_that_says_nothing(tmp_path: Path) -> None:
     facts = look(load_config(None, {}, [f"log.dirs={tmp_path}"]), tmp_path / "no system")
     assert (facts.swappiness, facts.memory_bytes, facts.max_map_count) == (None, None, None)
     assert examine(facts, CONFIG)
+
+
+def test_files_with_secrets_that_everybody_may_read_are_named(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
+    properties.write_text(f"log.dirs={tmp_path}\nsasl.jaas.config={jaas}\nssl.keystore.location={tmp_path}/key.pem\n")
+    secrets = [properties, tmp_path / "metadata.db", tmp_path / "key.pem"]
+    for path in secrets:
+        path.touch()
+        path.chmod(0o640)
+    config = load_config(properties, {}, [])
+    assert look(config).exposed == []
+    for path in secrets:
+        path.chmod(0o644)
+    assert set(look(config).exposed) == set(map(str, secrets))
+    assert bad(replace(GOOD, exposed=look(config).exposed)) == {"files with secrets": WARN}

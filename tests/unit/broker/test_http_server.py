@@ -77,6 +77,17 @@ def test_who_connects_and_says_nothing_keeps_nobody_out(server: HttpServer) -> N
         connection.close()
 
 
+@pytest.mark.parametrize("line", [b"x\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET / / /\r\n"])
+def test_a_first_line_that_is_no_request_is_answered(server: HttpServer, line: bytes) -> None:
+    server.start()
+    with socket.create_connection((server.host, server.port), 30) as client:
+        client.sendall(line)
+        client.shutdown(socket.SHUT_WR)
+        with client.makefile("rb") as answer:
+            said = answer.read()
+    assert b"Error code: 400" in said or b"Error code: 505" in said
+
+
 def test_other_paths_and_methods(server: HttpServer) -> None:
     assert ask(server, "/nothing")[0] == "404 Not Found"
     assert ask(server, "/")[0] == "503 Service Unavailable", "the console says that logs are being loaded"
