@@ -15,6 +15,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from .acl import EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
@@ -153,6 +154,8 @@ class AclRules:
         """`rules`: rule → id."""
         self._ids: dict[Acl, str] = {}
         self._types: dict[ResourceType, _OfType] = {}
+        # Those of one user about one type, a set in order: `allows_any` does not know a name.
+        self._users: dict[tuple[ResourceType, str], dict[Acl, None]] = {}
         for rule, rule_id in dict(rules).items():
             self.add(rule, rule_id)
 
@@ -173,6 +176,7 @@ class AclRules:
         if rule in self._ids:
             return
         self._ids[rule] = rule_id
+        self._users.setdefault((rule.resource_type, rule.principal), {})[rule] = None
         of_type = self._types.setdefault(rule.resource_type, _OfType())
         names = of_type.names(rule)
         if rule.resource_name not in names:
@@ -185,6 +189,10 @@ class AclRules:
         """Nothing happens where it is not there."""
         if self._ids.pop(rule, None) is None:
             return
+        user = (rule.resource_type, rule.principal)
+        del self._users[user][rule]
+        if not self._users[user]:
+            del self._users[user]
         of_type = self._types[rule.resource_type]
         names = of_type.names(rule)
         names[rule.resource_name].remove(rule)
@@ -289,12 +297,9 @@ class AclRules:
         allowed: list[Acl] = []
         denied_names: set[str] = set()
         denied_prefixes: set[str] = set()
-        for rule in self._ids:
-            if (
-                rule.resource_type is not resource_type
-                or rule.operation not in (operation, AclOperation.ALL)
-                or not _is_for(rule, principal, host)
-            ):
+        own = (self._users.get((resource_type, whose), ()) for whose in {principal, EVERYBODY})
+        for rule in chain.from_iterable(own):
+            if rule.operation not in (operation, AclOperation.ALL) or not _is_for(rule, principal, host):
                 continue
             if rule.permission is Permission.ALLOW:
                 allowed.append(rule)
