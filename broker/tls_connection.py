@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from .connection import Connection
@@ -113,12 +114,14 @@ class TlsConnection(Connection):
         A record has 16 KiB at most: what the socket gave at once is handled at once, and not record by record. Raises
         SSLWantReadError where nothing has come whole.
         """
-        incoming, tls = self._incoming, self._tls
+        incoming, size = self._incoming, len(view)
         # With a buffer it returns a count, whatever typeshed says.
-        filled = count = cast(int, tls.read(len(view), view))
-        while count and filled < len(view) and (incoming.pending or tls.pending()):
+        read = cast(Callable[[int, memoryview], int], self._tls.read)
+        filled = count = read(size, view)
+        # What OpenSSL keeps of a record is only what `view` has no room for: no need to ask for that each time.
+        while count and filled < size and incoming.pending:
             try:
-                count = cast(int, tls.read(len(view) - filled, view[filled:]))
+                count = read(size - filled, view[filled:])
             except ssl.SSLWantReadError:
                 self._flush_tls()
                 break

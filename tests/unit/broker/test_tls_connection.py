@@ -275,6 +275,30 @@ async def test_the_end_is_said_to_the_client_and_heard_from_it() -> None:
     other.end()
 
 
+async def test_what_came_at_once_is_handed_on_at_once_and_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[int] = []
+
+    def updated(connection: Connection, count: int) -> None:
+        handed.append(count)
+        Connection.buffer_updated(connection, count)
+
+    monkeypatch.setattr("tidelog.broker.tls_connection._plaintext_updated", updated)
+    rig = Rig(lambda body: body[:1])
+    rig.shake_hands()
+    bodies = [bytes([65 + number]) * 300 for number in range(5)]
+    for body in bodies:
+        rig.tls.write(frame(body))  # a record each
+    with pytest.raises(ssl.SSLWantReadError):
+        rig.tls.unwrap()
+    ciphertext = rig.outgoing.read()
+    rig.feed(ciphertext[:1000])  # three records (of 326 bytes by TLS 1.3) and a part of the fourth
+    rig.feed(ciphertext[1000:])
+    assert handed == [3 * 304, 2 * 304]
+    assert rig.seen == bodies
+    assert rig.connection.closing, "the client's end was heard"
+    rig.end()
+
+
 async def test_damaged_records_end_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(lambda body: body)
     rig.shake_hands()
