@@ -280,15 +280,19 @@ def test_settings_changed_while_it_runs(world: World) -> None:
 def test_commands_and_starts_that_fail(world: World) -> None:
     for more in ((), ("--json",)):
         world.command(f"doctor {more}", "doctor", "--config", str(world.file), *more)
+    file = world.folder / "wrong.properties"
     for what, changes in {
-        "a wrong password of the key": {"ssl.key.password": WRONG},
-        "a key that is none": {"ssl.keystore.key": GARBAGE},
-        "JAAS that is none": {"sasl.jaas.config": f"{BAD_JAAS} x {BAD_JAAS}"},
         "a name that is not known": {"num.partitionz": WRONG},
         "a listener that is not there": {"listener.name.nowhere.ssl.key.password": WRONG},
         "a wrong other setting": {"num.partitions": "many"},
     }.items():
-        file = world.folder / "wrong.properties"
+        world.write(file, changes)
+        assert world.command(what, "serve", "--config", str(file)) != 0
+    for what, changes in {
+        "a wrong password of the key": {"ssl.key.password": WRONG},
+        "a key that is none": {"ssl.keystore.key": GARBAGE},
+        "JAAS that is none": {"sasl.jaas.config": f"{BAD_JAAS} x {BAD_JAAS}"},
+    }.items():
         world.write(file, {**changes, "log.dirs": str(world.folder / "other")})
         done = subprocess.run(
             [sys.executable, "-m", "tidelog.broker", "serve", "--config", str(file)],
