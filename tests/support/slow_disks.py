@@ -10,6 +10,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
+from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,7 +109,8 @@ class SlowDisks:
         )
         frame = bytearray(struct.pack(">hhihb", 0, VERSION, 7, -1, 0) + encode(request, VERSION))
         try:
-            return produce(self.broker, frame, 0, len(frame), VERSION, 7, SimpleNamespace())  # type: ignore[arg-type]
+            connection: Any = SimpleNamespace(last_active=perf_counter_ns())
+            return produce(self.broker, frame, 0, len(frame), VERSION, 7, connection)
         finally:
             frame[:] = bytes(len(frame))
 

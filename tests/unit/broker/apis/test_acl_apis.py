@@ -51,7 +51,8 @@ class World:
         registration = loaded(load_apis()[request.API_KEY])
         assert registration.handler is not None
         connection: Any = SimpleNamespace(principal=who, peer_host="127.0.0.1")
-        broker: Any = SimpleNamespace(authorizer=self.authorizer)
+        audit = SimpleNamespace(denied=lambda *refusal: None)
+        broker: Any = SimpleNamespace(authorizer=self.authorizer, audit=audit)
         sent, _ = decode(type(request), version, encode(request, version))
         answer = registration.handler(sent, RequestContext(broker, connection, request.API_KEY, version, 1, None))
         if request.API_KEY.name != "DESCRIBE_ACLS":
