@@ -68,6 +68,7 @@ th { color: var(--quiet); font-weight: 600; font-size: .82rem; vertical-align: b
 tbody tr:hover td { background: color-mix(in srgb, var(--line) 22%, transparent); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 0; }
 .one-line { white-space: nowrap; }
+td:not(.number):has(> a, > .data) { min-width: 8rem; }
 figure { margin: .75rem 0; font-size: .85rem; } svg { width: 100%; height: 3rem; display: block; }
 svg.chart { height: 6.5rem; background: var(--card); border-bottom: 1px solid var(--edge); }
 .chart line { stroke: var(--line); vector-effect: non-scaling-stroke; }
@@ -108,6 +109,6 @@ details summary { cursor: pointer; color: var(--link); }
   padding: .5rem 0; }
   tbody tr:last-child { border-bottom: 0; } tbody tr:hover td { background: none; }
   td, td.number { border: 0; padding: .05rem 0; text-align: left; white-space: normal; overflow-wrap: anywhere; }
-  .one-line { white-space: normal; }
+  .one-line { white-space: normal; } td:not(.number):has(> a, > .data) { min-width: 0; }
   td:empty { display: none; } td[data-label]::before { content: attr(data-label) ": "; color: var(--quiet); } }
 """
