@@ -8,6 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.logs import batch
 from support.permission_cases import CASES, GROUPS, TOPICS, TRANSACTIONS, Case, made
 from support.permissions import Rule, Rules, nothing
@@ -264,6 +266,32 @@ def test_each_question_alone_refuses(guarded: Guarded, case: Case) -> None:
             shares = {one.consequence for one in asks if (one.operation, one.resource_type) == ask[:2]}
             if Consequence.HIDDEN not in shares or code in codes_in(answer):
                 assert code in codes_in(answer), (ask, answer)
+
+
+READS = {
+    ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_GROUPS, ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.FIND_COORDINATOR,
+}  # fmt: skip
+READERS = [case for case in CASES if case.key in READS and case.ask and not case.is_hidden and not case.by_id]
+
+
+@pytest.mark.parametrize("case", READERS, ids=name_of)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_an_answer_is_the_answers_to_its_parts(guarded: Guarded, case: Case, data: st.DataObject) -> None:
+    known = (*case.names, "zzzzz")
+    names = tuple(data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True)))
+    denied = data.draw(st.sets(st.tuples(st.sampled_from(sorted(AclOperation)), st.sampled_from(known))))
+
+    def rule(operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        return kind is not ResourceType.CLUSTER and (operation, name) not in denied
+
+    version = data.draw(st.sampled_from(versions(case)))
+    together, _ = guarded.ask(case, version, rule, names)
+    for name in names:
+        alone, _ = guarded.ask(case, version, rule, (name,))
+        assert repr(about(together, {name})) == repr(about(alone, {name}))
+        assert about(alone, {name})
 
 
 def test_everything_is_in_the_set_of_every_name() -> None:
