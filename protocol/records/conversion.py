@@ -14,11 +14,12 @@ Stands above `memory_records`; any thread may call. Bytes are new each time: not
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from .attributes import Compression
 from .builder import build_batch
-from .exceptions import CorruptRecordError, RecordError, UnsupportedCompressionError
+from .exceptions import CorruptRecordError, InvalidRecordError, RecordError, UnsupportedCompressionError
 from .legacy_record import build_legacy_set, legacy_record_size
 from .memory_records import iterate_batches, iterate_records
 from .record_batch import (
@@ -206,6 +207,8 @@ def _build(
     if not records:
         return b""
     offsets = [record.offset for record in records]
+    if offsets[0] < 0 or any(offset <= before for before, offset in pairwise(offsets)):
+        raise InvalidRecordError(f"the offsets of the batch at {header.base_offset} do not rise")
     append_time = header.max_timestamp if header.is_append_time else NO_TIMESTAMP
     if magic < MAGIC_V2:
         return build_legacy_set(

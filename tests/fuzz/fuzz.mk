@@ -23,13 +23,14 @@ sanitize: $(VENV)/.fuzz $(SANITIZED)/.built  ## the kernels with AddressSanitize
 	tests/fuzz/sanitized $(CURDIR)/$(SANITIZED) $(BIN)/python $(FUZZ_SECONDS)
 
 # A copy of all packages, with kernels of its own: those in the tree stay as they are.
-$(SANITIZED)/.built: $(KERNELS) setup.py tests/fuzz/counters.c $(VENV)/.fuzz
-	@echo "building the kernels with sanitizers (some minutes) ..." >&2
-	@rm -rf $(SANITIZED) && mkdir -p $(SANITIZED)
+# What has changed since is built or copied again.
+.PHONY: $(SANITIZED)/.built
+$(SANITIZED)/.built: $(VENV)/.fuzz
+	@echo "building the kernels with sanitizers (some minutes the first time) ..." >&2
+	@mkdir -p $(SANITIZED)
 	@CFLAGS="-g -O1 -fno-omit-frame-pointer $(SANITIZERS)" LDFLAGS="-fsanitize=address,undefined" TIDELOG_KERNEL_FLAGS="-O1" \
 	  $(BIN)/python setup.py --quiet build --build-base $(SANITIZED)/build --build-lib $(SANITIZED)/lib >/dev/null
 	@$(CC) -O1 -shared -fPIC -o $(SANITIZED)/counters.so tests/fuzz/counters.c -ldl
-	@touch $@
 
 audit: $(VENV)/.dev       ## installed packages: known vulnerabilities (where the advisories can be had), licences
 	@$(BIN)/pip install --quiet --editable '.[dev,audit]'

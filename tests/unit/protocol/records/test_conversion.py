@@ -5,9 +5,14 @@ import random
 import pytest
 from support.old_formats import old_logs
 from tidelog.protocol.records.attributes import Compression, TimestampType
-from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.builder import build_batch, seal
 from tidelog.protocol.records.conversion import convert_batch, down_convert, needs_conversion
-from tidelog.protocol.records.exceptions import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionError
+from tidelog.protocol.records.exceptions import (
+    CorruptRecordError,
+    InvalidRecordError,
+    RecordTooLargeError,
+    UnsupportedCompressionError,
+)
 from tidelog.protocol.records.legacy_record import build_legacy_set, legacy_record_size
 from tidelog.protocol.records.memory_records import is_intact, iterate_batches, iterate_records, read_header
 from tidelog.protocol.records.record_batch import Record
@@ -169,3 +174,14 @@ def test_logs_by_kafka_in_every_format(name: str, magic: int) -> None:
     ]
     if name.startswith(f"v{magic}"):
         assert out == log.data
+
+
+def test_a_batch_whose_offsets_do_not_rise_is_told_as_one() -> None:
+    """Its checksum is right: somebody wrote it so."""
+    batch = bytearray(build_batch([Record(0, 1, None, b"a"), Record(1, 1, None, b"b")]))
+    second = batch.rindex(b"\x02", 61, len(batch) - 4)  # the offset delta, 1, zigzag
+    batch[second] = 1  # -1
+    seal(batch)
+    for magic in (0, 1):
+        with pytest.raises(InvalidRecordError, match="do not rise"):
+            convert_batch(batch, read_header(batch), magic)
