@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..protocol.framing import (
     READ_AHEAD_BYTES,
+    SCARCE_FRAME_BYTES,
     SIZE_BYTES,
     FrameTooLargeError,
     frame_end,
@@ -127,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._pending is None and not self._paused and self._muted is None:
                 return self._server.scratch_view
             # What comes now has to wait for the answer before it.
-            self._take_buffer(READ_AHEAD_BYTES)
+            self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
             assert self._view is not None
         return self._view[self._end : self._capacity]
 

@@ -963,7 +963,7 @@ cdef class RecordFilter:
                             produced += written
                     if outcome == NEED_PLAIN or outcome == NEED_CODED:
                         codec = tl_i16(p + position + ATTRIBUTES_AT) & COMPRESSION_MASK
-                        plain = coded = b""
+                        plain = coded = None
                         if outcome == NEED_PLAIN:
                             plain = decompress(
                                 codec,
@@ -975,10 +975,11 @@ cdef class RecordFilter:
                             # nothing is counted before it is written, and the second time gives what the first did.
                             if outcome == NEED_CODED:
                                 coded = compress(codec, <bytes>self.codecs.kept.data[: self.codecs.kept.size])
-                            PyObject_GetBuffer(plain, &plain_view, PyBUF_SIMPLE)
-                            PyObject_GetBuffer(coded, &coded_view, PyBUF_SIMPLE)
-                            plain_at = <const uint8_t *>plain_view.buf if plain_view.len else NULL
-                            coded_at = <const uint8_t *>coded_view.buf if coded_view.len else NULL
+                            PyObject_GetBuffer(b"" if plain is None else plain, &plain_view, PyBUF_SIMPLE)
+                            PyObject_GetBuffer(b"" if coded is None else coded, &coded_view, PyBUF_SIMPLE)
+                            # NULL is what asks for it, so nothing must have an address where a stream holds nothing.
+                            plain_at = NULL if plain is None else <const uint8_t *>plain_view.buf
+                            coded_at = NULL if coded is None else <const uint8_t *>coded_view.buf
                             plain_size = plain_view.len
                             coded_size = coded_view.len
                             with nogil:

@@ -16,6 +16,7 @@ from tidelog.cleaner import reference
 from tidelog.cleaner.kernel_results import FilterCounts, Stop
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.compression import compress
 from tidelog.protocol.records.crc import crc32c
 from tidelog.protocol.records.exceptions import (
     CorruptRecordError,
@@ -581,3 +582,21 @@ def test_native_codecs_write_what_the_packages_write() -> None:
             twin, _, _ = run(reference, data)
             assert survivors == twin
             assert read_batch_header(survivors).record_count == 1
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_compressed_stream_of_nothing_is_broken_and_not_asked_for_again(module: ModuleType, native: bool) -> None:
+    """Without native codecs the kernel took "nothing" for "not decompressed yet", for ever (found by fuzzing)."""
+    batch = bytearray(build_batch([rec(b"a")], compression=Compression.ZSTD)[:61] + compress(Compression.ZSTD, b""))
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">I", batch, 17, crc32c(batch[21:]))
+    map_ = module.OffsetMap(2400)
+    map_.reset(SECRET)
+    kernel._use_native(kernel.native_codecs() if native else frozenset())
+    try:
+        with pytest.raises(InvalidRecordError):
+            module.RecordFilter(map_, 1, module.Transactions(), NOW, DAY).filter(
+                bytes(batch), 0, len(batch), bytearray(1000)
+            )
+    finally:
+        kernel._use_native(kernel.native_codecs())
