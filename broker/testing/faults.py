@@ -14,7 +14,6 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidelog.broker.mirrored_errors import error_answer, request_class
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.headers import parse_request_header, response_header_bytes
@@ -86,6 +85,8 @@ class Faults:
         an API whose answers have no error code.
         """
         key = api_key(api)
+        from tidelog.broker.mirrored_errors import request_class  # who starts a process imports no daemon
+
         response = request_class(key, "Response")
         if not any("error_code" in name for name in _field_names(response)):
             raise ValueError(f"the answer to {key.name} has no error code")
@@ -196,6 +197,8 @@ class FaultyDispatcher:
         """The framed answer; None where the request is malformed or can't carry the code: it is handled as ever."""
         try:
             _, body = parse_request_header(frame)
+            from tidelog.broker.mirrored_errors import error_answer, request_class
+
             request, _ = decode(request_class(key, "Request"), version, frame, body)
             response = error_answer(key, version, request, code)
             if response is None:

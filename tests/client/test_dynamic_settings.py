@@ -61,6 +61,13 @@ CLEANER: Mapping[str, tuple[str, str, Any]] = {
     "log.cleaner.io.max.bytes.per.second": ("1000000", "io_bytes_per_second", 1e6),
     "log.cleaner.backoff.ms": ("7000", "backoff_ms", 7000),
 }
+ROOMS = {
+    "queued.max.request.bytes": ("receiving", "limit"),
+    "request.receive.timeout.ms": ("receiving", "timeout_ms"),
+    "queued.max.response.bytes": ("sending", "limit"),
+    "response.send.timeout.ms": ("sending", "timeout_ms"),
+    "max.connections.per.principal": ("_config", "max_connections_per_principal"),
+}
 THREADS = {"background.threads", "num.recovery.threads.per.data.dir"}
 METRICS = {"metrics.per.topic", "metrics.per.group"}
 MOVES = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -116,13 +123,27 @@ def test_what_kafka_lets_change_can_change_here_or_means_nothing() -> None:
 
 
 def test_every_dynamic_setting_is_tried_here() -> None:
-    tried = CONNECTIONS | CLEANER.keys() | THREADS | OTHERS | set(OF_TOPICS)
+    tried = CONNECTIONS | ROOMS.keys() | CLEANER.keys() | THREADS | OTHERS | set(OF_TOPICS)
     elsewhere = {
         row.name
         for row in HONOURED_BROKER
         if row.dynamic and row.name.startswith(("transaction", "group.", "ssl.", "sasl."))
     }
     assert {row.name for row in HONOURED_BROKER if row.dynamic} - elsewhere == tried - elsewhere
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_the_bounds_of_what_clients_have_under_way(broker: Broker, admin: KafkaClient, name: str) -> None:
+    room, attribute = ROOMS[name]
+
+    def found() -> int:
+        return int(getattr(getattr(inside(broker).socket_server, room), attribute))
+
+    before = found()
+    set_broker(admin, name, "123456789")
+    assert found() == 123456789
+    set_broker(admin, name, None)
+    assert found() == before
 
 
 def test_what_is_read_at_the_start_is_refused_with_that(admin: KafkaClient) -> None:

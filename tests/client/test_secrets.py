@@ -19,19 +19,13 @@ import sys
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from cryptography.hazmat.primitives import serialization
 from support.daemon import Daemon
+from tidelog.broker.cli.configs import RESOURCES, alter, described
+from tidelog.broker.cli.kafka_client import KafkaClient, KafkaFailure
 from tidelog.broker.cli.main import main
 from tidelog.broker.console.routes import ROUTES
 from tidelog.clients.message_set_client import MessageSetClient
@@ -248,29 +242,26 @@ def test_garbage_at_each_edge(world: World) -> None:
 
 
 def test_settings_changed_while_it_runs(world: World) -> None:
-    admin = AdminClient({"bootstrap.servers": world.address("PLAINTEXT")})
     name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
     key = "listener.name.sasl_ssl.ssl.key.password"
-    for setting, value, is_right in (
-        (name, JAAS.format("bob", CHANGED_JAAS), True), (name, f"{BAD_JAAS} required {BAD_JAAS}", False),
-        (name, f'{BAD_JAAS} required user_x="{BAD_JAAS}";', False), (name, JAAS.format("x", BAD_JAAS) + '"', False),
-        (key, CHANGED_KEY, False),
-    ):  # fmt: skip
-        entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-        (future,) = admin.incremental_alter_configs([resource]).values()
-        error = future.exception(60)
-        assert (error is None) == is_right, error
-        world.said[f"altering {setting} to {value[:9]}"] = repr(error)
-    resource = ConfigResource(ResourceType.BROKER, "1")
-    (future,) = admin.describe_configs([resource]).values()
-    found: dict[str, Any] = future.result(60)
-    assert found["ssl.key.password"].is_sensitive
-    assert name in found
-    world.said["DescribeConfigs"] = repr(
-        [(one.name, one.value, one.synonyms, vars(one)) for one in found.values()]
-        + [(inner.name, inner.value) for one in found.values() for inner in one.synonyms.values()]
-    )
+    broker = RESOURCES["broker"]
+    with KafkaClient(world.address("PLAINTEXT")) as admin:
+        for setting, value, is_right in (
+            (name, JAAS.format("bob", CHANGED_JAAS), True), (name, f"{BAD_JAAS} required {BAD_JAAS}", False),
+            (name, f'{BAD_JAAS} required user_x="{BAD_JAAS}";', False), (name, JAAS.format("x", BAD_JAAS) + '"', False),
+            (key, CHANGED_KEY, False),
+        ):  # fmt: skip
+            error: KafkaFailure | None = None
+            try:
+                alter(admin, broker, "1", "broker", {setting: value})
+            except KafkaFailure as failure:
+                error = failure
+            assert (error is None) == is_right, error
+            world.said[f"altering {setting} to {value[:9]}"] = repr(error)
+        (found,) = described(admin, [(broker, "1")])
+    assert {one.name: one.is_sensitive for one in found}["ssl.key.password"]
+    assert name in {one.name for one in found}
+    world.said["DescribeConfigs"] = repr(found)
     for more in ((), ("--json",)):
         server = ("--bootstrap-server", world.address("PLAINTEXT"), *more)
         assert world.command(f"configs describe {more}", "configs", "describe", "--broker", "1", "--all", *server) == 0

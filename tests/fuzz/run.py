@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import base64
 import importlib
+import logging
 import os
 import subprocess
 import sys
@@ -41,6 +42,8 @@ INPUT_S, PROCESS_MIB = 25, 2048
 MOST_CORPUS = 400_000
 #: Seconds for a group from which on codecs are instrumented too.
 LONG_S = 200
+#: Loggers that have a line for each damaged record.
+TALKATIVE = ("coordinator_log", "group_loading", "transaction_loading")
 
 
 def load(groups: Sequence[str]) -> dict[str, list[Target]]:
@@ -204,6 +207,8 @@ def _keep(group: str, folder: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
+    for name in TALKATIVE:
+        logging.getLogger(f"tidelog.broker.{name}").setLevel(logging.CRITICAL)
     if arguments[:1] == ["_group"]:
         _fuzz_group(arguments[1], arguments[2], list(arguments[3:]))
         return 0

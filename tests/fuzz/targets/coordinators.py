@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import struct
 from collections.abc import Callable, Iterator
@@ -45,11 +44,6 @@ from tidelog.protocol.schema import Message, encode_with_version
 
 NOW = 1_700_000_000_000
 _SIZE = struct.Struct(">H")
-
-# What is passed over is said in the log: here that is every second input.
-logging.getLogger("tidelog.broker.coordinator_log").setLevel(logging.CRITICAL)
-logging.getLogger("tidelog.broker.group_loading").setLevel(logging.CRITICAL)
-logging.getLogger("tidelog.broker.transaction_loading").setLevel(logging.CRITICAL)
 
 
 def pair(key: bytes, value: bytes) -> bytes:
