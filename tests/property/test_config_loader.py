@@ -22,7 +22,7 @@ PARSED = {
     "listeners", "advertised.listeners", "http.listener", "listener.security.protocol.map", "controller.listener.names",
     "group.coordinator.rebalance.protocols", "node.id", "broker.id", "log.dirs",
     "group.min.session.timeout.ms", "group.max.session.timeout.ms", "http.authentication", "http.tokens.file",
-    "http.users.admin", "http.users.read", "queued.max.request.bytes",
+    "http.users.admin", "http.users.read", "queued.max.request.bytes", "super.users",
 }  # fmt: skip
 #: Each is held to its own limits, which are settings too.
 HELD = ("group.consumer.", "group.share.", "group.streams.", "share.coordinator.")
