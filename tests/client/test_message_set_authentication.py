@@ -7,13 +7,14 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import trustme
 from support.message_sets import message_set_address
+from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
 from tidelog.clients.async_message_set_client import AsyncMessageSetClient
 from tidelog.clients.message_set_client import MessageSetClient
@@ -177,3 +178,57 @@ def test_clients_begin_anew_before_their_session_ends(tmp_path_factory: pytest.T
                 assert server.accepted_connections == before + 1
 
         asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """alice may write and read "t", only read "read", only write "written"; "hidden" is not hers."""
+    settings = {
+        "message.set.authentication": "plain",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    for secured in made(tmp_path_factory, **settings):
+        for topic in ("read", "written", "hidden"):
+            secured.broker.create_topic(topic)
+        authorizer = secured.broker._running().authorizer
+        assert authorizer is not None
+        rules = [
+            Acl(ResourceType.TOPIC, topic, PatternType.LITERAL, "User:alice", "*", operation, Permission.ALLOW)
+            for topic, operation in (
+                ("t", AclOperation.WRITE), ("t", AclOperation.READ), ("read", AclOperation.READ), ("written", AclOperation.WRITE),
+            )
+        ]  # fmt: skip
+        assert secured.broker._in_loop(lambda create=authorizer.create, rules=rules: create(rules)) == [None] * len(
+            rules
+        )
+        yield secured
+
+
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def codes(found: Sequence[object]) -> list[int]:
+    """0 for what went well."""
+    return [one.code if isinstance(one, MessageSetError) else 0 for one in found]
+
+
+def test_rules_hold_for_each_part_of_a_request_and_tell_nothing(ruled: Secured) -> None:
+    """A topic that is not there is answered as one that may not be seen, and is not made."""
+    topics = ("t", "read", "written", "hidden", "no-such")
+    with MessageSetClient(*message_set_address(ruled.broker), **ALICE) as client:
+        sent = client.message_set([NewRecord(b"v")])
+        assert codes(client.multi_produce([(topic, 0, sent) for topic in topics])) == [0, DENIED, 0, DENIED, DENIED]
+        assert codes(client.multi_fetch([(topic, 0, 0, 1000) for topic in topics])) == [0, 0, DENIED, DENIED, DENIED]
+        for topic, code in zip(topics, (0, 0, 0, DENIED, DENIED), strict=True):
+            try:
+                client.offsets(topic, 0, LATEST)
+                found = 0
+            except MessageSetError as error:
+                found = error.code
+            assert found == code, topic
+    ends = {name: ruled.broker._running().partitions.get(name, 0) for name in topics}
+    assert ends.pop("no-such") is None
+    assert {name: one.log.log_end_offset for name, one in ends.items() if one} == {
+        "t": 1, "read": 0, "written": 1, "hidden": 0,
+    }  # fmt: skip
