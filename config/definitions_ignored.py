@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from .setting import Setting, SettingType, Status, one_of
 
+_NO_CLIENT = "GSSAPI is not spoken, and this broker is no client of others"
+
 # (why it means nothing here, the names)
 _NO_MEANING: tuple[tuple[str, str], ...] = (
     (
@@ -136,6 +138,21 @@ _NO_MEANING: tuple[tuple[str, str], ...] = (
         """,
     ),
     ("values are taken as they stand", "config.providers"),
+    (
+        "OpenSSL has no such choice, or only a client of other brokers would need it",
+        """
+        ssl.allow.dn.changes ssl.allow.san.changes ssl.endpoint.identification.algorithm ssl.keymanager.algorithm
+        ssl.keystore.password ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+        ssl.truststore.password
+        """,
+    ),
+    (
+        _NO_CLIENT,
+        """
+        sasl.client.callback.handler.class sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.scope
+        sasl.oauthbearer.token.endpoint.url
+        """,
+    ),
 )
 
 # (what to do instead, the names, each with the values that are harmless)
@@ -176,8 +193,10 @@ FAMILIES: tuple[tuple[str, str], ...] = (
     ("zookeeper.", "there is no ZooKeeper: one node keeps its own metadata"),
     ("rsm.config.", "nothing is kept on remote storage"),
     ("rlmm.config.", "nothing is kept on remote storage"),
-    ("ssl.", "OpenSSL has no such choice, or only a client of other brokers would need it"),
-    ("sasl.", "GSSAPI is not spoken, and this broker is no client of others"),
+    ("sasl.kerberos.", _NO_CLIENT),
+    ("sasl.login.", _NO_CLIENT),
+    ("sasl.oauthbearer.assertion.", _NO_CLIENT),
+    ("sasl.oauthbearer.client.credentials.", _NO_CLIENT),
 )
 
 

@@ -159,3 +159,17 @@ def test_secrets_are_known_as_such() -> None:
     assert {row.name for row in HONOURED_BROKER if row.sensitive} == {
         row.name for row in HONOURED_BROKER if row.name in KAFKA_BROKER and KAFKA_BROKER[row.name].type == "PASSWORD"
     }
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("ssl.client.auht", "ssl.client.auth"), ("ssl.key.pasword", "ssl.key.password"),
+        ("sasl.enabled.mechanism", "sasl.enabled.mechanisms"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_setting_of_security_is_not_taken_for_one_without_effect(typed: str, meant: str) -> None:
+    """Whole families of names were taken without effect, and a door stayed open with them."""
+    assert find_broker_setting(typed) is None
+    assert find_broker_setting(f"listener.name.outside.{typed}") is None
+    assert nearest_name(typed, topic=False) == meant
