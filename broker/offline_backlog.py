@@ -85,7 +85,8 @@ class OfflineBacklog:
                 logs.load(self._settings(logs))
                 return self._clean_all(logs, topics)
             finally:
-                self._await_deletions(scheduler)
+                # What was replaced goes now, not at the next start: room is why people do this.
+                scheduler.finish("delete-file", _DELETION_TIMEOUT_S)
                 logs.shutdown()
         finally:
             scheduler.shutdown()
@@ -160,16 +161,6 @@ class OfflineBacklog:
     def _step(self, done: int) -> None:
         with self._lock:
             self._progress(0, done)
-
-    @staticmethod
-    def _await_deletions(scheduler: ThreadPoolScheduler) -> None:
-        """What was replaced goes now: room is why people do this."""
-        pause = threading.Event()
-        for _ in range(int(_DELETION_TIMEOUT_S / 0.01)):
-            counts = scheduler.statistics().get("delete-file")
-            if counts is None or not counts.waiting + counts.running + counts.scheduled:
-                return
-            pause.wait(0.01)
 
     # --- the control of a pass ---
 

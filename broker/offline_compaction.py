@@ -120,7 +120,8 @@ class OfflineCompaction:
                     raise DataDirectoryError(self._path, "was not loaded", "see `tidelog log verify`")
                 return self._clean(one, logs)
             finally:
-                self._await_deletions(scheduler)
+                # What was replaced goes now, not at the next start: room is why people do this.
+                scheduler.finish("delete-file", _DELETION_TIMEOUT_S)
                 logs.shutdown()
         finally:
             scheduler.shutdown()
@@ -203,16 +204,6 @@ class OfflineCompaction:
             self._time.monotonic_ms() - began,
             describe_ledger(one),
         )
-
-    @staticmethod
-    def _await_deletions(scheduler: ThreadPoolScheduler) -> None:
-        """What was replaced goes now, not at the next start: room is why people do this."""
-        pause = threading.Event()
-        for _ in range(int(_DELETION_TIMEOUT_S / 0.01)):
-            counts = scheduler.statistics().get("delete-file")
-            if counts is None or not counts.waiting + counts.running + counts.scheduled:
-                return
-            pause.wait(0.01)
 
     # --- the control of the pass ---
 

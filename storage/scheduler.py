@@ -78,6 +78,10 @@ class _Counts:
     def __init__(self) -> None:
         self.scheduled = self.waiting = self.running = self.runs = self.failures = 0
 
+    @property
+    def is_over(self) -> bool:
+        return not self.scheduled + self.waiting + self.running
+
 
 class _Lane:
     """Ready tasks of one lane, and how many of it run."""
@@ -236,10 +240,17 @@ class ThreadPoolScheduler:
 
         Not from a task of its own. What is scheduled for later does not count.
         """
+        return self._wait_for(self._is_quiet, timeout_s)
+
+    def finish(self, name: str, timeout_s: float) -> bool:
+        """Waits until no task of this name is scheduled, waits for a thread or runs; False when that takes too long. Blocks."""
+        return self._wait_for(lambda: name not in self._counts or self._counts[name].is_over, timeout_s)
+
+    def _wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         with self._condition:
             self._watchers += 1
             try:
-                return self._condition.wait_for(self._is_quiet, timeout_s)
+                return self._condition.wait_for(condition, timeout_s)
             finally:
                 self._watchers -= 1
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     try:
-        authorizer = acl_authorizer(context, AclOperation.ALTER)
+        authorizer = acl_authorizer(context)
         rules = [_rule(creation) for creation in request.creations]
         created = iter(await authorizer.create([rule for rule in rules if isinstance(rule, Acl)]))
     except Exception as error:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )
 async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     try:
-        authorizer = acl_authorizer(context, AclOperation.ALTER)
+        authorizer = acl_authorizer(context)
         filters = [_filter(one) for one in request.filters]
         deleted = iter(await authorizer.delete([one for one in filters if not isinstance(one, ProtocolError)]))
     except Exception as error:

@@ -15,7 +15,7 @@ from ...protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.acl import AclOperation
 from ..security.asks import on_cluster
 from .registry import api
 
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 NO_AUTHORIZER = "No Authorizer is configured; authorizer.class.name switches access rules on"
 
 
-def acl_authorizer(context: RequestContext, operation: AclOperation) -> AclAuthorizer:
-    """The authorizer whose rules the client may see or change.
+def acl_authorizer(context: RequestContext) -> AclAuthorizer:
+    """The authorizer with its rules; whether the client may see or change them the dispatcher has asked.
 
-    Raises `ProtocolError`: CLUSTER_AUTHORIZATION_FAILED, or SECURITY_DISABLED where there is none.
+    Raises `ProtocolError` SECURITY_DISABLED where there is none.
     """
     from ..security.acl_authorizer import AclAuthorizer
 
-    if not context.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     authorizer = context.broker.authorizer
     if not isinstance(authorizer, AclAuthorizer):
         raise ProtocolError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
@@ -51,7 +49,7 @@ def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> Desc
     from ..security.acl_checks import new_filter
 
     try:
-        authorizer = acl_authorizer(context, AclOperation.DESCRIBE)
+        authorizer = acl_authorizer(context)
         wanted = new_filter(
             request.resource_type_filter,
             request.resource_name_filter,

@@ -238,6 +238,22 @@ def test_a_clock_set_forward_starts_what_is_due_and_settle_waits_for_it() -> Non
         scheduler.shutdown()
 
 
+def test_finish_waits_for_tasks_of_one_name_whenever_they_are_due() -> None:
+    scheduler = ThreadPoolScheduler(2)
+    go = threading.Event()
+    runs: list[str] = []
+    try:
+        assert scheduler.finish("never heard of", 0)
+        scheduler.submit("other", lambda: go.wait(WAIT))
+        scheduler.schedule("ours", lambda: runs.append("ours"), 20)
+        assert not scheduler.finish("other", 0)
+        assert scheduler.finish("ours", WAIT)
+        assert runs == ["ours"]
+    finally:
+        go.set()
+        scheduler.shutdown()
+
+
 def test_settle_does_not_wait_for_what_is_stuck() -> None:
     scheduler = ThreadPoolScheduler(1)
     go = threading.Event()

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from tidelog.broker.apis.registry import load_apis, loaded
+from tidelog.broker.dispatcher import refused
 from tidelog.broker.error_answers import response_class
 from tidelog.broker.request_context import RequestContext
 from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.acl_authorizer import AclAuthorizer
+from tidelog.broker.security.asks import refusal
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
@@ -54,9 +56,14 @@ class World:
         audit = SimpleNamespace(denied=lambda *refusal: None)
         broker: Any = SimpleNamespace(authorizer=self.authorizer, audit=audit)
         sent, _ = decode(type(request), version, encode(request, version))
-        answer = registration.handler(sent, RequestContext(broker, connection, request.API_KEY, version, 1, None))
-        if request.API_KEY.name != "DESCRIBE_ACLS":
-            answer = await answer
+        context = RequestContext(broker, connection, request.API_KEY, version, 1, None)
+        code = refusal(registration.asks, sent, context)  # as the dispatcher does
+        if code is not None:
+            answer = refused(request.API_KEY, version, sent, code)
+        else:
+            answer = registration.handler(sent, context)
+            if request.API_KEY.name != "DESCRIBE_ACLS":
+                answer = await answer
         return decode(response_class(registration), version, encode(answer, version))[0]
 
     async def create(self, *creations: dict[str, Any], version: int = 3) -> list[tuple[int, str | None]]:
