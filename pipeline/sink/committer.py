@@ -47,13 +47,17 @@ _TOPIC_SETTINGS = {
 _EARLIEST, _LATEST = -2, -1
 
 
+#: Of a task's id, over the batches.
+PHASES = 4
+
+
 def driver_id(prefix: str, query: str) -> str:
     return f"{prefix}-{query}"
 
 
 def task_id(prefix: str, query: str, run: str, task: int, attempt: int, batch: int) -> str:
-    """No two attempts that can be alive at once have the same; and there are not more than four for each over the batches."""
-    return f"{prefix}-{query}-{run}-{task}-{attempt}-{batch % 4}"
+    """No two attempts that can be alive at once have the same; and there are not more than PHASES for each over the batches."""
+    return f"{prefix}-{query}-{run}-{task}-{attempt}-{batch % PHASES}"
 
 
 #: Of the commit topic: always the same, whatever partitions somebody adds to it later.
@@ -127,15 +131,25 @@ class KafkaCluster:
     def sweep(self, keep: Sequence[Part]) -> None:
         if not self._thorough:
             return
+        self._take(r"[^-]+-\d+-\d+-\d", keep, ["Ongoing"])
+
+    def abandon(self, batch: int, keep: Sequence[Part]) -> None:
+        """Takes the transactional ids of all who write `batch` in this run, besides these: what they have open is aborted,
+        and who still runs, begun or not, can write no more.
+        """
+        self._take(rf"{re.escape(self._run)}-\d+-\d+-{batch % PHASES}", keep, ["Ongoing", "Empty"])
+
+    # -- inside
+
+    def _take(self, form: str, keep: Sequence[Part], states: Sequence[str]) -> None:
+        """`form`: what follows the query's name."""
         kept = {part.transactional_id for part in keep}
         # Another query's name may begin with this one's: no other has ids of just this form.
-        own = re.compile(re.escape(driver_id(self._prefix, self._query)) + r"-[^-]+-\d+-\d+-[0-3]")
-        for name in self._open_transactions():
+        own = re.compile(re.escape(driver_id(self._prefix, self._query)) + "-" + form)
+        for name in self._transactions(states):
             if name not in kept and own.fullmatch(name):
                 with contextlib.suppress(BrokerError):  # somebody else ends it at this moment
                     init_producer(self._client, name)
-
-    # -- inside
 
     def _write(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         assert self._producer is not None
@@ -155,14 +169,14 @@ class KafkaCluster:
                 retriable=False,
             )
 
-    def _open_transactions(self) -> list[str]:
-        """Transactional ids with a transaction that is open. None from a broker that can't list them."""
+    def _transactions(self, states: Sequence[str]) -> list[str]:
+        """Transactional ids whose transaction is in one of `states`. None from a broker that can't list them."""
         found: list[str] = []
         for broker in self._client.metadata([]).brokers:
             try:
                 answer = self._client.request_from(
                     broker.node_id,
-                    ListTransactionsRequest(state_filters=["Ongoing"]),
+                    ListTransactionsRequest(state_filters=list(states)),
                     ListTransactionsResponse,
                     up_to=1,
                 )

@@ -186,15 +186,29 @@ def commit_batch(
 
 
 def abort_batch(
-    options: SinkOptions, written: Sequence[Written | None], *, make_client: Callable[[Any], KafkaClient] = KafkaClient
+    options: SinkOptions,
+    written: Sequence[Written | None],
+    place: Place | None = None,
+    *,
+    make_client: Callable[[Any], KafkaClient] = KafkaClient,
 ) -> None:
-    """Aborts what the tasks have open; what can't be reached runs out by itself."""
-    parts = [one.part for one in written if one is not None and one.part is not None]
-    if not parts:
+    """Aborts what the batch's tasks have open, those too that were killed before they could tell; never what a token has
+    decided, which is carried out instead. `place`: of any task, for when none told. What can't be reached runs out by itself.
+    """
+    told = [one for one in written if one is not None]
+    parts = [one.part for one in told if one.part is not None]
+    place = next((one.place for one in told if one.place is not None), place)
+    if place is None:
         return
     with make_client(options.client) as client, contextlib.suppress(PipelineError):
+        cluster = KafkaCluster(client, options.commit_topic, options.prefix, place.query, place.run, thorough=False)
+        view = cluster.read()
+        decided = view.token.parts if view.token is not None else ()
         for part in parts:
-            end_transaction(client, part.transactional_id, ProducerId(part.producer_id, part.epoch), commit=False)
+            if part not in decided:
+                cluster.end(part, commit=False)
+        cluster.abandon(place.batch, decided)
+        Committer(cluster, "", pause=_pause).settle(view)
 
 
 def _pause(number: int) -> None:

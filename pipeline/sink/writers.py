@@ -48,15 +48,18 @@ class BatchWriter(DataSourceArrowWriter):
         place = None
         if self._options.exactly_once:
             task = _task()
-            query = self._options.application or f"job-{self._job}"
-            place = Place(query, self._job[:8], self._options.version, task.partitionId(), task.attemptNumber())
+            place = self._place(task.partitionId(), task.attemptNumber())
         return Message(write_rows(self._options, iterator, place))
 
     def commit(self, messages: list[Any]) -> None:
         commit_batch(self._options, _written(messages), forget=self._options.application is None)
 
     def abort(self, messages: list[Any]) -> None:
-        abort_batch(self._options, _written(messages))
+        abort_batch(self._options, _written(messages), self._place(0, 0) if self._options.exactly_once else None)
+
+    def _place(self, task: int, attempt: int) -> Place:
+        query = self._options.application or f"job-{self._job}"
+        return Place(query, self._job[:8], self._options.version, task, attempt)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

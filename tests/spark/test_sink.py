@@ -12,6 +12,8 @@ import pytest
 from support.committed import committed
 from tidelog.pipeline.exceptions import OptionError
 from tidelog.pipeline.sink.arrow_rows import RowError, check_columns
+from tidelog.pipeline.sink.commit_protocol import Token
+from tidelog.pipeline.sink.committer import KafkaCluster
 from tidelog.pipeline.sink.options import SinkOptions, parse_sink_options
 from tidelog.pipeline.sink.task import (
     Place,
@@ -21,6 +23,7 @@ from tidelog.pipeline.sink.task import (
     now_ms,
     write_rows,
 )
+from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.testing import Broker
 
 WHEN = datetime(2024, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)
@@ -49,8 +52,10 @@ def rows(*values: str | None) -> pa.RecordBatch:
     return pa.record_batch({"value": pa.array(values, pa.string())})
 
 
-def write(one: SinkOptions, run: str, batch: int, *tasks: pa.RecordBatch, attempt: int = 0) -> list[Any]:
-    return [write_rows(one, [data], Place("q", run, batch, task, attempt)) for task, data in enumerate(tasks)]
+def write(
+    one: SinkOptions, run: str, batch: int, *tasks: pa.RecordBatch, attempt: int = 0, query: str = "q"
+) -> list[Any]:
+    return [write_rows(one, [data], Place(query, run, batch, task, attempt)) for task, data in enumerate(tasks)]
 
 
 def test_columns_of_every_kind(broker: Broker) -> None:
@@ -99,6 +104,43 @@ def test_attempts_that_do_not_count_leave_nothing(broker: Broker) -> None:
     assert not [
         record for record in committed(broker.bootstrap_servers, "attempts") if record.value not in (b"0", b"1")
     ]
+
+
+def test_a_task_that_could_not_tell_leaves_no_transaction_behind(broker: Broker) -> None:
+    """Spark kills the other tasks of a stage that has failed: what they have open holds readers back until it runs out."""
+    broker.create_topic("killed", 1)
+    one = options(broker, "killed")
+    commit_batch(one, write(one, "r", 0, rows("0"), rows("0"), query="killed"))
+    told, _killed = write(one, "r", 1, rows("told"), rows("killed"), query="killed")
+    abort_batch(one, [told, None])
+    assert [record.value for record in committed(broker.bootstrap_servers, "killed")] == [b"0", b"0"]
+    place = write(one, "r", 2, rows("none of them told"), query="killed")[0].place
+    abort_batch(one, [None], place)
+    assert [record.value for record in committed(broker.bootstrap_servers, "killed")] == [b"0", b"0"]
+
+
+def test_another_run_of_the_query_is_left_alone_by_an_abort(broker: Broker) -> None:
+    broker.create_topic("runs", 1)
+    one = options(broker, "runs")
+    newer = write(one, "newer", 1, rows("newer"), query="runs")
+    abort_batch(one, write(one, "older", 1, rows("older"), query="runs"))
+    assert commit_batch(one, newer)
+    assert [record.value for record in committed(broker.bootstrap_servers, "runs")] == [b"newer"]
+
+
+def test_a_batch_that_is_decided_is_not_aborted(broker: Broker) -> None:
+    """Spark aborts what could not be committed; once the token is written, the parts that are open belong to it."""
+    broker.create_topic("decided", 1)
+    one = options(broker, "decided")
+    written = write(one, "r", 0, rows("a"), rows("b"), query="decided")
+    parts = tuple(task.part for task in written)
+    with KafkaClient(one.client) as client:
+        cluster = KafkaCluster(client, one.commit_topic, one.prefix, "decided", "r", thorough=False)
+        cluster.fence()
+        cluster.write(Token(0, "r", parts))
+        cluster.end(parts[0], commit=True)
+    abort_batch(one, written)
+    assert sorted(record.value for record in committed(broker.bootstrap_servers, "decided")) == [b"a", b"b"]
 
 
 def test_a_batch_that_took_too_long_is_not_begun_to_be_committed(broker: Broker) -> None:
