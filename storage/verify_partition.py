@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -84,7 +85,12 @@ def verify_partition(
     ledger = LedgerCheck(file_system, directory, report)
     sizes: dict[int, int] = {}
     live: dict[int, int] = {}
+    has_vanished = False
     for base in bases:
+        if has_vanished:
+            end_offset, has_vanished = base, False
+            producers.restart(base)
+        mark = report.mark()
         segment = SegmentCheck(
             file_system,
             directory,
@@ -101,17 +107,25 @@ def verify_partition(
         elif base > end_offset:
             segment.report_gap("segment-gap", segment.log_path, -1, end_offset, base)
         try:
+            inode = file_system.stat(segment.log_path).inode
             segment.run()
+            if file_system.stat(segment.log_path).inode != inode:
+                raise FileNotFoundError(errno.ENOENT, "replaced meanwhile", segment.log_path)
         except FileNotFoundError:
             if root.is_stopped:
                 raise
-            report.add("vanished", segment.log_path, -1, "deleted meanwhile")
-        else:
-            sizes[base] = segment.size
-            if segment.live is not None:
-                live[base] = segment.live
+            # Its indexes may have gone before they were read, and what was said of the place before it means nothing.
+            report.rewind(mark)
+            report.add("vanished", segment.log_path, -1, "deleted or replaced meanwhile")
+            has_vanished = True
+            continue
+        sizes[base] = segment.size
+        if segment.live is not None:
+            live[base] = segment.live
         end_offset = max(end_offset, segment.end_offset)
         last_epoch = max(last_epoch, segment.last_leader_epoch)
+    if has_vanished:
+        return PartitionFacts(topic_id, None)  # it ends behind what was listed
     producers.finish(end_offset, is_stopped=root.is_stopped)
     ends = zip(bases, [*bases[1:], max(end_offset, bases[-1])], strict=True)
     if len(sizes) == len(bases):

@@ -48,6 +48,7 @@ class ProducerCheck:
         self._fs = file_system
         self._report = report
         self._cleaned_below = cleaned_below
+        self._directory = directory
         self._state = ProducerStateManager(directory, file_system, _NoClock())
         self._is_complete = False
         self._snapshots: list[tuple[int, str]] = []
@@ -67,6 +68,14 @@ class ProducerCheck:
                 self._snapshots.append((offset, path))
             # One below is of a segment that retention has just taken: its files go one after the other, and the daemon may
             # have died in between.
+
+    def restart(self, offset: int) -> None:
+        """What lies below `offset` was taken meanwhile: goes on as though the log began there."""
+        self._state = ProducerStateManager(self._directory, self._fs, _NoClock())
+        self._expected.clear()
+        self._abort_markers.clear()
+        snapshots, self._snapshots = self._snapshots, []
+        self.begin(offset, snapshots)
 
     def _read(self, path: str) -> list[ProducerStateEntry] | None:
         try:

@@ -157,6 +157,14 @@ class Report:
         if self._counts[rule, path] <= _LIMIT:
             self._found.append(Finding(rule, path, position, what))
 
+    def mark(self) -> int:
+        """The place in what was not drained yet, for `rewind`."""
+        return len(self._found)
+
+    def rewind(self, mark: int) -> None:
+        """Takes back what came since, though not how many of a kind are told."""
+        del self._found[mark:]
+
     def drain(self) -> Iterator[Finding]:
         """What came since the last call, and how many were left out."""
         found, self._found = self._found, []

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from support.fake_filesystem import FakeFileSystem
 from support.logs import TOPIC_ID
+from support.mock_time import MockTime
 from tidelog.protocol.records.builder import build_batch
-from tidelog.protocol.records.record_batch import Record
+from tidelog.protocol.records.record_batch import Record, iterate_batches
 from tidelog.storage.partition_metadata import write_partition_metadata
+from tidelog.storage.producer_state import ProducerStateManager
 from tidelog.storage.verify_partition import RootFacts, verify_partition
-from tidelog.storage.verify_report import Report
+from tidelog.storage.verify_report import RULES, Report
 
 RECORD = Record(0, 1_700_000_000_000, b"key", b"value")
 STOPPED = RootFacts(is_stopped=True, has_cleaner=True, recovery_point=2)
@@ -79,3 +81,59 @@ def test_an_empty_active_segment() -> None:
     system = world(0)
     system.put(f"/t-0/{1:020d}.log", b"")
     assert rules(system) == []
+
+
+class Taking(FakeFileSystem):
+    """Somebody else deletes the oldest segments: the `at`-th look at a file comes behind the first of `files`."""
+
+    def __init__(self, at: int, files: list[str]) -> None:
+        super().__init__()
+        self.at, self.files = at, files
+        self.looks = 0
+
+    def _find(self, name: str) -> object:
+        self.looks += 1
+        if self.looks >= self.at and self.files:
+            self.at += 1  # a file goes with each look from there on
+            gone = self.files.pop(0)
+            if super()._find(gone) is not None:
+                self.unlink(gone)
+        return super()._find(name)
+
+
+def producing(system: FakeFileSystem, segments: int) -> FakeFileSystem:
+    """Segments of one batch each, of an idempotent producer, with their snapshots."""
+    state = ProducerStateManager("/t-0", system, MockTime())
+    for base in range(segments):
+        if base:
+            state.update_map_end_offset(base)
+            state.take_snapshot()
+        data = build_batch([RECORD], base_offset=base, producer_id=7, producer_epoch=0, base_sequence=base)
+        system.put(f"/t-0/{base:020d}.log", data)
+        system.put(f"/t-0/{base:020d}.index", b"")
+        system.put(f"/t-0/{base:020d}.timeindex", RECORD.timestamp.to_bytes(8, "big") + bytes(4))
+        state.update(next(iterate_batches(data)))
+    write_partition_metadata(system, "/t-0", TOPIC_ID)
+    return system
+
+
+def test_segments_that_retention_takes_meanwhile_are_no_gap() -> None:
+    """Whatever it takes when, file by file, the log that is left has no fault."""
+    root = RootFacts(has_cleaner=True, recovery_point=0)
+    system = producing(Taking(1 << 30, []), 5)
+    assert rules(system, root) == []
+    looks = system.looks
+    seen = set()
+    for taken in (1, 3, 5):
+        order = [
+            f"/t-0/{base:020d}{suffix}"
+            for base in range(taken)
+            for suffix in (".log", ".index", ".timeindex", ".snapshot")
+        ]
+        for at in range(looks):
+            system = producing(Taking(1 << 30, []), 5)
+            system.looks, system.at, system.files = 0, at, list(order)
+            found = rules(system, root)
+            assert [rule for rule in found if RULES[rule].is_fault and rule != "no-segment"] == [], (taken, at)
+            seen.update(found)
+    assert "vanished" in seen
