@@ -179,9 +179,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbound is not None:
             # While the duplicate of the descriptor is open, the peer gets no FIN.
             self._outbound.close()
-            self._outbound = (
-                None  # they know each other: what a TLS connection holds would stay until a full collection
-            )
+            # They know each other: what a TLS connection holds would stay until a full collection.
+            self._outbound = None
         self._release_buffer()
         self._server.sending.ends(self)
         self._server.connection_closed(self)

@@ -157,6 +157,8 @@ class Outbound:
             self._writer_armed = False
         release_parts(self._queue)
         self._queue.clear()
+        # Until now it may know itself, by `_first_send`: what a TLS connection holds would stay until a full collection.
+        self._send = _send_closed
         if self._sock is not None:
             self._sock.close()
 
@@ -168,7 +170,7 @@ class Outbound:
 
     def _open(self) -> None:
         if self._closed:  # the descriptor may be another's by now
-            raise OSError(errno.EBADF, "the connection is closed")
+            _send_closed(b"")
         self._sock = socket.socket(fileno=os.dup(self._source))
         self._sock.setblocking(False)
         self._fd = self._sock.fileno()
@@ -278,6 +280,10 @@ class Outbound:
     def _fail(self, error: OSError) -> None:
         self.close()
         self._on_error(error)
+
+
+def _send_closed(data: bytes | memoryview, flags: int = 0) -> int:
+    raise OSError(errno.EBADF, "the connection is closed")
 
 
 def release_parts(parts: list[Part] | deque[Part]) -> None:

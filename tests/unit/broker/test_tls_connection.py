@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import re
 import socket
 import ssl
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -327,3 +329,30 @@ async def test_who_does_not_shake_hands_is_closed_in_time(caplog: pytest.LogCapt
     other.send(frame(b"x"))
     assert other.connection._deadline is None
     other.end()
+
+
+class Watched(TlsConnection):
+    """As TlsConnection, and one can see when it is gone."""
+
+
+@pytest.mark.parametrize("stage", ["silent", "stopped", "shaken", "answered"])
+async def test_what_a_lost_connection_held_is_free_at_once(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL takes 50 KiB for each: thousands that stop in their handshake must not wait for a full collection."""
+    monkeypatch.setitem(globals(), "TlsConnection", Watched)
+    rig = Rig(lambda body: frame(body))
+    if stage == "stopped":
+        rig.feed(bytes.fromhex("1603010200010001fc0303") + bytes(200))
+    elif stage != "silent":
+        rig.shake_hands()
+    if stage == "answered":
+        rig.send(frame(b"question"))
+        assert rig.receive() == frame(b"question")
+    gone = weakref.ref(rig.connection)
+    gc.collect()
+    gc.disable()
+    try:
+        rig.end()
+        del rig.connection  # which knows the rig
+        assert gone() is None
+    finally:
+        gc.enable()
