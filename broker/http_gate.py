@@ -15,13 +15,15 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..config.listener_checks import HTTP
 from .console.access import is_loopback
-from .http_user import USER, HttpUser, Role
+from .http_user import SUBJECT, USER, HttpUser, Role
 from .security.http_users import FORBIDDEN, UNAUTHORIZED, HttpUsers, NotLetInError
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from .security.credentials import Users
+    from .security.principal import MappingRule
 
 SIGN_OUT = "/sign-out"
 MAX_BODY_BYTES = 1 << 16
@@ -37,12 +39,22 @@ class HttpGate:
 
     @classmethod
     def of(cls, config: BrokerConfig, users: Callable[[], Users | None]) -> HttpGate:
-        """Reads http.tokens.file. `users`: None while they have not been read. Raises `ConfigError`."""
-        tokens = None
+        """Reads http.tokens.file, and the keys of tokens where they are a file. `users`: None while they have not been read.
+        Raises `ConfigError`."""
+        tokens = verifier = None
+        rules: tuple[MappingRule, ...] = ()
         if config.http_tokens_file is not None:
             from .security.token_file import TokenFile
 
             tokens = TokenFile(config.http_tokens_file)
+        if "oauthbearer" in config.http_authentication:
+            from .security.listener_security import token_verifier
+
+            verifier = token_verifier(HTTP, config, "http.authentication")
+        if "certificate" in config.http_authentication:
+            from .security.listener_security import mapping_rules
+
+            rules = mapping_rules(HTTP, config)
         listener = config.http_listener
         if listener is not None and listener.security_protocol == "PLAINTEXT" and not is_loopback(listener.host):
             log.warning(
@@ -50,7 +62,7 @@ class HttpGate:
                 "http.listener=https://%s:%d and ssl.keystore.location",
                 listener.host, listener.port,
             )  # fmt: skip
-        return cls(config, HttpUsers(config, users, tokens=tokens))
+        return cls(config, HttpUsers(config, users, tokens=tokens, verifier=verifier, rules=rules))
 
     def __init__(self, config: BrokerConfig, users: HttpUsers) -> None:
         self.users = users
@@ -67,7 +79,9 @@ class HttpGate:
         if self.is_open(path) and method in ("GET", "HEAD"):
             return
         try:
-            user = self.users.identify(environ.get("HTTP_AUTHORIZATION"), environ.get("REMOTE_ADDR", ""))
+            user = self.users.identify(
+                environ.get("HTTP_AUTHORIZATION"), environ.get("REMOTE_ADDR", ""), environ.get(SUBJECT)
+            )
             if path == SIGN_OUT:
                 self._sign_out(user, environ)
             if path.startswith("/clean/") and method == "POST" and user.role < Role.ADMIN:
@@ -82,7 +96,7 @@ class HttpGate:
         from urllib.parse import parse_qs
 
         leaving = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True).get("user", [user.name])[-1]
-        if leaving == user.name:
+        if leaving == user.name and not user.by_certificate:
             raise NotLetInError(UNAUTHORIZED, SIGNED_OUT, self.users.challenges)
 
 

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from .http_user import SUBJECT
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ class HttpServer:
 
         self._samples = samples = Samples(self._broker)
         https = self.https
+        asks_certificates = self.gate is not None and self.gate.users.asks_certificates
         slots = threading.BoundedSemaphore(MAX_REQUESTS)
         silent = _Silent()
 
@@ -189,6 +191,12 @@ class HttpServer:
                 is_right = super().parse_request()
                 silent.discard(self.connection)
                 return is_right
+
+            def get_environ(self) -> dict[str, Any]:
+                environ: dict[str, Any] = super().get_environ()
+                if https is not None and asks_certificates and (subject := https.subject_of(self.connection)):
+                    environ[SUBJECT] = subject
+                return environ
 
             def log_request(self, code: Any = "-", size: Any = "-") -> None:
                 # Not what is behind the question mark: forms put there what users type.

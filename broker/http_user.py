@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 USER = "tidelog.user"
 """Where WSGI's environment has the `HttpUser`; nothing there: the path is open, or nobody is asked."""
+SUBJECT = "tidelog.subject"
+"""Where it has the subject of the client's certificate, which the handshake has found good; nothing there: none was shown."""
 
 
 class Role(IntEnum):
@@ -17,7 +19,8 @@ class Role(IntEnum):
 
 
 class HttpUser(NamedTuple):
-    """Who sent a request. `name` is without Kafka's `User:`."""
+    """Who sent a request. `name` is without Kafka's `User:`. `by_certificate`: with every request, so that nobody signs out."""
 
     name: str
     role: Role
+    by_certificate: bool = False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..config.exceptions import ConfigError
 from ..config.listener_checks import HTTP
 from ..protocol.errors import ErrorCode, ProtocolError
+from .security.principal import subject_of
 from .security.tls import TlsListener
 
 if TYPE_CHECKING:
@@ -76,3 +77,8 @@ class Https:
                     socket.socket.sendall(connection, _NO_TLS)
             return False
         return True
+
+    @staticmethod
+    def subject_of(connection: ssl.SSLSocket) -> str:
+        """The subject of the certificate that the client has shown, "" where it has shown none. The handshake has checked it."""
+        return subject_of(connection.getpeercert() or {})

@@ -52,6 +52,8 @@ def security_families(server: SocketServer, http: HttpServer | None = None) -> I
         {} if https is None else {HTTP: https.tls}
     )
     tokens = {one.name: one.tokens.keys for one in securities if one.tokens is not None}
+    if users is not None and users.verifier is not None:
+        tokens[HTTP] = users.verifier.keys
     yield by(
         "tidelog_token_key_reads",
         COUNTER,

@@ -280,7 +280,9 @@ class BrokerConfig:
     @property
     def securable_listeners(self) -> tuple[Listener, ...]:
         """Those that settings of single listeners may name."""
-        return securable_listeners(self.listeners, self.message_set_listeners, self.http_listener)
+        return securable_listeners(
+            self.listeners, self.message_set_listeners, self.http_listener, self.http_authentication
+        )
 
     def of_listener(self, listener: str, setting: str, mechanism: str = "") -> Any:
         """The value of `setting` for a listener, or for one mechanism of it: the narrowest that was set counts."""
@@ -354,7 +356,10 @@ def _resolve_node(attributes: dict[str, Any], values: Mapping[str, Value], probl
 def _resolve_listener_settings(attributes: dict[str, Any], values: Mapping[str, Value], problems: list[str]) -> None:
     """A listener's setting whose listener is not there would be a wish that nobody sees unfulfilled: it is refused."""
     securable = securable_listeners(
-        attributes["listeners"], attributes["message_set_listeners"], attributes["http_listener"]
+        attributes["listeners"],
+        attributes["message_set_listeners"],
+        attributes["http_listener"],
+        attributes["http_authentication"],
     )
     controllers = {name.lower() for name in attributes["controller_listener_names"]}
     own = attributes["listener_values"] = {}
@@ -365,7 +370,7 @@ def _resolve_listener_settings(attributes: dict[str, Any], values: Mapping[str, 
             own[name] = value
     attributes["listener_limits"] = limits_of(own, securable)
     problems.extend(security_problems(securable, own, attributes))
-    problems.extend(http_problems(attributes))
+    problems.extend(http_problems(own, attributes))
 
 
 def _resolve_limits(attributes: dict[str, Any], values: Mapping[str, Value], problems: list[str]) -> None:

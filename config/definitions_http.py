@@ -7,7 +7,7 @@ from .setting import ANY, Allowed, Importance, Setting, SettingType
 
 _GROUP = "Network"
 
-HTTP_MECHANISMS = ("basic", "bearer")
+HTTP_MECHANISMS = ("basic", "bearer", "oauthbearer", "certificate")
 """How users of HTTP show who they are."""
 
 HTTP_ROWS: tuple[Setting, ...] = (
@@ -15,8 +15,10 @@ HTTP_ROWS: tuple[Setting, ...] = (
         "http.authentication",
         SettingType.LIST,
         (),
-        "How users of HTTP show who they are: basic (a user that `tidelog users create` made, with the password), bearer (a "
-        "token of http.tokens.file), or both. Empty: nobody is asked, and the console acts only for this machine.",
+        "How users of HTTP show who they are, one way or several: basic (a user that `tidelog users create` made, with the "
+        "password), bearer (a token of http.tokens.file), oauthbearer (an issuer's token as a bearer token, checked by the "
+        "settings sasl.oauthbearer.…), certificate (a client's certificate, as ssl.client.auth and ssl.principal.mapping.rules "
+        "of https:// have it). Empty: nobody is asked, and the console acts only for this machine.",
         Allowed(choices=HTTP_MECHANISMS),
         Importance.HIGH,
         group=_GROUP,

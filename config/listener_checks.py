@@ -15,10 +15,15 @@ HTTP = "http"
 
 
 def securable_listeners(
-    kafkas: Sequence[Listener], message_sets: Sequence[Listener], http: Listener | None
+    kafkas: Sequence[Listener], message_sets: Sequence[Listener], http: Listener | None, http_asks: Sequence[str] = ()
 ) -> tuple[Listener, ...]:
-    """The listeners that may have settings of their own: Kafka's, and of the others those that ask for something."""
-    others = [one for one in (*message_sets, http) if one is not None and one.security_protocol != "PLAINTEXT"]
+    """The listeners that may have settings of their own: Kafka's, and of the others those that ask for something.
+
+    `http_asks`: http.authentication.
+    """
+    others = [one for one in message_sets if one.security_protocol != "PLAINTEXT"]
+    if http is not None and (http.security_protocol != "PLAINTEXT" or "oauthbearer" in http_asks):
+        others.append(http)
     return (*kafkas, *{one.name: one for one in others}.values())
 
 
@@ -30,17 +35,22 @@ def unknown_listener(setting: str, parts: ListenerSetting, listeners: Sequence[L
     if parts.listener in MESSAGE_SET_SCHEMES and parts.setting == "sasl.enabled.mechanisms":
         return [f"{setting}: the message-set protocol has a mechanism of its own, message.set.authentication=plain"]
     if parts.listener == HTTP and there.count(HTTP) == 1 and listeners[-1].name == HTTP:
-        return (
-            []
-            if parts.setting.startswith("ssl.")
-            else [f"{setting}: HTTP has settings of TLS (ssl.…) of its own alone"]
-        )
+        if parts.setting.startswith("ssl.") and listeners[-1].security_protocol == "PLAINTEXT":
+            return [f"{setting}: HTTP speaks no TLS; set http.listener to https://…"]
+        if not parts.setting.startswith(("ssl.", *_OF_TOKENS)):
+            return [f"{setting}: HTTP has settings of TLS (ssl.…) and of tokens (sasl.oauthbearer.…) of its own alone"]
     return []
 
 
-def http_problems(attributes: Mapping[str, Any]) -> Iterator[str]:
-    """What in the settings of HTTP's users does not fit together: a wish for safety that nobody sees unfulfilled."""
-    asks = attributes["http_authentication"]
+_OF_TOKENS = ("sasl.oauthbearer.", "sasl.jaas.config")
+
+
+def http_problems(own: Mapping[str, Value], attributes: Mapping[str, Any]) -> Iterator[str]:
+    """What in the settings of HTTP's users does not fit together: a wish for safety that nobody sees unfulfilled.
+
+    `own`: settings of single listeners by their whole names; `attributes`: the broker's values.
+    """
+    asks, listener = attributes["http_authentication"], attributes["http_listener"]
     users = (*attributes["http_users_read"], *attributes["http_users_admin"])
     if asks and not users:
         yield "http.authentication: nobody would get in; set http.users.read or http.users.admin"
@@ -48,6 +58,21 @@ def http_problems(attributes: Mapping[str, Any]) -> Iterator[str]:
         yield "http.users.read and http.users.admin mean nothing without http.authentication: set it to basic or bearer"
     if ("bearer" in asks) != bool(attributes["http_tokens_file"]):
         yield "http.authentication=bearer and http.tokens.file need each other: set both, or neither"
+    if listener is None:
+        return
+    if "oauthbearer" not in asks and not any(one.name.lower() == HTTP for one in attributes["listeners"]):
+        for name in own:
+            if (parts := split_name(name)) and parts.listener == HTTP and parts.setting.startswith(_OF_TOKENS):
+                yield f"{name} means nothing without http.authentication=oauthbearer"
+    value = partial(_value, own, attributes, listener)
+    keys = "sasl.oauthbearer.jwks.endpoint.url"
+    if "oauthbearer" in asks and not value(keys, "OAUTHBEARER"):
+        yield f"http.authentication=oauthbearer needs the public keys that tokens are signed with: set {keys}"
+    if "certificate" in asks and (listener.security_protocol != "SSL" or value("ssl.client.auth") == "none"):
+        yield (
+            "http.authentication=certificate needs http.listener=https://… and listener.name.http.ssl.client.auth=requested, "
+            "or required"
+        )
 
 
 def limits_of(own: Mapping[str, Value], listeners: Sequence[Listener]) -> dict[str, ListenerLimits]:

@@ -93,8 +93,10 @@ def _signed_in(request: PageRequest) -> Element | None:
     user = request.user
     if user is None:
         return None
-    out = link("sign out", "/sign-out", user=user.name)
-    return element("span", f"signed in as {visible(cut(user.name))} ({user.role.name.lower()}), ", out)
+    who = f"signed in as {visible(cut(user.name))} ({user.role.name.lower()})"
+    if user.by_certificate:
+        return element("span", f"{who} by a certificate")
+    return element("span", f"{who}, ", link("sign out", "/sign-out", user=user.name))
 
 
 @cache

@@ -1,9 +1,13 @@
-"""Users of HTTP: who sent a request, by Basic (RFC 7617) or Bearer (RFC 6750), and what they may do.
+"""Users of HTTP: who sent a request, by Basic (RFC 7617), Bearer (RFC 6750) or a certificate, and what they may do.
 
 Basic checks the SCRAM credentials of `metadata.db`, which is slow by design: a password that was right is remembered for a while
 as a keyed hash, and only together with the very credentials that it fits, so that a change of the password holds at once. At
 most `MAX_CHECKS` passwords are checked at a time, the delay after a wrong one included, so that guessing takes neither HTTP's
 threads nor the processor. `Attempts` turns away who goes on.
+
+Bearer is a token of `http.tokens.file`, or a JSON web token that `tokens.py` checks as it does for SASL. A signature costs less
+than remembering would be worth; what may take long is reading keys again because of a key's name that nobody knows, and who
+asks for that waits in one of the same few places. All bad tokens get one answer: why one is bad stands in the log.
 
 The paths that are open to all, and what a request needs, are `http_gate.py`'s.
 """
@@ -18,19 +22,25 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import wait as wait_until_done
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..http_user import HttpUser, Role
 from .attempts import Attempts
 from .plain import MAX_PASSWORD_BYTES, is_password_of
+from .principal import name_of
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from .credentials import Credential, Users
+    from .jwks import Wait
+    from .principal import MappingRule
     from .token_file import TokenFile
+    from .tokens import TokenVerifier
 
 MAX_HEADER_CHARACTERS = 8192
+"""Of a password; tokens may have what HTTP's own bound of a line leaves (64 KiB)."""
 MAX_CHECKS = 2
 CHECK_TIMEOUT_S = 2.0
 REMEMBERED_S = 300.0
@@ -66,17 +76,21 @@ class HttpUsers:
         users: Callable[[], Users | None],
         *,
         tokens: TokenFile | None = None,
+        verifier: TokenVerifier | None = None,
+        rules: Iterable[MappingRule] = (),
         attempts: Attempts | None = None,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`users`: None while they have not been read. `now_s`: a clock that only rises."""
+        """`users`: None while they have not been read. `rules`: make users of subjects. `now_s`: a clock that only rises."""
         self._mechanisms = config.http_authentication
         self._delay_s = config.connection_failed_authentication_delay_ms / 1000
         self._readers = _names(config.http_users_read)
         self._admins = _names(config.http_users_admin)
         self._users = users
         self._tokens = tokens
+        self.verifier = verifier
+        self._rules = tuple(rules)
         self.attempts = attempts or Attempts()
         self.successes = 0
         self._now_s = now_s
@@ -89,27 +103,61 @@ class HttpUsers:
 
     @property
     def challenges(self) -> tuple[tuple[str, str], ...]:
-        """Headers that say how to sign in."""
-        words = {"basic": f'Basic realm="{REALM}", charset="UTF-8"', "bearer": f'Bearer realm="{REALM}"'}
-        return tuple(("WWW-Authenticate", words[one]) for one in sorted(self._mechanisms))
+        """Headers that say how to sign in; none where nothing but a certificate does."""
+        return self._challenges()
 
-    def identify(self, authorization: str | None, peer: str) -> HttpUser:
-        """Who sends this Authorization header from that address. Raises `NotLetInError`."""
+    @property
+    def asks_certificates(self) -> bool:
+        """Whether a certificate says who sends a request."""
+        return "certificate" in self._mechanisms
+
+    def identify(self, authorization: str | None, peer: str, subject: str | None = None) -> HttpUser:
+        """Who sends this Authorization header from that address, or without one shows a certificate with that subject.
+
+        Raises `NotLetInError`.
+        """
         if authorization is None:
-            raise NotLetInError(UNAUTHORIZED, "Sign in to see this.", self.challenges)
-        scheme, _, rest = authorization.partition(" ")
-        scheme, rest = scheme.lower(), rest.strip()
-        if scheme not in self._mechanisms or len(rest) > MAX_HEADER_CHARACTERS:
-            raise self._refusal(peer, "the Authorization header is none of http.authentication")
-        name = self._by_password(rest, peer) if scheme == "basic" else self._by_token(rest, peer)
+            name = self._by_certificate(subject)
+        else:
+            scheme, _, rest = authorization.partition(" ")
+            name = self._by_header(scheme.lower(), rest.strip(), peer)
         role = self._role(name)
         if role is None:
             raise NotLetInError(
                 FORBIDDEN, "You are known, and may do nothing here: http.users.read and http.users.admin have who may."
             )
-        return HttpUser(name, role)
+        return HttpUser(name, role, by_certificate=authorization is None)
 
     # -- inside
+
+    def _challenges(self, bearer_error: str = "") -> tuple[tuple[str, str], ...]:
+        words = []
+        if "basic" in self._mechanisms:
+            words.append(f'Basic realm="{REALM}", charset="UTF-8"')
+        if "bearer" in self._mechanisms or "oauthbearer" in self._mechanisms:
+            words.append(f'Bearer realm="{REALM}"' + (f', error="{bearer_error}"' if bearer_error else ""))
+        return tuple(("WWW-Authenticate", one) for one in words)
+
+    def _by_certificate(self, subject: str | None) -> str:
+        """Nothing is counted: a certificate that is not good has not come through the handshake."""
+        name = name_of(subject, self._rules) if subject and self.asks_certificates else None
+        if name:
+            return name
+        if not self.asks_certificates:
+            text = "Sign in to see this."
+        elif subject:
+            text = "Your certificate names no user (ssl.principal.mapping.rules)."
+        else:
+            text = "Show a client certificate to see this" + (", or sign in." if self.challenges else ".")
+        # HTTP's 401 has to say how to sign in; there is no word for a certificate.
+        raise NotLetInError(UNAUTHORIZED if self.challenges else FORBIDDEN, text, self.challenges)
+
+    def _by_header(self, scheme: str, rest: str, peer: str) -> str:
+        if scheme == "basic" and "basic" in self._mechanisms and len(rest) <= MAX_HEADER_CHARACTERS:
+            return self._by_password(rest, peer)
+        if scheme == "bearer" and not {"bearer", "oauthbearer"}.isdisjoint(self._mechanisms):
+            return self._by_token(rest, peer)
+        raise self._refusal(peer, "the Authorization header is none of http.authentication")
 
     def _role(self, name: str) -> Role | None:
         if name in self._admins or "*" in self._admins:
@@ -140,9 +188,31 @@ class HttpUsers:
 
     def _by_token(self, token: str, peer: str) -> str:
         name = self._tokens.user_of(token) if self._tokens is not None else None
-        if name is None:
-            raise self._refusal(peer, "the bearer token is wrong")
-        return name
+        if name is not None:
+            return name
+        if self.verifier is None:
+            raise self._refusal(peer, "the bearer token is wrong", "invalid_token")
+        # With the libraries of tokens, which are there if there is a verifier.
+        from ..connection import ConnectionAborted
+        from .mechanism import Refusal
+
+        try:
+            return self.verifier.verify_blocking(token, lambda wait: self._wait_for_keys(wait, peer)).user
+        except Refusal as refusal:
+            raise self._refusal(peer, str(refusal), "invalid_token") from None
+        except ConnectionAborted:
+            raise NotLetInError(UNAVAILABLE, "No token can be checked yet.", (("Retry-After", "1"),)) from None
+
+    def _wait_for_keys(self, wait: Wait, peer: str) -> None:
+        """Holds this thread for a moment; old keys go on where that is too short. Raises `NotLetInError` for who asks for
+        keys that would take longer: that says nothing against the token."""
+        if not wait.is_asked_for:
+            wait_until_done([wait.reading], CHECK_TIMEOUT_S)
+            return
+        with self._place(peer):
+            if wait_until_done([wait.reading], CHECK_TIMEOUT_S).not_done:
+                text = "The keys of tokens are being read. Try again."
+                raise NotLetInError(UNAVAILABLE, text, (("Retry-After", "1"),))
 
     @contextmanager
     def _place(self, peer: str) -> Iterator[None]:
@@ -158,16 +228,18 @@ class HttpUsers:
         finally:
             self._places.release()
 
-    def _refusal(self, peer: str, what: str) -> NotLetInError:
+    def _refusal(self, peer: str, what: str, bearer_error: str = "") -> NotLetInError:
         """As `_failure`, for what needs no check."""
         with self._place(peer):
-            return self._failure(peer, what)
+            return self._failure(peer, what, bearer_error)
 
-    def _failure(self, peer: str, what: str) -> NotLetInError:
+    def _failure(self, peer: str, what: str, bearer_error: str = "") -> NotLetInError:
         """Counts, waits, and gives what to raise: the same for an unknown user as for a wrong password."""
         self.attempts.failed(peer, what)
         self._sleep(self._delay_s)
-        return NotLetInError(UNAUTHORIZED, "The user, the password or the token is wrong.", self.challenges)
+        challenges = self._challenges(bearer_error)
+        status = UNAUTHORIZED if challenges else FORBIDDEN
+        return NotLetInError(status, "The user, the password or the token is wrong.", challenges)
 
     def _is_remembered(self, digest: bytes, credentials: Mapping[str, Credential]) -> bool:
         now = self._now_s()

@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -53,6 +53,13 @@ class Pauses(NamedTuple):
     refresh_s: float
     retry_s: float
     retry_max_s: float
+
+
+class Wait(NamedTuple):
+    """What who looks for a key has to wait for. `is_asked_for`: this token's name of a key caused it, which a stranger can do."""
+
+    reading: Future[None]
+    is_asked_for: bool
 
 
 def parse_keys(data: bytes) -> tuple[PublicKey, ...]:
@@ -102,7 +109,8 @@ def _on_a_thread(work: Callable[[], None]) -> None:
 
 
 class Keys:
-    """The keys of one source. `find` runs on the loop thread; a reading ends on its own thread by setting attributes whole."""
+    """The keys of one source. `find` is for a loop's thread, `find_blocking` for any other; a reading ends on its own thread by
+    setting attributes whole."""
 
     def __init__(
         self,
@@ -116,6 +124,7 @@ class Keys:
         self._clock = clock
         self._run = run
         self._keys: tuple[PublicKey, ...] = ()
+        self._lock = threading.Lock()
         self._reading: Future[None] | None = None
         self._next_s = clock()
         """When the keys are too old, or a failed reading is tried again."""
@@ -139,30 +148,51 @@ class Keys:
 
     def begin(self) -> Future[None]:
         """Reads on a thread of its own, unless that is being done. The result is there when the future is done, not in it."""
-        if self._reading is None:
+        with self._lock:
+            if self._reading is not None:
+                return self._reading
             reading: Future[None] = Future()
             self._reading = reading
             self._asked_s = self._clock()
-            self._run(lambda: self._read(reading))
-            return reading
-        return self._reading
+        self._run(lambda: self._read(reading))
+        return reading
 
     async def find(self, key_id: str | None, algorithm: str) -> PublicKey | None:
         """The key that a token of `algorithm` names. None: there is none; see `known` for whether there are any.
 
         Waits for a reading where keys are old or that key is not there, and not while readings fail: then the old ones hold.
         """
+        search = self._search(key_id, algorithm)
+        while True:
+            try:
+                wait = next(search)
+            except StopIteration as end:
+                found: PublicKey | None = end.value
+                return found
+            await _end_of(wait.reading)
+
+    def find_blocking(self, key_id: str | None, algorithm: str, wait: Callable[[Wait], None]) -> PublicKey | None:
+        """The same on a thread that may block, for as long as `wait` does, which need not wait to the end."""
+        search = self._search(key_id, algorithm)
+        while True:
+            try:
+                wait(next(search))
+            except StopIteration as end:
+                found: PublicKey | None = end.value
+                return found
+
+    # -- inside
+
+    def _search(self, key_id: str | None, algorithm: str) -> Generator[Wait, None, PublicKey | None]:
         if self._clock() >= self._next_s or (self._reading is not None and not self._keys):
             reading = self.begin()
             if not self._failures_in_a_row:
-                await _end_of(reading)
+                yield Wait(reading, False)
         found = self._select(key_id, algorithm)
         if found is None and self._may_look_again():
-            await _end_of(self.begin())
+            yield Wait(self.begin(), True)
             found = self._select(key_id, algorithm)
         return found
-
-    # -- inside
 
     def _select(self, key_id: str | None, algorithm: str) -> PublicKey | None:
         """The first with that name; for a token without one, the key that fits if it is the only one."""

@@ -13,7 +13,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.jaas import users_of
 from .mechanism import Exchange, Refusal
 from .plain import PlainExchange
-from .principal import parse_rules
+from .principal import MappingRule, parse_rules
 from .scram import ScramExchange
 from .tls import TlsListener
 
@@ -43,15 +43,14 @@ class ListenerSecurity:
         self.tls = TlsListener(name, config) if listener.security_protocol.endswith("SSL") else None
         self.failures = 0
         self.successes = 0
-        try:
-            self.mapping_rules = parse_rules(config.of_listener(name, "ssl.principal.mapping.rules"))
-        except ValueError as error:
-            raise ConfigError([f"ssl.principal.mapping.rules of {name}: {error}"]) from None
+        self.mapping_rules = mapping_rules(name, config)
         self.mechanisms: tuple[str, ...] = config.of_listener(name, "sasl.enabled.mechanisms") if self.sasl else ()
         if self.sasl and name in MESSAGE_SET_SCHEMES:
             self.mechanisms = ("PLAIN",)  # AUTHENTICATE, in other words
         self._listed = self._users_listed(config)
-        self.tokens = self._token_verifier() if "OAUTHBEARER" in self.mechanisms else None
+        self.tokens = (
+            token_verifier(name, config, "sasl.enabled.mechanisms") if "OAUTHBEARER" in self.mechanisms else None
+        )
 
     @property
     def tls_context(self) -> ssl.SSLContext:
@@ -105,19 +104,6 @@ class ListenerSecurity:
             return OAuthExchange(self.tokens)
         raise Refusal(f"{mechanism} is not offered")
 
-    def _token_verifier(self) -> TokenVerifier:
-        """Its libraries are an extra, and imported for those who use them."""
-        try:
-            from .oauthbearer import verifier_of
-        except ImportError as error:
-            raise ConfigError(
-                [
-                    f"sasl.enabled.mechanisms of {self.name} has OAUTHBEARER, whose libraries are not installed ({error.name}): "
-                    "pip install 'tidelog[oauth]'"
-                ]
-            ) from None
-        return verifier_of(self.name, partial(self._of, mechanism="OAUTHBEARER"))
-
     def _users_listed(self, config: BrokerConfig) -> dict[str, Mapping[str, str]]:
         """Mechanism → user → password. ConfigError."""
         try:
@@ -129,3 +115,28 @@ class ListenerSecurity:
 
     def _of(self, setting: str, mechanism: str = "") -> Any:
         return self._config.of_listener(self.name, setting, mechanism)
+
+
+def mapping_rules(listener: str, config: BrokerConfig) -> tuple[MappingRule, ...]:
+    """What makes users of the subjects of a listener's clients. Raises `ConfigError`."""
+    try:
+        return parse_rules(config.of_listener(listener, "ssl.principal.mapping.rules"))
+    except ValueError as error:
+        raise ConfigError([f"ssl.principal.mapping.rules of {listener}: {error}"]) from None
+
+
+def token_verifier(listener: str, config: BrokerConfig, setting: str) -> TokenVerifier:
+    """What checks the tokens of a listener, as `setting` asks for. Raises `ConfigError`.
+
+    Its libraries are an extra, and imported for those who use them.
+    """
+    try:
+        from .oauthbearer import verifier_of
+    except ImportError as error:
+        raise ConfigError(
+            [
+                f"{setting} of {listener} has OAUTHBEARER, whose libraries are not installed ({error.name}): "
+                "pip install 'tidelog[oauth]'"
+            ]
+        ) from None
+    return verifier_of(listener, partial(config.of_listener, listener, mechanism="OAUTHBEARER"))

@@ -12,7 +12,7 @@ from ..connection import ConnectionAborted
 from .mechanism import Refusal
 
 if TYPE_CHECKING:
-    from .jwks import Keys
+    from .jwks import Keys, PublicKey, Wait
 
 MAX_TOKEN_BYTES = 65_536
 """Tokens are a few kilobytes, with many groups in them some tens; what is larger costs time before it is known to be good."""
@@ -48,7 +48,7 @@ class Token(NamedTuple):
 
 
 class TokenVerifier:
-    """Loop thread: checking a signature takes a tenth of a millisecond; what takes longer is awaited."""
+    """Checking a signature takes a tenth of a millisecond. What takes longer is awaited, or blocks where that is asked for."""
 
     def __init__(self, keys: Keys, rules: TokenRules, clock: Callable[[], float] = time.time) -> None:
         """`clock`: seconds since 1970, for what is left of a token's life."""
@@ -57,17 +57,19 @@ class TokenVerifier:
         self._clock = clock
 
     async def verify(self, token: str) -> Token:
-        """Raises `Refusal` with what is wrong, and `ConnectionAborted` where no keys could be read: the client may try again."""
-        if len(token) > MAX_TOKEN_BYTES:
-            raise Refusal(f"the token has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are read")
-        try:
-            header = jwt.get_unverified_header(token)
-        except (jwt.PyJWTError, ValueError):
-            raise Refusal("that is not a signed JSON web token") from None
-        algorithm, key_id = header.get("alg"), header.get("kid")
-        if not isinstance(algorithm, str):
-            raise Refusal("the token names no algorithm (alg)")
-        key = await self.keys.find(key_id, algorithm)
+        """Loop thread. Raises `Refusal` with what is wrong, and `ConnectionAborted` where no keys could be read: the client may
+        try again."""
+        key_id, algorithm = _names_of(token)
+        return self._verified(token, key_id, algorithm, await self.keys.find(key_id, algorithm))
+
+    def verify_blocking(self, token: str, wait: Callable[[Wait], None]) -> Token:
+        """The same on any other thread; `wait` blocks where keys have to be read first, and what it raises comes out here."""
+        key_id, algorithm = _names_of(token)
+        return self._verified(token, key_id, algorithm, self.keys.find_blocking(key_id, algorithm, wait))
+
+    # -- inside
+
+    def _verified(self, token: str, key_id: str | None, algorithm: str, key: PublicKey | None) -> Token:
         if key is None:
             if not self.keys.known:
                 raise ConnectionAborted("the token can't be checked, as no keys could be read yet")
@@ -75,8 +77,6 @@ class TokenVerifier:
                 raise Refusal(f"the token names no key (kid), and not exactly one is for {algorithm[:20]!r}")
             raise Refusal(f"there is no key {key_id[:100]!r} for the algorithm {algorithm[:20]!r}")
         return self._token_of(self._claims(token, key.key, key.algorithms))
-
-    # -- inside
 
     def _claims(self, token: str, key: Any, algorithms: tuple[str, ...]) -> dict[str, Any]:
         """`algorithms` are the key's, never the token's own."""
@@ -120,3 +120,17 @@ class TokenVerifier:
         items = [] if scopes == "" else scopes if isinstance(scopes, list) else [scopes]
         if not all(isinstance(item, str) and item.strip() for item in items) or len({*items}) < len(items):
             raise Refusal(f"the token's {self._rules.scope_claim} is neither a text nor a list of different ones")
+
+
+def _names_of(token: str) -> tuple[str | None, str]:
+    """The key and the algorithm that a token names. Raises `Refusal`."""
+    if len(token) > MAX_TOKEN_BYTES:
+        raise Refusal(f"the token has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are read")
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError):
+        raise Refusal("that is not a signed JSON web token") from None
+    algorithm = header.get("alg")
+    if not isinstance(algorithm, str):
+        raise Refusal("the token names no algorithm (alg)")
+    return header.get("kid"), algorithm

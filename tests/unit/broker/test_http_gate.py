@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.tokens import key_set, private_key, public_jwk, token_of
 from tidelog.broker.console.routes import ROUTES
 from tidelog.broker.http_gate import _ASSETS, MAX_BODY_BYTES, SIGNED_OUT, HttpGate
-from tidelog.broker.http_user import USER, HttpUser, Role
+from tidelog.broker.http_user import SUBJECT, USER, HttpUser, Role
 from tidelog.broker.security.http_users import NotLetInError
-from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.broker_config import BrokerConfig, broker_config
+from tidelog.config.exceptions import ConfigError
+from tidelog.config.setting import Value
 
 ADMIN, READER = HttpUser("alice", Role.ADMIN), HttpUser("bob", Role.READ)
 
@@ -21,7 +25,9 @@ class Users:
 
     challenges = (("WWW-Authenticate", "Basic"),)
 
-    def identify(self, authorization: str | None, peer: str) -> HttpUser:
+    def identify(self, authorization: str | None, peer: str, subject: str | None = None) -> HttpUser:
+        if authorization is None and subject is not None:
+            return HttpUser(subject, Role.READ, by_certificate=True)
         for user in (ADMIN, READER):
             if user.name == authorization:
                 return user
@@ -83,6 +89,30 @@ def test_signing_out_refuses_the_password_of_who_leaves_and_no_other() -> None:
     assert asked(made, "/sign-out", "alice", QUERY_STRING="user=bob") == "alice"
     with pytest.raises(NotLetInError, match=SIGNED_OUT):
         made.admit({"PATH_INFO": "/sign-out", "HTTP_AUTHORIZATION": "bob"})
+
+
+def test_who_has_a_certificate_stays_in() -> None:
+    assert asked(gate(), "/", None, **{SUBJECT: "CN=dora"}) == "CN=dora"
+    assert asked(gate(), "/sign-out", None, **{SUBJECT: "CN=dora"}) == "CN=dora"
+
+
+def test_what_tokens_and_certificates_need_is_read_at_the_start(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    settings: dict[str, Value] = {
+        "http.listener": "https://127.0.0.1:0", "ssl.keystore.location": "/x.pem", "http.users.read": ("*",),
+        "http.authentication": ("oauthbearer", "certificate"), "ssl.client.auth": "requested",
+        "ssl.truststore.location": "/ca.pem", "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "listener.name.http.ssl.principal.mapping.rules": "RULE:^CN=([a-z]+)$/$1/",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"of http: .*keys\.json can't be read"):
+        HttpGate.of(broker_config(settings), lambda: None)
+    keys.write_bytes(key_set(public_jwk(private_key())))
+    users = HttpGate.of(broker_config(settings), lambda: None).users
+    assert users.identify(None, "10.0.0.1", "CN=dora").name == "dora"
+    assert users.identify(f"Bearer {token_of(aud=None)}", "10.0.0.1").name == "alice"
+    settings["listener.name.http.ssl.principal.mapping.rules"] = "RULE:("
+    with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules of http"):
+        HttpGate.of(broker_config(settings), lambda: None)
 
 
 @pytest.mark.parametrize(

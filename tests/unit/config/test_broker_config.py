@@ -175,6 +175,12 @@ def test_settings_of_a_controllers_listener_are_left_out() -> None:
 
 BASIC: dict[str, Value] = {"http.authentication": ("basic",)}
 PEM: dict[str, Value] = {"ssl.keystore.location": "/x.pem"}
+OAUTH: dict[str, Value] = {
+    "http.authentication": ("oauthbearer",), "http.users.read": ("a",), "http.listener": "127.0.0.1:0",
+}  # fmt: skip
+KEYS: dict[str, Value] = {"sasl.oauthbearer.jwks.endpoint.url": "file:///keys"}
+HTTPS_KEYS: dict[str, Value] = {f"listener.name.http.{name}": value for name, value in KEYS.items()}
+CERTIFICATE: dict[str, Value] = {"http.authentication": ("certificate",), "http.users.read": ("a",)}
 
 
 @pytest.mark.parametrize(
@@ -194,6 +200,14 @@ PEM: dict[str, Value] = {"ssl.keystore.location": "/x.pem"}
             {"http.listener": "https://127.0.0.1:0", **PEM, "listener.name.http.max.connections": 5},
             "HTTP has settings of TLS",
         ),
+        ({**OAUTH}, "oauthbearer needs the public keys"),
+        ({**OAUTH, **KEYS, "listener.name.http.ssl.client.auth": "none"}, "HTTP speaks no TLS"),
+        (
+            {**BASIC, "http.users.read": ("a",), "http.listener": "https://127.0.0.1:0", **PEM, **HTTPS_KEYS},
+            "means nothing without http.authentication=oauthbearer",
+        ),
+        ({**CERTIFICATE, "http.listener": "127.0.0.1:0"}, "certificate needs http.listener=https"),
+        ({**CERTIFICATE, "http.listener": "https://127.0.0.1:0", **PEM}, "certificate needs http.listener=https"),
         (
             {
                 "message.set.listeners": ("tls://127.0.0.1:0",),
@@ -207,6 +221,21 @@ PEM: dict[str, Value] = {"ssl.keystore.location": "/x.pem"}
 def test_wishes_for_safety_that_would_not_be_fulfilled(values: dict[str, Value], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         broker_config(values)
+
+
+def test_http_may_have_keys_and_rules_of_tokens_of_its_own() -> None:
+    config = broker_config(
+        {
+            **OAUTH,
+            **KEYS,
+            "listener.name.http.sasl.oauthbearer.expected.audience": ("console",),
+            "listener.name.http.oauthbearer.sasl.oauthbearer.expected.issuer": "i",
+        }
+    )
+    assert config.of_listener("http", "sasl.oauthbearer.jwks.endpoint.url", "OAUTHBEARER") == "file:///keys"
+    assert config.of_listener("http", "sasl.oauthbearer.expected.audience", "OAUTHBEARER") == ("console",)
+    assert config.of_listener("http", "sasl.oauthbearer.expected.issuer", "OAUTHBEARER") == "i"
+    assert [one.name for one in config.securable_listeners] == ["PLAINTEXT", "http"]
 
 
 def test_what_the_other_listeners_ask_for() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
+from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, token_of
 from tidelog.broker.http_user import HttpUser, Role
 from tidelog.broker.security import http_users
 from tidelog.broker.security.attempts import MOST_FAILURES, Attempts
@@ -20,8 +23,11 @@ from tidelog.broker.security.http_users import (
     HttpUsers,
     NotLetInError,
 )
+from tidelog.broker.security.jwks import Keys, Pauses
 from tidelog.broker.security.plain import is_password_of
+from tidelog.broker.security.principal import parse_rules
 from tidelog.broker.security.token_file import TokenFile
+from tidelog.broker.security.tokens import TokenRules, TokenVerifier
 from tidelog.config.broker_config import BrokerConfig
 
 SCRAM = "SCRAM-SHA-256"
@@ -190,3 +196,148 @@ def test_before_users_are_read(world: World) -> None:
     world.is_loading = True
     assert world.status(basic("alice", "alice: pässword")) == "503 Service Unavailable"
     assert world.users.identify(f"Bearer {TOKEN}", PEER).name == "prometheus"
+
+
+class Issuer:
+    """A key set that is read when a test says so, and users of HTTP who show its tokens."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, *mechanisms: str) -> None:
+        self.works: list[Callable[[], None]] = []
+        self.sets = [key_set(public_jwk(private_key()))]
+        self.world = world
+        source: Any = self
+        self.keys = Keys(source, Pauses(3600, 1, 10), lambda: world.now, self.works.append)
+        rules = TokenRules((AUDIENCE,), ISSUER, "scope", "sub", 0)
+        monkeypatch.setattr(http_users, "CHECK_TIMEOUT_S", 0.0)
+        world.users.verifier = TokenVerifier(self.keys, rules)
+        world.users._mechanisms = mechanisms
+
+    def read(self) -> bytes:
+        return self.sets[-1]
+
+    def status(self, token: str) -> str:
+        return self.world.status(f"Bearer {token}")
+
+
+@pytest.fixture
+def issuer(world: World, monkeypatch: pytest.MonkeyPatch) -> Issuer:
+    made = Issuer(world, monkeypatch, "bearer", "oauthbearer")
+    made.keys.read_now()
+    return made
+
+
+ALICE = str(HttpUser("alice", Role.ADMIN))
+
+
+def test_whom_a_token_of_the_issuer_names(issuer: Issuer) -> None:
+    assert issuer.status(token_of()) == ALICE
+    assert issuer.status(token_of(sub="bob")) == str(HttpUser("bob", Role.READ))
+    assert issuer.status(token_of(sub="carol")) == "403 Forbidden"
+    assert issuer.status(TOKEN) == str(HttpUser("prometheus", Role.READ)), "those of the file hold as well"
+    assert issuer.status(token_of(groups=["g" * 100] * 300)) == ALICE
+    issuer.world.users._mechanisms = ("oauthbearer",)
+    assert issuer.status(token_of()) == ALICE
+    assert issuer.world.users.attempts.failures == 0
+    assert issuer.works == []
+
+
+BAD_TOKENS = [
+    token_of(exp=1), token_of(aud="another"), token_of(aud=None), token_of(iss="another"), token_of(exp=None),
+    token_of(sub=None), token_of(sub=" "), token_of(sub="a\nb"), token_of(private_key("RSA", 1)),
+    jwt.encode({"sub": "alice"}, None, algorithm="none"),
+    token_of(private_key("P-256"), "ES256"), token_of()[:-8] + "AAAAAAAA", "a.b.c", "", "x" * 70_000,
+    # Signed with the text of the public key, as if it were a secret that both sides know.
+    token_of(str(public_jwk(private_key())["n"]), "HS256"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("token", BAD_TOKENS)
+def test_all_bad_tokens_get_one_answer(issuer: Issuer, token: str, caplog: pytest.LogCaptureFixture) -> None:
+    issuer.world.users._mechanisms = ("basic", "bearer", "oauthbearer")
+    with pytest.raises(NotLetInError) as caught:
+        issuer.world.users.identify(f"Bearer {token}", PEER)
+    assert (caught.value.status, str(caught.value)) == (
+        "401 Unauthorized", "The user, the password or the token is wrong.",
+    )  # fmt: skip
+    assert caught.value.headers == (
+        ("WWW-Authenticate", 'Basic realm="tidelog", charset="UTF-8"'),
+        ("WWW-Authenticate", 'Bearer realm="tidelog", error="invalid_token"'),
+    )
+    assert (issuer.world.slept, issuer.world.users.attempts.failures) == ([0.1], 1)
+    (line,) = caplog.messages
+    assert len(line) < 300
+    assert len(token) < 5 or token not in line
+
+
+def test_who_brings_no_token_is_told_of_no_error(issuer: Issuer) -> None:
+    with pytest.raises(NotLetInError) as caught:
+        issuer.world.users.identify(None, PEER)
+    assert caught.value.headers == (("WWW-Authenticate", 'Bearer realm="tidelog"'),)
+
+
+def test_who_guesses_with_tokens_is_turned_away_and_who_has_one_is_not(issuer: Issuer) -> None:
+    bad = token_of(exp=1)
+    answers = [issuer.status(bad) for _ in range(MOST_FAILURES + 2)]
+    assert answers == ["401 Unauthorized"] * MOST_FAILURES + ["429 Too Many Requests"] * 2
+    assert issuer.status(token_of()) == ALICE
+
+
+def test_before_keys_are_there_nobody_is_told_that_a_token_is_bad(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer = Issuer(world, monkeypatch, "oauthbearer")
+    assert issuer.status(token_of()) == "503 Service Unavailable"
+    assert issuer.status(token_of()) == "503 Service Unavailable"
+    (work,) = issuer.works
+    work()
+    assert issuer.status(token_of()) == ALICE
+    assert world.users.attempts.failures == 0
+
+
+def test_a_new_key_is_waited_for_by_few_and_old_ones_by_nobody(issuer: Issuer) -> None:
+    issuer.world.now += 3601
+    assert issuer.status(token_of()) == ALICE, "the reading hangs, and the key from before holds"
+    new = token_of(private_key("P-256"), "ES256", "two")
+    assert issuer.status(new) == "503 Service Unavailable", "which says nothing against the token"
+    issuer.sets.append(key_set(public_jwk(private_key("P-256"), "two")))
+    (work,) = issuer.works
+    work()
+    assert issuer.status(new) == ALICE
+    issuer.world.now += 6
+    for _ in range(MAX_CHECKS):
+        issuer.world.users._places.acquire()
+    assert issuer.status(token_of(key_id="three")) == "503 Service Unavailable"
+    assert issuer.status(new) == ALICE
+    assert issuer.world.users.attempts.failures == 0
+
+
+def test_a_certificate_says_who_sends_a_request(world: World) -> None:
+    world.users._mechanisms = ("basic", "bearer", "certificate")
+    world.users._rules = parse_rules("RULE:^CN=([a-z]+),O=us$/$1/")
+    identify = world.users.identify
+    assert identify(None, PEER, "CN=alice,O=us") == HttpUser("alice", Role.ADMIN, by_certificate=True)
+    assert identify(f"Bearer {TOKEN}", PEER, "CN=alice,O=us") == HttpUser("prometheus", Role.READ)
+    for subject, text in (("CN=alice,O=them", "names no user"), (None, "Show a client certificate .*, or sign in")):
+        with pytest.raises(NotLetInError, match=text) as caught:
+            identify(None, PEER, subject)
+        assert (caught.value.status, len(caught.value.headers)) == ("401 Unauthorized", 2)
+    with pytest.raises(NotLetInError, match="may do nothing here"):
+        identify(None, PEER, "CN=carol,O=us")
+    assert world.users.attempts.failures == 0
+    with pytest.raises(NotLetInError, match="is wrong"):  # who says who they are is believed by that alone
+        identify(basic("alice", "wrong"), PEER, "CN=alice,O=us")
+
+
+def test_where_certificates_alone_say_who_is_who(world: World) -> None:
+    world.users._mechanisms = ("certificate",)
+    world.users._rules = parse_rules("RULE:^CN=(x*)$/$1/,DEFAULT")
+    for authorization, subject in ((None, None), (None, ""), (None, "CN="), ("Basic x", "CN=alice"), ("Bearer x", "a")):
+        with pytest.raises(NotLetInError) as caught:
+            world.users.identify(authorization, PEER, subject)
+        assert (caught.value.status, caught.value.headers) == ("403 Forbidden", ())
+
+
+def test_a_certificate_is_nobody_where_it_is_not_asked_for(world: World) -> None:
+    world.users._rules = parse_rules("DEFAULT")
+    with pytest.raises(NotLetInError, match="Sign in"):
+        world.users.identify(None, PEER, "alice")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from support.tokens import key_set, private_key, public_jwk
-from tidelog.broker.security.jwks import BETWEEN_S, Keys, Pauses, parse_keys
+from tidelog.broker.security.jwks import BETWEEN_S, Keys, Pauses, Wait, parse_keys
 from tidelog.broker.security.jwks_source import SourceError
 
 ONE = public_jwk(private_key(), "one")
@@ -211,3 +213,47 @@ async def test_no_keys_at_all_is_known() -> None:
     rig.keys.read_now()
     assert rig.keys.known
     assert await rig.names("one") == ["one"]
+
+
+def test_other_threads_are_told_what_to_wait_for() -> None:
+    rig = Rig(key_set(ONE))
+    rig.at_once = False
+    waits: list[bool] = []
+
+    def wait(what: Wait) -> None:
+        waits.append(what.is_asked_for)
+        if rig.works:
+            rig.works.pop()()
+        assert what.reading.done()
+
+    found = rig.keys.find_blocking("one", "RS256", wait)
+    assert found is not None
+    assert (found.key_id, waits) == ("one", [False])
+    assert rig.keys.find_blocking("one", "RS256", wait) == found
+    rig.now_s += BETWEEN_S
+    assert rig.keys.find_blocking("two", "RS256", wait) is None
+    assert rig.keys.find_blocking("two", "RS256", wait) is None
+    assert (waits, rig.source.reads) == ([False, True], 2)
+
+
+def test_who_does_not_wait_to_the_end_gets_the_keys_from_before() -> None:
+    rig = Rig(key_set(ONE))
+    rig.keys.read_now()
+    rig.at_once = False
+    rig.now_s += 3600
+    assert rig.keys.find_blocking("one", "RS256", lambda _wait: None) is not None
+    assert len(rig.works) == 1
+
+
+def test_many_threads_begin_one_reading() -> None:
+    rig = Rig(key_set(ONE))
+    rig.at_once = False
+    together = threading.Barrier(8)
+
+    def begin(_number: int) -> object:
+        together.wait(60)
+        return rig.keys.begin()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(begin, range(8)))) == 1
+    assert len(rig.works) == 1
