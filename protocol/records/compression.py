@@ -13,6 +13,7 @@ per thread.
 
 from __future__ import annotations
 
+import mmap
 import struct
 import threading
 import zlib
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import zstandard
 
     Data = bytes | bytearray | memoryview
+    Plain = bytes | memoryview
 
 __all__ = ["DEFAULT_MAX_BYTES", "LEVELS", "Compression", "compress", "decompress", "snappy_raw"]
 
@@ -44,6 +46,9 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16: gzip header and trailer instead of zli
 _GZIP_STEP = 256 * 1024
 #: Nobody minds as much, whatever the bound.
 _QUICK_BYTES = 1024 * 1024
+
+#: What may be copied in one go.
+_JOINED_BYTES = 8 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
@@ -117,8 +122,8 @@ def compress(codec: int, data: Data, level: int | None = None) -> bytes:
     raise UnsupportedCompressionError(f"no compression codec has the id {codec}")
 
 
-def decompress(codec: int, data: Data, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
-    """What `data` was before it was compressed; any thread.
+def decompress(codec: int, data: Data, max_bytes: int = DEFAULT_MAX_BYTES) -> Plain:
+    """What `data` was before it was compressed; any thread. What is large comes in pieces, between which others run.
 
     Args:
         codec: a `Compression`.
@@ -160,27 +165,58 @@ def _copy(data: Data, max_bytes: int) -> bytes:
     return bytes(data)
 
 
-def _decompress_gzip(data: Data, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    produced = 0
+class _Pieces:
+    """A result that grows, to `max_bytes` at most. What is large is never copied as a whole (joined, or moved by
+    a growing buffer): no other thread would run meanwhile. So it gets addresses for all of it, and memory as it comes.
+    """
+
+    def __init__(self, codec: Compression, max_bytes: int) -> None:
+        self._codec = codec
+        self._max_bytes = max_bytes
+        self._parts: list[bytes] = []
+        self._large: mmap.mmap | None = None
+        self.size = 0
+
+    def add(self, part: bytes) -> None:
+        """RecordTooLargeError, MemoryError."""
+        start, self.size = self.size, self.size + len(part)
+        if self.size > self._max_bytes:
+            raise _too_large(self._codec, self._max_bytes)
+        if self._large is None:
+            self._parts.append(part)
+            if self.size <= _JOINED_BYTES:
+                return
+            try:
+                self._large = mmap.mmap(-1, self._max_bytes)
+            except OSError as error:  # no disk's
+                raise MemoryError(f"{self._max_bytes} bytes of addresses: {error}") from None
+            start, part = 0, b"".join(self._parts)
+            self._parts.clear()
+        self._large[start : self.size] = part
+
+    def all(self) -> Plain:
+        if self._large is not None:
+            return memoryview(self._large)[: self.size]
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+
+def _decompress_gzip(data: Data, max_bytes: int) -> Plain:
+    pieces = _Pieces(Compression.GZIP, max_bytes)
     pending: Data = data
     while True:  # once per member
         stream = zlib.decompressobj(_GZIP_WINDOW)
         while not stream.eof:
             try:
-                part = stream.decompress(pending, min(_GZIP_STEP, max_bytes + 1 - produced))
+                part = stream.decompress(pending, min(_GZIP_STEP, max_bytes + 1 - pieces.size))
             except zlib.error as error:
                 raise _corrupt(Compression.GZIP, error) from None
             pending = stream.unconsumed_tail
-            produced += len(part)
-            if produced > max_bytes:
-                raise _too_large(Compression.GZIP, max_bytes)
-            parts.append(part)
+            pieces.add(part)
             if not part and not pending and not stream.eof:
                 raise _corrupt(Compression.GZIP, "the stream is cut short")
         pending = stream.unused_data
         if not pending:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return pieces.all()
 
 
 def _compress_xerial(data: Data) -> bytes:
@@ -195,12 +231,12 @@ def _compress_xerial(data: Data) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(data: Data, max_bytes: int) -> bytes:
+def _decompress_snappy(data: Data, max_bytes: int) -> Plain:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
         return _snappy_block(view, max_bytes)
-    parts: list[bytes] = []
-    produced = position = 0
+    pieces = _Pieces(Compression.SNAPPY, max_bytes)
+    position = 0
     while position < len(view):
         if view[position : position + 8] == _XERIAL_MAGIC:  # at the start, and wherever streams were joined
             if len(view) - position < _XERIAL_HEADER.size:
@@ -213,11 +249,9 @@ def _decompress_snappy(data: Data, max_bytes: int) -> bytes:
         position += 4
         if size < 0 or size > len(view) - position:
             raise _corrupt(Compression.SNAPPY, f"a block claims {size} bytes where {len(view) - position} are left")
-        part = _snappy_block(view[position : position + size], max_bytes - produced)
+        pieces.add(_snappy_block(view[position : position + size], max_bytes - pieces.size))
         position += size
-        produced += len(part)
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return pieces.all()
 
 
 def _snappy_block(block: memoryview, max_bytes: int) -> bytes:
@@ -245,7 +279,7 @@ def _snappy_block(block: memoryview, max_bytes: int) -> bytes:
     return out
 
 
-def _decompress_lz4(data: Data, max_bytes: int) -> bytes:
+def _decompress_lz4(data: Data, max_bytes: int) -> Plain:
     import lz4.frame
 
     if len(data) < 7 or int.from_bytes(data[:4], "little") != _LZ4_MAGIC:
@@ -260,32 +294,29 @@ def _decompress_lz4(data: Data, max_bytes: int) -> bytes:
         if claimed > max_bytes:
             raise _too_large(Compression.LZ4, max_bytes)
     try:
-        if _LZ4_MAX_RATIO * len(data) <= max(max_bytes, _QUICK_BYTES):  # bounded by its nature, and the fastest way
+        if _LZ4_MAX_RATIO * len(data) <= _QUICK_BYTES:  # bounded by its nature, and the fastest way
             out, consumed = lz4.frame.decompress(data, return_bytes_read=True)
             if consumed != len(data):
                 raise _corrupt(Compression.LZ4, f"{len(data) - consumed} bytes behind the end of the frame")
             return bytes(out)
         stream = lz4.frame.LZ4FrameDecompressor()
-        # Eight times the input is seldom too little; a step as large as the bound would zero that much memory.
-        step = min(8 * len(data), max_bytes + 1)
-        parts = [stream.decompress(data, max_length=step)]
-        produced = len(parts[0])
+        # Eight times the input is seldom too little; but what a step gives is copied once, in one go.
+        step = min(8 * len(data), _QUICK_BYTES, max_bytes + 1)
+        pieces = _Pieces(Compression.LZ4, max_bytes)
+        pieces.add(stream.decompress(data, max_length=step))
         while not stream.eof:
-            if produced > max_bytes:
-                raise _too_large(Compression.LZ4, max_bytes)
-            part = stream.decompress(b"", max_length=min(step, max_bytes + 1 - produced))
+            part = stream.decompress(b"", max_length=min(step, max_bytes + 1 - pieces.size))
             if not part and stream.needs_input:
                 raise _corrupt(Compression.LZ4, "the stream is cut short")
-            parts.append(part)
-            produced += len(part)
+            pieces.add(part)
         if stream.unused_data:
             raise _corrupt(Compression.LZ4, f"{len(stream.unused_data)} bytes behind the end of the frame")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return pieces.all()
     except (RuntimeError, EOFError, ValueError, MemoryError) as error:
         raise _corrupt(Compression.LZ4, error) from None
 
 
-def _decompress_zstd(data: Data, max_bytes: int) -> bytes:
+def _decompress_zstd(data: Data, max_bytes: int) -> Plain:
     import zstandard
 
     decompressor = _contexts.decompressor
@@ -303,8 +334,8 @@ def _decompress_zstd(data: Data, max_bytes: int) -> bytes:
         # Small bites, so that each gives at most as much again as is allowed in all, or 16 MiB: smaller ones take longer.
         bite = max(512, max_bytes // _ZSTD_MAX_RATIO)
         view = memoryview(data)
-        parts: list[bytes] = []
-        produced = position = 0
+        pieces = _Pieces(Compression.ZSTD, max_bytes)
+        position = 0
         while position < len(view):  # once per frame
             stream = decompressor.decompressobj()
             while not stream.eof:
@@ -312,19 +343,16 @@ def _decompress_zstd(data: Data, max_bytes: int) -> bytes:
                     raise _corrupt(Compression.ZSTD, "the stream is cut short")
                 part = stream.decompress(view[position : position + bite])
                 position = min(position + bite, len(view))
-                produced += len(part)
-                if produced > max_bytes:
-                    raise _too_large(Compression.ZSTD, max_bytes)
-                parts.append(part)
+                pieces.add(part)
             position -= len(stream.unused_data)
-        if not parts:
+        if not len(view):
             raise _corrupt(Compression.ZSTD, "no frame")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return pieces.all()
     except zstandard.ZstdError as error:
         raise _corrupt(Compression.ZSTD, error) from None
 
 
-_DECOMPRESSORS: dict[int, Callable[[Data, int], bytes]] = {
+_DECOMPRESSORS: dict[int, Callable[[Data, int], Plain]] = {
     Compression.NONE: _copy,
     Compression.GZIP: _decompress_gzip,
     Compression.SNAPPY: _decompress_snappy,

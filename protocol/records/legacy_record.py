@@ -426,7 +426,7 @@ def _read_nullable(view: memoryview, position: int, limit: int) -> tuple[memoryv
     return view[position : position + length], position + length
 
 
-def unwrap(record: LegacyRecord, max_decompressed: int = DEFAULT_MAX_BYTES) -> bytes:
+def unwrap(record: LegacyRecord, max_decompressed: int = DEFAULT_MAX_BYTES) -> bytes | memoryview:
     """The messages within a wrapper, as one buffer; raises what `iterate_legacy_records` raises for the wrapper itself."""
     codec = record.compression
     if codec > Compression.LZ4:
@@ -444,7 +444,7 @@ def unwrap(record: LegacyRecord, max_decompressed: int = DEFAULT_MAX_BYTES) -> b
     return data
 
 
-def _last_inner_offset(data: bytes) -> int:
+def _last_inner_offset(data: Buffer) -> int:
     """Walks the sizes only: offsets of format 1 hang on the last one, and a list of all messages would take much room."""
     position = offset = 0
     while position < len(data):
@@ -457,7 +457,7 @@ def _last_inner_offset(data: bytes) -> int:
     return offset
 
 
-def _check_inner(wrapper: LegacyRecord, inner: LegacyRecord, data: bytes, index: int) -> None:
+def _check_inner(wrapper: LegacyRecord, inner: LegacyRecord, data: Buffer, index: int) -> None:
     if inner.magic != wrapper.magic:
         raise InvalidRecordError(f"message {index} in a wrapper of format {wrapper.magic} has {inner.magic}", index)
     if inner.is_wrapper:

@@ -10,6 +10,7 @@ import lz4.frame
 import pytest
 import snappy
 import zstandard
+from tidelog.protocol.records import compression
 from tidelog.protocol.records.compression import LEVELS, Compression, compress, decompress, snappy_raw
 from tidelog.protocol.records.exceptions import (
     CorruptRecordError,
@@ -41,6 +42,29 @@ def test_takes_any_buffer(codec: Compression) -> None:
     data = bytearray(SAMPLES[2])
     packed = compress(codec, memoryview(data))
     assert decompress(codec, memoryview(bytearray(packed)), 1 << 20) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [999, 1000, 1001, 5000, 40_000, 270_000])
+def test_what_is_large_comes_in_pieces(codec: Compression, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No copy of all of it is made at its end, and the bound is the same."""
+    monkeypatch.setattr(compression, "_JOINED_BYTES", 1000)
+    monkeypatch.setattr(compression, "_QUICK_BYTES", 700)
+    monkeypatch.setattr(compression, "_GZIP_STEP", 300)
+    data = RANDOM.randbytes(size // 2) + bytes(size - size // 2)
+    streams = [compress(codec, data)]
+    if codec is Compression.SNAPPY:
+        streams.append(snappy_raw(data))
+    elif codec is Compression.ZSTD:
+        stream = zstandard.ZstdCompressor().compressobj()
+        streams.append(stream.compress(data) + stream.flush())  # which does not say how much it is
+    elif codec is Compression.GZIP:
+        streams.append(gzip.compress(data[:333]) + gzip.compress(data[333:]))
+    for packed in streams:
+        for bound in (size, size + 1, 10 * size):
+            assert decompress(codec, packed, bound) == data
+        with pytest.raises(RecordTooLargeError):
+            decompress(codec, packed, size - 1)
 
 
 @pytest.mark.parametrize("codec", LEVELS)
