@@ -28,6 +28,7 @@ from .kraft_image import MetadataImage
 from .kraft_security import security_resources
 from .metadata_store import ACL, CLIENT_METRICS, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata, TopicRecord
 from .quota_manager import entity_name
+from .topic_makers import NOBODYS
 from .topics import KEEP_EVERYTHING
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def merge(
         if known is not None and is_same:
             overrides = with_own_settings(overrides, known.overrides)
         created_ms = known.created_ms if known is not None and is_same else now_ms
-        topics.append(TopicRecord(name, topic.topic_id, topic.partition_count, overrides, created_ms))
+        makers = known.makers if known is not None and is_same else NOBODYS
+        topics.append(TopicRecord(name, topic.topic_id, topic.partition_count, overrides, created_ms, makers=makers))
     ids = {record.topic_id for record in topics}
     for record in stored.topics:
         if record.name in image.topics or record.topic_id in ids:

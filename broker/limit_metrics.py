@@ -10,6 +10,7 @@ from .metric_family import COUNTER, GAUGE, AnyFamily, by, one
 
 if TYPE_CHECKING:
     from .socket_server import SocketServer
+    from .topic_makers import MakerAccounts
 
 
 def limit_families(server: SocketServer) -> Iterator[AnyFamily]:
@@ -60,4 +61,29 @@ def limit_families(server: SocketServer) -> Iterator[AnyFamily]:
         COUNTER,
         "Log lines about clients that were not written, since there were too many of a kind.",
         FLOOD.left_out,
+    )
+
+
+def maker_families(makers: MakerAccounts) -> Iterator[AnyFamily]:
+    """Topics and partitions by who made them."""
+    topics, partitions = makers.largest
+    yield by(
+        "tidelog_refused_topics",
+        COUNTER,
+        "Topics and growths that were refused for a limit: topics_of_principal (max.topics.per.principal), "
+        "partitions_of_principal (max.partitions.per.principal), partitions (max.partitions).",
+        "limit",
+        makers.refused,
+    )
+    yield one(
+        "tidelog_largest_principal_topics",
+        GAUGE,
+        "The most topics that one principal made and that are there; see max.topics.per.principal.",
+        topics,
+    )
+    yield one(
+        "tidelog_largest_principal_partitions",
+        GAUGE,
+        "The most partitions that one principal made and that are there; see max.partitions.per.principal.",
+        partitions,
     )

@@ -9,6 +9,7 @@ topic id in `partition.metadata`, so topics are found again on the next start (`
 therefore an error that says so, and never replaced silently: retention might delete what a lost setting kept.
 
     topics          name, topic_id (16 bytes), partitions, created_ms, deleting (1: deletion is to be finished)
+    topic_makers    topic, principal, partitions that it made and are there, made_topic (1: it made the topic itself)
     topic_configs   topic, name, value
     producer_ids    one row: next_id, the first id that no block given out has in it
     broker_configs  node ('' is every node), name, value: what Apache Kafka keeps of brokers' settings in its metadata
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from ..storage.exceptions import DataDirectoryError, KafkaStorageError
+from .topic_makers import NOBODY, NOBODYS, Makers
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FILE_NAME = "metadata.db"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x7469646C  # "tidl"
 
 _SMALLEST_PAGE = 512
@@ -81,10 +83,24 @@ CREATE TABLE resource_configs (
     PRIMARY KEY (kind, resource, name)
 ) WITHOUT ROWID;
 """
-_LATER_SCHEMAS = {1: _KRAFT_SCHEMA + _RESOURCES_SCHEMA, 2: _RESOURCES_SCHEMA}
+# Since version 4.
+_MAKERS_SCHEMA = """
+CREATE TABLE topic_makers (
+    topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+    principal TEXT NOT NULL,
+    partitions INTEGER NOT NULL CHECK (partitions > 0),
+    made_topic INTEGER NOT NULL,
+    PRIMARY KEY (topic, principal)
+) WITHOUT ROWID;
+"""
+_LATER_SCHEMAS = {
+    1: _KRAFT_SCHEMA + _RESOURCES_SCHEMA + _MAKERS_SCHEMA,
+    2: _RESOURCES_SCHEMA + _MAKERS_SCHEMA,
+    3: _MAKERS_SCHEMA,
+}
 """What a file of an older version lacks."""
 _TABLES = (
-    "topic_configs", "topics", "broker_configs", "features", "kraft", "producer_ids", "resource_configs",
+    "topic_configs", "topic_makers", "topics", "broker_configs", "features", "kraft", "producer_ids", "resource_configs",
 )  # fmt: skip
 
 QUOTA, GROUP, CLIENT_METRICS, SCRAM, ACL = "quota", "group", "client-metrics", "scram", "acl"
@@ -101,6 +117,7 @@ class TopicRecord:
     overrides: Mapping[str, str]
     created_ms: int
     deleting: bool = False
+    makers: Makers = NOBODYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +196,7 @@ class MetadataStore:
                 (record.name, record.topic_id.bytes, record.partitions, record.created_ms),
             )
             _insert_overrides(database, record.name, record.overrides)
+            _insert_makers(database, record.name, record.makers)
 
         return self._write(write)
 
@@ -190,8 +208,15 @@ class MetadataStore:
         """Forgets a topic and its settings; harmless when there is none."""
         return self._execute("DELETE FROM topics WHERE name = ?", name)
 
-    def set_partitions(self, name: str, partitions: int) -> asyncio.Future[None]:
-        return self._execute("UPDATE topics SET partitions = ? WHERE name = ?", partitions, name)
+    def set_partitions(self, name: str, partitions: int, makers: Makers) -> asyncio.Future[None]:
+        """A topic's number of partitions, and who made them, in the place of what was stored."""
+
+        def write(database: sqlite3.Connection) -> None:
+            database.execute("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, name))
+            database.execute("DELETE FROM topic_makers WHERE topic = ?", (name,))
+            _insert_makers(database, name, makers)
+
+        return self._write(write)
 
     def set_topic_id(self, name: str, topic_id: UUID) -> asyncio.Future[None]:
         return self._execute("UPDATE topics SET topic_id = ? WHERE name = ?", topic_id.bytes, name)
@@ -320,15 +345,7 @@ class MetadataStore:
         try:
             database = self._connect()
             with database:
-                for table in (
-                    "topic_configs",
-                    "topics",
-                    "broker_configs",
-                    "features",
-                    "kraft",
-                    "producer_ids",
-                    "resource_configs",
-                ):
+                for table in _TABLES:
                     database.execute(f"DELETE FROM {table}")  # noqa: S608 (our own names)
                 for topic in metadata.topics:
                     database.execute(
@@ -336,6 +353,7 @@ class MetadataStore:
                         (topic.name, topic.topic_id.bytes, topic.partitions, topic.created_ms, topic.deleting),
                     )
                     _insert_overrides(database, topic.name, topic.overrides)
+                    _insert_makers(database, topic.name, topic.makers)
                 database.executemany(
                     "INSERT INTO broker_configs (node, name, value) VALUES (?, ?, ?)",
                     [
@@ -376,8 +394,24 @@ class MetadataStore:
             broker_configs: dict[str, dict[str, str]] = {}
             for node, name, value in database.execute("SELECT node, name, value FROM broker_configs"):
                 broker_configs.setdefault(node, {})[name] = value
+            owners: dict[str, str] = {}
+            made: dict[str, dict[str, int]] = {}
+            for topic, principal, count, made_topic in database.execute(
+                "SELECT topic, principal, partitions, made_topic FROM topic_makers"
+            ):
+                made.setdefault(topic, {})[principal] = count
+                if made_topic:
+                    owners[topic] = principal
             topics = tuple(
-                TopicRecord(name, UUID(bytes=topic_id), partitions, overrides.get(name, {}), created_ms, bool(deleting))
+                TopicRecord(
+                    name,
+                    UUID(bytes=topic_id),
+                    partitions,
+                    overrides.get(name, {}),
+                    created_ms,
+                    bool(deleting),
+                    Makers(owners.get(name, NOBODY), made[name]) if name in made else NOBODYS,
+                )
                 for name, topic_id, partitions, created_ms, deleting in database.execute(
                     "SELECT name, topic_id, partitions, created_ms, deleting FROM topics ORDER BY name"
                 )
@@ -413,6 +447,16 @@ def _insert_overrides(database: sqlite3.Connection, topic: str, overrides: Mappi
     database.executemany(
         "INSERT INTO topic_configs (topic, name, value) VALUES (?, ?, ?)",
         [(topic, name, value) for name, value in overrides.items()],
+    )
+
+
+def _insert_makers(database: sqlite3.Connection, topic: str, makers: Makers) -> None:
+    database.executemany(
+        "INSERT INTO topic_makers (topic, principal, partitions, made_topic) VALUES (?, ?, ?, ?)",
+        [
+            (topic, principal, partitions, principal == makers.owner)
+            for principal, partitions in makers.partitions.items()
+        ],
     )
 
 

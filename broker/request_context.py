@@ -50,6 +50,11 @@ class RequestContext:
         return self.connection.user
 
     @property
+    def principal(self) -> str:
+        """Who the client is: `User:` and `user`. Topics that it makes are on this account."""
+        return self.connection.principal
+
+    @property
     def listener(self) -> str:
         """Name of the listener that the connection came in by."""
         return self.connection.listener.name

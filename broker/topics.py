@@ -36,6 +36,7 @@ from ..storage.exceptions import DeletionPolicyError, KafkaStorageError
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
 from .garbage import keep
 from .metadata_store import MetadataStore, TopicRecord
+from .topic_makers import NOBODYS, Claim, MakerAccounts, Makers, released
 from .topic_repairs import NO_ID, FoundLog, Repairs, plan_repairs
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Topic:
     partition_count: int
     overrides: Mapping[str, str]
     config: LogConfig
+    makers: Makers = NOBODYS
 
     @property
     def is_internal(self) -> bool:
@@ -111,6 +113,8 @@ class TopicRegistry:
         self._by_folded: dict[str, str] = {}
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._operations: set[asyncio.Task[Any]] = set()
+        self.makers = MakerAccounts(config)
+        """What each principal made, and how much it may make."""
         self.producer_id_floor = 0
         """After `start`: no producer id below this one may be given out, some log knows it."""
         self.on_deleted: list[Callable[[str], object]] = []
@@ -145,7 +149,12 @@ class TopicRegistry:
         for record in self._records.values():
             self._publish(
                 Topic(
-                    record.name, record.topic_id, record.partitions, dict(record.overrides), self.config_of(record.name)
+                    record.name,
+                    record.topic_id,
+                    record.partitions,
+                    dict(record.overrides),
+                    self.config_of(record.name),
+                    record.makers,
                 )
             )
         if repairs.adopt:
@@ -168,6 +177,7 @@ class TopicRegistry:
     def use(self, config: BrokerConfig) -> None:
         """The broker's settings have changed: topics that have none of their own follow at once, their logs too."""
         self._config = config
+        self.makers.use(config)
         self._defaults = log_config(config, {})
         for topic in list(self._by_name.values()):
             altered = dataclasses.replace(topic, config=self._resolve(topic.overrides))
@@ -220,20 +230,28 @@ class TopicRegistry:
             )
         return self._resolve(overrides)
 
-    async def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+    async def create(
+        self, name: str, partitions: int, overrides: Mapping[str, str], claim: Claim | None = None
+    ) -> Topic:
         """Makes a topic; returns when it is durable and can be written to.
 
-        Raises `ProtocolError` (see `check_new`), or `KafkaStorageError`, after which the topic is not there.
+        `claim` is on whose account (`makers.claim`), the broker's own without; it is released here. Raises `ProtocolError`
+        (see `check_new`), or `KafkaStorageError`, after which the topic is not there.
         """
 
         async def operation() -> Topic:
-            async with self._alone(name):
-                return await self._create(name, partitions, overrides)
+            with released(claim) as principal:
+                async with self._alone(name):
+                    return await self._create(name, partitions, overrides, principal)
 
         return await self._finish(operation())
 
-    async def ensure(self, name: str) -> Topic:
-        """The topic, made with the broker's defaults if there is none; many may ask at once. Raises as `create`."""
+    async def ensure(self, name: str, claim_for: Callable[[int], Claim] | None = None) -> Topic:
+        """The topic, made with the broker's defaults if there is none; many may ask at once. Raises as `create`.
+
+        Who makes it for a client says on whose account: `claim_for` is called with the number of partitions, when the topic
+        is not there and may be made, and raises `ProtocolError` to refuse. The broker's own topics are on nobody's.
+        """
         if (topic := self._by_name.get(name)) is not None:
             return topic
 
@@ -242,7 +260,10 @@ class TopicRegistry:
                 if (made := self._by_name.get(name)) is not None:
                     return made
                 partitions, overrides = self._defaults_of(name)
-                return await self._create(name, partitions, overrides)
+                self.check_new(name, partitions, overrides)
+                claim = None if claim_for is None or name in INTERNAL_TOPICS else claim_for(partitions)
+                with released(claim) as principal:
+                    return await self._create(name, partitions, overrides, principal)
 
         return await self._finish(operation())
 
@@ -286,18 +307,14 @@ class TopicRegistry:
             )
         return topic
 
-    async def add_partitions(self, name: str, partitions: int) -> Topic:
-        """Grows a topic to `partitions` partitions. Raises as `check_growth`, and `KafkaStorageError`."""
+    async def add_partitions(self, name: str, partitions: int, claim: Claim | None = None) -> Topic:
+        """Grows a topic to `partitions` partitions, on the account of `claim` (see `create`). Raises as `check_growth`, and
+        `KafkaStorageError`."""
 
         async def operation() -> Topic:
-            async with self._alone(name):
-                topic = self.check_growth(name, partitions)
-                await self._store.set_partitions(name, partitions)
-                grown = dataclasses.replace(topic, partition_count=partitions)
-                await self._make_logs(grown, range(topic.partition_count, partitions))
-                self._publish(grown)
-                log.info("topic %s has %d partitions now", name, partitions)
-                return grown
+            with released(claim) as principal:
+                async with self._alone(name):
+                    return await self._grow(name, partitions, principal)
 
         return await self._finish(operation())
 
@@ -329,11 +346,14 @@ class TopicRegistry:
 
     # -- inside
 
-    async def _create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+    async def _create(self, name: str, partitions: int, overrides: Mapping[str, str], principal: str) -> Topic:
         config = self.check_new(name, partitions, overrides)
-        topic = Topic(name, self._new_id(), partitions, dict(overrides), config)
+        makers = Makers.of_new(principal, partitions)
+        topic = Topic(name, self._new_id(), partitions, dict(overrides), config, makers)
         await self._store.add_topic(
-            TopicRecord(name, topic.topic_id, partitions, topic.overrides, self._time.milliseconds())
+            TopicRecord(
+                name, topic.topic_id, partitions, topic.overrides, self._time.milliseconds(), makers=topic.makers
+            )
         )
         try:
             await self._make_logs(topic, range(partitions))
@@ -347,6 +367,16 @@ class TopicRegistry:
         self._publish(topic)
         log.info("topic %s made: %d partitions, id %s", name, partitions, topic.topic_id)
         return topic
+
+    async def _grow(self, name: str, partitions: int, principal: str) -> Topic:
+        topic = self.check_growth(name, partitions)
+        makers = topic.makers.grown(principal, partitions - topic.partition_count)
+        await self._store.set_partitions(name, partitions, makers)
+        grown = dataclasses.replace(topic, partition_count=partitions, makers=makers)
+        await self._make_logs(grown, range(topic.partition_count, partitions))
+        self._publish(grown)
+        log.info("topic %s has %d partitions now", name, partitions)
+        return grown
 
     def _resolve(self, overrides: Mapping[str, str]) -> LogConfig:
         if not overrides:
@@ -395,7 +425,11 @@ class TopicRegistry:
         return topic
 
     def _publish(self, topic: Topic) -> None:
-        is_new = topic.name not in self._by_name
+        before = self._by_name.get(topic.name)
+        is_new = before is None
+        if before is not None:
+            self.makers.disappeared(before.makers, before.partition_count)
+        self.makers.appeared(topic.makers, topic.partition_count)
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._by_folded[_folded(topic.name)] = topic.name
         for callback in self.on_changed:
@@ -403,6 +437,7 @@ class TopicRegistry:
 
     def _withdraw(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.topic_id]
+        self.makers.disappeared(topic.makers, topic.partition_count)
         if self._by_folded.get(_folded(topic.name)) == topic.name:
             del self._by_folded[_folded(topic.name)]
         for callback in self.on_changed:
@@ -490,7 +525,7 @@ class TopicRegistry:
         for name, count in repairs.grow:
             log.warning("topic %s: directories for %d partitions are there, more than metadata.db knows", name, count)
             self._records[name] = dataclasses.replace(self._records[name], partitions=count)
-            pending.append(self._store.set_partitions(name, count))
+            pending.append(self._store.set_partitions(name, count, self._records[name].makers))
         for name, known_id, count in repairs.adopt:
             record = TopicRecord(
                 name, known_id or self._new_id(), count, self._adopted(name), self._time.milliseconds()

@@ -75,6 +75,9 @@ class BrokerConfig:
     cordoned_log_dirs: tuple[str, ...]
     log_dir_reserve_bytes: int
     # Topics
+    max_topics_per_principal: int
+    max_partitions_per_principal: int
+    max_partitions: int
     auto_create_topics_enable: bool
     num_partitions: int
     default_replication_factor: int

@@ -65,6 +65,36 @@ LIMIT_ROWS: tuple[Setting, ...] = (
         own=True,
     ),
     _row(
+        "max.topics.per.principal",
+        SettingType.INT,
+        INT_MAX,
+        at_least(0),
+        "Topics that one user may have made and that are still there; further ones are refused with POLICY_VIOLATION. Those that "
+        "were made by being asked for count too. Not for super.users. Where nobody authenticates, all are the user ANONYMOUS.",
+        "Topics",
+        own=True,
+    ),
+    _row(
+        "max.partitions.per.principal",
+        SettingType.INT,
+        INT_MAX,
+        at_least(0),
+        "Partitions that one user may have made and that are still there, those included that it added to others' topics. As "
+        "max.topics.per.principal otherwise.",
+        "Topics",
+        own=True,
+    ),
+    _row(
+        "max.partitions",
+        SettingType.INT,
+        INT_MAX,
+        at_least(0),
+        "Partitions that there may be in all; further ones are refused with POLICY_VIOLATION, super.users included. The broker's "
+        "own topics count, and are never refused.",
+        "Topics",
+        own=True,
+    ),
+    _row(
         "queued.max.request.bytes",
         SettingType.LONG,
         256 * 1024 * 1024,

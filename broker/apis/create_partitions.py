@@ -21,13 +21,13 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ..error_mapping import error_code
+from ..making_room import Room
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
 from .create_topics import check_assignments
 from .registry import api
 
 if TYPE_CHECKING:
-    from ..quota_manager import Mutations
     from ..request_context import RequestContext
 
 
@@ -48,12 +48,13 @@ async def create_partitions(request: CreatePartitionsRequest, context: RequestCo
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
     alterable = context.allowed(AclOperation.ALTER, ResourceType.TOPIC, unique)
-    results = await asyncio.gather(
-        *(
-            _grow(topic, context, request.validate_only, times[name], mutations, name in alterable)
-            for name, topic in unique.items()
+    with Room(context, mutations, most=None) as room:
+        results = await asyncio.gather(
+            *(
+                _grow(topic, context, request.validate_only, times[name], room, name in alterable)
+                for name, topic in unique.items()
+            )
         )
-    )
     return CreatePartitionsResponse(results=results, throttle_time_ms=mutations.throttle_ms)
 
 
@@ -62,7 +63,7 @@ async def _grow(
     context: RequestContext,
     validate_only: bool,
     times: int,
-    mutations: Mutations,
+    room: Room,
     is_allowed: bool,
 ) -> CreatePartitionsTopicResult:
     topics = context.broker.topics
@@ -80,9 +81,11 @@ async def _grow(
                     f"{added} partitions are added, and {len(topic.assignments)} are assigned",
                 )
             check_assignments((a.broker_ids for a in topic.assignments), context.broker.logs.node_id)
-        mutations.take(topic.count - present.partition_count)
-        if not validate_only:
-            await topics.add_partitions(topic.name, topic.count)
+        added = topic.count - present.partition_count
+        if validate_only:
+            room.check(0, added)
+        else:
+            await topics.add_partitions(topic.name, topic.count, room.take(0, added))
     except Exception as error:
         code, message = error_code(error)
         return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)

@@ -28,14 +28,13 @@ from ...protocol.messages.create_topics import (
 )
 from ...storage.log_names import CLUSTER_METADATA_TOPIC
 from ..error_mapping import error_code
+from ..making_room import Room
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, suffices, tells
-from ..topics import MAX_PARTITIONS_PER_REQUEST
 from .registry import api
 
 if TYPE_CHECKING:
     from ...config.log_config import LogConfig
-    from ..quota_manager import Mutations
     from ..request_context import RequestContext
 
 
@@ -66,41 +65,24 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
             AclOperation.CREATE, ResourceType.TOPIC, (name for name in unique if name != CLUSTER_METADATA_TOPIC)
         )
     describable = context.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, unique, quietly=True)
-    room = _Room(MAX_PARTITIONS_PER_REQUEST, mutations)
-    answers = await asyncio.gather(
-        *(
-            _refused(name, ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice"))
-            if times[name] > 1
-            else _refused(name, ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not create this topic"))
-            if name not in creatable
-            else _create(topic, context, request.validate_only, room, name in describable)
-            for name, topic in unique.items()
+    with Room(context, mutations) as room:
+        answers = await asyncio.gather(
+            *(
+                _refused(name, ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice"))
+                if times[name] > 1
+                else _refused(
+                    name, ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not create this topic")
+                )
+                if name not in creatable
+                else _create(topic, context, request.validate_only, room, name in describable)
+                for name, topic in unique.items()
+            )
         )
-    )
     return CreateTopicsResponse(topics=answers, throttle_time_ms=mutations.throttle_ms)
 
 
-class _Room:
-    """Partitions that the request may still make, on its client's account."""
-
-    __slots__ = ("_mutations", "left")
-
-    def __init__(self, left: int, mutations: Mutations) -> None:
-        self.left = left
-        self._mutations = mutations
-
-    def take(self, partitions: int) -> None:
-        if partitions > self.left:
-            raise ProtocolError(
-                ErrorCode.POLICY_VIOLATION,
-                f"{partitions} more would be over the {MAX_PARTITIONS_PER_REQUEST} partitions of one request",
-            )
-        self._mutations.take(max(partitions, 0))
-        self.left -= max(partitions, 0)
-
-
 async def _create(
-    topic: CreatableTopic, context: RequestContext, validate_only: bool, room: _Room, tells_settings: bool
+    topic: CreatableTopic, context: RequestContext, validate_only: bool, room: Room, tells_settings: bool
 ) -> CreatableTopicResult:
     topics = context.broker.topics
     try:
@@ -109,15 +91,17 @@ async def _create(
         overrides = _overrides(topic)
         partitions = _partitions(topic, context)
         config = topics.check_new(topic.name, partitions, overrides)
-        room.take(partitions)
         result = CreatableTopicResult(name=topic.name)
         if tells_settings:
             result.num_partitions, result.replication_factor = partitions, 1
             result.configs = _configs(context, config, overrides)
         elif context.api_version >= _FIRST_WITH_SETTINGS:
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if not validate_only:
-            result.topic_id = (await topics.create(topic.name, partitions, overrides)).topic_id.bytes
+        if validate_only:
+            room.check(1, partitions)
+        else:
+            made = await topics.create(topic.name, partitions, overrides, room.take(1, partitions))
+            result.topic_id = made.topic_id.bytes
     except Exception as error:
         return await _refused(topic.name, error)
     return result

@@ -5,13 +5,16 @@
   that topics are made, 7 tells leader epochs, 8 authorized operations, 9 is flexible, 12 takes topic ids
   (10 and 11 have the field, and their clients must not use it), 13 has an error for the whole answer.
 - A topic that is not there is made first, where client and `auto.create.topics.enable` allow it, and the answer
-  waits until it can be written to: old clients (up to version 3) take the first answer for the last word.
+  waits until it can be written to: old clients (up to version 3) take the first answer for the last word. It counts as
+  one that its client made with CreateTopics: over a bound it is POLICY_VIOLATION, and over controller_mutation_rate the
+  client is told to wait, and that the topic is not there yet (UNKNOWN_TOPIC_OR_PARTITION), as Kafka says it.
 - One node leads every partition and is the only replica. A partition whose log is not there is LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
@@ -26,6 +29,7 @@ from ...protocol.messages.metadata import (
 )
 from ..authorized_operations import NOT_ASKED, cluster_operations, operations_of
 from ..error_mapping import error_code
+from ..making_room import Room
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, shows, suffices, tells
 from ..topics import INTERNAL_TOPICS, Topic, check_name
@@ -72,21 +76,28 @@ def metadata(request: MetadataRequest, context: RequestContext) -> MetadataRespo
 async def _create_and_answer(
     request: MetadataRequest, context: RequestContext, wanted: list[MetadataRequestTopic]
 ) -> MetadataResponse:
-    rows = await asyncio.gather(*(_look_up_or_create(item, request, context) for item in wanted))
-    return _response(request, context, list(rows))
+    mutations = context.broker.quotas.mutations(context.client_id, context.user, strict=True)
+    with Room(context, mutations) as room:
+        rows = await asyncio.gather(*(_look_up_or_create(item, request, context, room) for item in wanted))
+    response = _response(request, context, list(rows))
+    response.throttle_time_ms = mutations.throttle_ms
+    return response
 
 
 async def _look_up_or_create(
-    item: MetadataRequestTopic, request: MetadataRequest, context: RequestContext
+    item: MetadataRequestTopic, request: MetadataRequest, context: RequestContext, room: Room
 ) -> MetadataResponseTopic:
     name, topics = item.name, context.broker.topics
     if item.topic_id == _NO_ID and name is not None and _may_describe(context, name):
         if topics.get(name) is None and not _may_create(context, name):
             return _failed(item, ErrorCode.TOPIC_AUTHORIZATION_FAILED, request, context)
         try:
-            await topics.ensure(name)
+            await topics.ensure(name, partial(room.take, 1))
         except Exception as error:
-            return _failed(item, error_code(error)[0], request, context)
+            code = error_code(error)[0]
+            if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:  # no code of this answer: its clients try again
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return _failed(item, code, request, context)
     return _look_up(item, request, context)
 
 

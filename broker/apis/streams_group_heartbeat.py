@@ -18,6 +18,7 @@ from ...protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRe
 from ..error_mapping import error_code
 from ..features import STREAMS_VERSION
 from ..group_types import GroupType
+from ..making_room import Room
 from ..modern_groups.streams_group import StreamsEndpoint
 from ..modern_groups.streams_requests import StreamsAnswer, StreamsHeartbeat, read_heartbeat
 from ..modern_groups.streams_tasks import TaskSet, task_set
@@ -25,7 +26,6 @@ from ..modern_groups.streams_topology import InternalTopic, StatusCode
 from ..request_context import EVERY_NAME
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_field, on_request, shows, suffices
-from ..topics import MAX_PARTITIONS_PER_REQUEST
 from .consumer_group_heartbeat import check_topics
 from .registry import api
 
@@ -82,11 +82,11 @@ async def _make_and_answer(
 
 async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str:
     """Makes them; says in words what failed."""
-    mutations = context.broker.quotas.mutations(context.client_id, strict=False)
+    mutations = context.broker.quotas.mutations(context.client_id, context.user, strict=False)
     makeable: Container[str] = EVERY_NAME
     if not context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
         makeable = context.allowed(AclOperation.CREATE, ResourceType.TOPIC, (topic.name for topic in topics))
-    left = MAX_PARTITIONS_PER_REQUEST
+    room = Room(context, mutations)
     errors: list[str] = []
     making: list[tuple[str, Any]] = []
     for topic in topics:
@@ -99,17 +99,11 @@ async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str
                     f"{topic.replication_factor} copies need {topic.replication_factor} brokers, and there is one",
                 )
             context.broker.topics.check_new(topic.name, topic.partitions, dict(topic.configs))
-            if topic.partitions > left:
-                raise ProtocolError(
-                    ErrorCode.POLICY_VIOLATION,
-                    f"more than {MAX_PARTITIONS_PER_REQUEST} partitions would be made at once",
-                )
-            left -= topic.partitions
-            mutations.take(topic.partitions)
+            claim = room.take(1, topic.partitions)
         except Exception as error:
             _tell(errors, topic.name, error)
         else:
-            made = context.broker.topics.create(topic.name, topic.partitions, dict(topic.configs))
+            made = context.broker.topics.create(topic.name, topic.partitions, dict(topic.configs), claim)
             making.append((topic.name, made))
     results = await asyncio.gather(*(made for _, made in making), return_exceptions=True)
     for (name, _), result in zip(making, results, strict=True):

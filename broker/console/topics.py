@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..health import flush_is_behind
+from ..topic_makers import NOBODYS
 from ..topics import INTERNAL_TOPICS
 from ..why import why_partition
 from .anatomy import anatomy, next_to_go
@@ -112,6 +113,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
         ("kept", retention_text(logs[0])),
         ("segments roll at", f"{size_text(config.segment_bytes)} or {config.segment_ms // 3_600_000} hours"),
         ("topic id", str(logs[0].topic_id) if logs[0].topic_id is not None else "none"),
+        ("made by", _makers_text(state, name)),
     )
     return document(
         state, request, name,
@@ -120,6 +122,18 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
         quiet(f"{len(logs) - MAX_PARTITIONS} more partitions.") if len(logs) > MAX_PARTITIONS else None,
         trail=(link(*TOPICS_CRUMB),),
     )  # fmt: skip
+
+
+def _makers_text(state: ConsoleState, name: str) -> str:
+    """Whose topic it is, and who else made partitions of it: those that count for max.partitions.per.principal."""
+    found = state.broker.topics.get(name)
+    makers = NOBODYS if found is None else found.makers
+    others = [
+        f"{principal} ({plural(count, 'partition')})"
+        for principal, count in sorted(makers.partitions.items())
+        if principal != makers.owner
+    ]
+    return ", ".join([makers.owner or "nobody in particular", *others])
 
 
 def _dirty_text(ratio: float | None) -> str:

@@ -76,3 +76,8 @@ class Acl(NamedTuple):
     host: str
     operation: AclOperation
     permission: Permission
+
+
+def super_users_of(setting: str) -> frozenset[str]:
+    """The principals that `super.users` names, with semicolons between them."""
+    return frozenset(filter(None, map(str.strip, setting.split(";"))))

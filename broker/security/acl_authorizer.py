@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import DataDirectoryError
 from ..metadata_store import ACL
-from .acl import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType
+from .acl import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType, super_users_of
 from .acl_rules import EVERYBODY, AclFilter, AclRules, Policy, rule_words
 from .authorizer import Authorizer
 
@@ -79,7 +79,7 @@ def read_rules(stored: Mapping[str, Mapping[str, str]]) -> AclRules:
 
 def policy_of(super_users: str, everyone_without_rule: bool) -> Policy:
     """The settings as they are meant."""
-    return Policy(frozenset(filter(None, map(str.strip, super_users.split(";")))), everyone_without_rule)
+    return Policy(super_users_of(super_users), everyone_without_rule)
 
 
 class AclAuthorizer(Authorizer):

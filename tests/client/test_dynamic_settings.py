@@ -68,6 +68,11 @@ ROOMS = {
     "response.send.timeout.ms": ("sending", "timeout_ms"),
     "max.connections.per.principal": ("_config", "max_connections_per_principal"),
 }
+BOUNDS_OF_MAKERS = {
+    "max.topics.per.principal": "most_topics_each",
+    "max.partitions.per.principal": "most_partitions_each",
+    "max.partitions": "most_partitions",
+}
 THREADS = {"background.threads", "num.recovery.threads.per.data.dir"}
 METRICS = {"metrics.per.topic", "metrics.per.group"}
 MOVES = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -123,7 +128,7 @@ def test_what_kafka_lets_change_can_change_here_or_means_nothing() -> None:
 
 
 def test_every_dynamic_setting_is_tried_here() -> None:
-    tried = CONNECTIONS | ROOMS.keys() | CLEANER.keys() | THREADS | OTHERS | set(OF_TOPICS)
+    tried = CONNECTIONS | ROOMS.keys() | BOUNDS_OF_MAKERS.keys() | CLEANER.keys() | THREADS | OTHERS | set(OF_TOPICS)
     elsewhere = {
         row.name
         for row in HONOURED_BROKER
@@ -144,6 +149,15 @@ def test_the_bounds_of_what_clients_have_under_way(broker: Broker, admin: KafkaC
     assert found() == 123456789
     set_broker(admin, name, None)
     assert found() == before
+
+
+@pytest.mark.parametrize("name", BOUNDS_OF_MAKERS)
+def test_the_bounds_of_what_clients_may_make(broker: Broker, admin: KafkaClient, name: str) -> None:
+    makers, attribute = inside(broker).topics.makers, BOUNDS_OF_MAKERS[name]
+    set_broker(admin, name, "12345")
+    assert getattr(makers, attribute) == 12345
+    set_broker(admin, name, None)
+    assert getattr(makers, attribute) == 2**31 - 1
 
 
 def test_what_is_read_at_the_start_is_refused_with_that(admin: KafkaClient) -> None:

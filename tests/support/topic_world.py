@@ -59,7 +59,11 @@ class TopicWorld:
         return LogMover(self.config, self.logs, self.partitions, self.cleaner.manager, self.time, self.loop)
 
     def context(
-        self, version: int, address: tuple[str, int] = ("127.0.0.1", 9092), client_id: str | None = "test"
+        self,
+        version: int,
+        address: tuple[str, int] = ("127.0.0.1", 9092),
+        client_id: str | None = "test",
+        user: str = "ANONYMOUS",
     ) -> Any:
         """A `RequestContext` as far as these APIs look at it."""
         return SimpleNamespace(
@@ -67,7 +71,8 @@ class TopicWorld:
             api_version=version,
             local_address=address,
             client_id=client_id,
-            user="ANONYMOUS",
+            user=user,
+            principal=f"User:{user}",
             **EVERYTHING,
         )
 

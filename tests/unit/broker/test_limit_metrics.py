@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tidelog.broker.limit_metrics import limit_families
+from tidelog.broker.limit_metrics import limit_families, maker_families
 from tidelog.broker.receive_room import ReceiveRoom
 from tidelog.broker.send_room import SendRoom
+from tidelog.broker.topic_makers import MakerAccounts, Makers
+from tidelog.config.broker_config import BrokerConfig
 
 
 def test_every_limit_has_its_row() -> None:
@@ -31,4 +33,22 @@ def test_every_limit_has_its_row() -> None:
         (closed, "slow_reader"): 6,
         (closed, "request_memory"): 4,
         (closed, "response_memory"): 7,
+    }
+
+
+def test_topics_that_were_refused_and_the_largest_accounts() -> None:
+    makers = MakerAccounts(BrokerConfig())
+    makers.appeared(Makers("User:a", {"User:a": 2, "User:b": 5}), 7)
+    makers.refused["partitions"] = 3
+    rows = {
+        (family.name, *labels): value
+        for family in maker_families(makers)
+        for labels, value in family.rows  # type: ignore[union-attr]
+    }
+    assert rows == {
+        ("tidelog_refused_topics", "topics_of_principal"): 0,
+        ("tidelog_refused_topics", "partitions_of_principal"): 0,
+        ("tidelog_refused_topics", "partitions"): 3,
+        ("tidelog_largest_principal_topics",): 1,
+        ("tidelog_largest_principal_partitions",): 5,
     }

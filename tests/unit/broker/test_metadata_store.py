@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ from uuid import UUID
 
 import pytest
 from tidelog.broker.metadata_store import FILE_NAME, SCHEMA_VERSION, MetadataStore, StoredMetadata, TopicRecord
+from tidelog.broker.topic_makers import NOBODYS, Makers
 from tidelog.storage.exceptions import DataDirectoryError, KafkaStorageError
 
-ORDERS = TopicRecord("orders", UUID(int=1), 3, {"retention.ms": "5", "cleanup.policy": "compact"}, 1000)
+MADE = Makers("User:a", {"User:a": 2, "User:b": 1})
+ORDERS = TopicRecord("orders", UUID(int=1), 3, {"retention.ms": "5", "cleanup.policy": "compact"}, 1000, makers=MADE)
 EVENTS = TopicRecord("events", UUID(int=2), 1, {}, 2000)
 
 
@@ -49,11 +52,11 @@ async def test_what_was_stored_is_read_again(store: MetadataStore) -> None:
 
 async def test_a_topic_changes_row_by_row(store: MetadataStore) -> None:
     await store.add_topic(ORDERS)
-    await store.set_partitions("orders", 5)
+    await store.set_partitions("orders", 5, ORDERS.makers)
     await store.set_overrides("orders", {"segment.bytes": "100"})
     await store.set_topic_id("orders", UUID(int=9))
     await store.mark_deleting("orders")
-    assert reread(store) == [TopicRecord("orders", UUID(int=9), 5, {"segment.bytes": "100"}, 1000, deleting=True)]
+    assert reread(store) == [TopicRecord("orders", UUID(int=9), 5, {"segment.bytes": "100"}, 1000, True, MADE)]
 
 
 async def test_a_removed_topic_takes_its_settings_along(store: MetadataStore) -> None:
@@ -61,6 +64,25 @@ async def test_a_removed_topic_takes_its_settings_along(store: MetadataStore) ->
     await store.remove_topic("orders")
     await store.add_topic(TopicRecord("orders", UUID(int=3), 1, {}, 0))
     assert reread(store) == [TopicRecord("orders", UUID(int=3), 1, {}, 0)]
+
+
+async def test_who_made_partitions_is_replaced_with_their_number(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    grown = Makers("User:a", {"User:a": 2, "User:b": 5})
+    await store.set_partitions("orders", 7, grown)
+    (read,) = reread(store)
+    assert (read.partitions, read.makers) == (7, grown)
+    await store.set_partitions("orders", 8, Makers("", {"User:b": 5}))
+    assert reread(store)[0].makers == Makers("", {"User:b": 5})
+    await store.set_partitions("orders", 9, NOBODYS)
+    assert reread(store)[0].makers == NOBODYS
+
+
+async def test_who_made_a_topic_is_forgotten_with_it(store: MetadataStore) -> None:
+    await store.add_topic(ORDERS)
+    await store.remove_topic("orders")
+    await store.add_topic(TopicRecord("orders", UUID(int=3), 1, {}, 0))
+    assert reread(store)[0].makers == NOBODYS
 
 
 async def test_producer_ids_are_given_out_once(store: MetadataStore) -> None:
@@ -114,13 +136,18 @@ async def test_resources_are_set_as_a_whole_and_forgotten_without_settings(store
 
 @pytest.mark.parametrize(
     ("version", "lacking"),
-    [(1, ("broker_configs", "features", "kraft", "resource_configs")), (2, ("resource_configs",))],
+    [
+        (1, ("broker_configs", "features", "kraft", "resource_configs", "topic_makers")),
+        (2, ("resource_configs", "topic_makers")),
+        (3, ("topic_makers",)),
+    ],
 )
 async def test_a_file_of_an_older_schema_gets_the_tables_it_lacks(
     store: MetadataStore, version: int, lacking: tuple[str, ...]
 ) -> None:
     await store.add_topic(ORDERS)
     await store.reserve_producer_ids(1000)
+    unmade = dataclasses.replace(ORDERS, makers=NOBODYS)
     store.close()
     with sqlite3.connect(store.path) as database:
         database.executescript(
@@ -128,7 +155,7 @@ async def test_a_file_of_an_older_schema_gets_the_tables_it_lacks(
         )
     database.close()
     store.__init__(os.path.dirname(store.path))  # type: ignore[misc]  # for the fixture to close
-    assert store.read() == StoredMetadata((ORDERS,), next_producer_id=1000)
+    assert store.read() == StoredMetadata((unmade,), next_producer_id=1000)
     store.replace(StoredMetadata((ORDERS,), features={"f": 1}))
     assert store.read().features == {"f": 1}
 

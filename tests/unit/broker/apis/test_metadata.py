@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import inspect
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import pytest
 from support.fake_logs import FakeLogs
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.metadata import metadata
-from tidelog.broker.topics import CONSUMER_OFFSETS
+from tidelog.broker.quotas import CONTROLLER_MUTATION_RATE
+from tidelog.broker.topics import CONSUMER_OFFSETS, MAX_PARTITIONS_PER_REQUEST
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.protocol.schema import decode, encode
@@ -139,3 +141,36 @@ async def test_a_full_disk_is_told_for_the_topic_alone(tmp_path: Path) -> None:
         world.logs.fail_after(1, OSError(28, "No space left on device"))
         answer = await ask(world, named("orders", "new"))
         assert codes(answer) == [("orders", 0), ("new", ErrorCode.KAFKA_STORAGE_ERROR)]
+
+
+async def test_what_is_made_by_asking_for_it_counts_as_its_clients(tmp_path: Path) -> None:
+    async with topic_world(tmp_path, max_topics_per_principal=1) as world:
+        answer = await ask(world, named("one", "two", CONSUMER_OFFSETS))
+        assert codes(answer) == [("one", 0), ("two", ErrorCode.POLICY_VIOLATION), (CONSUMER_OFFSETS, 0)]
+        made = {topic.name: topic.makers.owner for topic in world.topics.all()}
+        assert made == {"one": "User:ANONYMOUS", CONSUMER_OFFSETS: ""}
+
+
+async def test_many_who_ask_at_once_make_it_once(tmp_path: Path) -> None:
+    async with topic_world(tmp_path, max_partitions_per_principal=1) as world:
+        answers = await asyncio.gather(*(ask(world, named("one")) for _ in range(5)))
+        assert [codes(answer) for answer in answers] == [[("one", 0)]] * 5
+        assert world.topics.makers.partitions_of("User:ANONYMOUS") == 1
+
+
+async def test_what_is_made_by_asking_for_it_counts_against_the_rate(tmp_path: Path) -> None:
+    """The client is told to wait, and that the topic is not there yet, as Kafka says it: it asks again then."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    async with topic_world(tmp_path, num_partitions=1000) as world:
+        await world.quotas.alter((("user", "ANONYMOUS"),), {CONTROLLER_MUTATION_RATE: 1.0}, False)
+        answer = await ask(world, named("one", "two"))
+        assert codes(answer) == [("one", 0), ("two", unknown)]
+        assert answer.throttle_time_ms > 900_000
+        assert codes(await ask(world, named("one"))) == [("one", 0)]
+        world.time.advance(answer.throttle_time_ms)
+        assert codes(await ask(world, named("two"))) == [("two", 0)]
+
+
+async def test_one_request_makes_no_more_partitions_than_create_topics_would(tmp_path: Path) -> None:
+    async with topic_world(tmp_path, num_partitions=MAX_PARTITIONS_PER_REQUEST) as world:
+        assert codes(await ask(world, named("one", "two"))) == [("one", 0), ("two", ErrorCode.POLICY_VIOLATION)]

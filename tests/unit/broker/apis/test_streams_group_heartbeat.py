@@ -68,13 +68,13 @@ async def test_more_partitions_than_one_request_may_make(tmp_path: Path) -> None
         made: list[str] = []
         topics = world.world.topics
 
-        async def create(name: str, partitions: int, overrides: object) -> None:
+        async def create(name: str, partitions: int, overrides: object, claim: object) -> None:
             made.append(name)
 
         topics.create = create  # type: ignore[method-assign, assignment]
         answer = await world.ask(streams_group_heartbeat, request, wire.StreamsGroupHeartbeatResponse)
         assert made == ["a"]
-        assert "b (more than 10000 partitions would be made at once)" in answer.status[0].status_detail
+        assert "b (9999 more would be over the 10000 partitions of one request)" in answer.status[0].status_detail
 
 
 async def test_errors(tmp_path: Path) -> None:

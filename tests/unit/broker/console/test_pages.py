@@ -11,6 +11,7 @@ import pytest
 from support.cleaning import CleaningWorld, put
 from tidelog.broker.console.page_request import PageRequest
 from tidelog.broker.console.pages import HEADERS, Console
+from tidelog.broker.topic_makers import Makers
 from tidelog.config.broker_config import BrokerConfig
 
 
@@ -23,12 +24,14 @@ class World:
         for number in range(20):
             put(self.world.log("t"), f"k{number % 3}", "v" * 20)
         put(self.world.log("with.dots_and-dashes", 2), "k", "v")
+        self.topics: dict[str, Any] = {}
         self.broker = SimpleNamespace(
             ready=True,
             config=BrokerConfig(),
             logs=self.world.manager,
             cleaner=SimpleNamespace(manager=self.world.cleaners, is_enabled=True),
             time=self.world.time,
+            topics=SimpleNamespace(get=self.topics.get),
         )
         self.console = Console(self.broker, SimpleNamespace(problems=list))  # type: ignore[arg-type]
 
@@ -94,6 +97,13 @@ def test_topics_and_what_they_have(console: World) -> None:
     assert 'href="/topics/with.dots_and-dashes"' in body
     assert 'value="DOTS"' in body
     assert "No topic has such a name." in console.get("/topics", query={"q": "<b>"})[1]
+
+
+def test_a_topic_says_who_made_it_and_its_partitions(console: World) -> None:
+    assert "nobody in particular" in console.get("/topics/t")[1]
+    makers = Makers("User:<alice>", {"User:<alice>": 2, "User:bob": 1})
+    console.topics["t"] = SimpleNamespace(makers=makers)
+    assert "User:&lt;alice&gt;, User:bob (1 partition)" in console.get("/topics/t")[1]
 
 
 def test_actions_are_offered_to_who_may_act(console: World) -> None:
