@@ -223,7 +223,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def time_is_up(self, reason: str) -> None:
         """The client has had enough time, or memory: it is disconnected."""
-        self._abort(reason)
+        if not self._closing:
+            self._abort(reason)
 
     def known_as(self, principal: str) -> str | None:
         """The client has shown who it is. A text says why it is refused all the same."""

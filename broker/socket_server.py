@@ -281,9 +281,11 @@ class SocketServer:
         # The time that the loop itself stood still is not the clients'.
         elapsed_ms = int(1000 * min(now - self._ticked, 2 * TICK_S))
         self._ticked = now
-        self._ticker = None
-        self.receiving.tick(elapsed_ms)
-        self.sending.tick(elapsed_ms)
+        try:
+            self.receiving.tick(elapsed_ms)
+            self.sending.tick(elapsed_ms)
+        finally:  # not before: who is disconnected within asks for a look at the log, and there would be two tickers
+            self._ticker = None
         FLOOD.flush(time())
         self._most_held = max(self._most_held, self.receiving.buffers.lent + self.sending.held)
         if self.receiving or self.sending or FLOOD.pending:

@@ -163,3 +163,20 @@ def test_memory_is_given_back_when_many_have_gone() -> None:
     made.connection_waits()
     made._tick()
     assert given == [give_back], "once"
+
+
+@pytest.mark.parametrize("room", ["receiving", "sending"])
+def test_there_is_one_ticker_however_many_are_disconnected_by_it(room: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tick that disconnected somebody started one more: after some, the loop did nothing else."""
+    made = server()
+    later = list[object]()
+    loop = made.loop
+    loop.call_later = lambda _, call: later.append(call) or call  # type: ignore[method-assign,assignment,misc,return-value,func-returns-value]
+    loop.time = lambda: 0.0  # type: ignore[method-assign]
+    monkeypatch.setattr(type(getattr(made, room)), "tick", lambda _, elapsed_ms: made.connection_waits())
+    monkeypatch.setattr(type(getattr(made, room)), "__len__", lambda _: 1)
+    made.connection_waits()
+    assert len(later) == 1
+    for ticks in range(2, 6):
+        made._tick()
+        assert len(later) == ticks
