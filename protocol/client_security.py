@@ -5,6 +5,7 @@ and what follows from them. Commands (`--command-config`) and the pipeline (`kaf
     sasl.mechanism=SCRAM-SHA-512
     sasl.jaas.config=….ScramLoginModule required username="alice" password="…";   (or sasl.username, sasl.password)
     ssl.truststore.location=ca.pem          ssl.keystore.location=alice.pem, where the listener wants a certificate
+    sasl.mechanism=OAUTHBEARER              and what `oauth_token.py` says, for an issuer's tokens
 """
 
 from __future__ import annotations
@@ -16,17 +17,27 @@ import hmac
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import ssl
+
+    from .oauth_token import TokenSettings
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """SCRAM's mechanisms and their hashes."""
 NAMES = (
     "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.username", "sasl.password", "ssl.truststore.location",
-    "ssl.keystore.location", "ssl.key.password", "ssl.endpoint.identification.algorithm",
+    "ssl.keystore.location", "ssl.key.password", "ssl.endpoint.identification.algorithm", "https.ca.location",
+    *(f"sasl.oauthbearer.{name}" for name in (
+        "token.endpoint.url", "token", "client.credentials.client.id", "client.credentials.client.secret", "client.id",
+        "client.secret", "scope", "header.urlencode", "extensions", "method", "grant.type", "config", "jwt.retriever.class",
+        "assertion.algorithm", "assertion.claim.aud", "assertion.claim.exp.seconds", "assertion.claim.iss",
+        "assertion.claim.jti.include", "assertion.claim.nbf.seconds", "assertion.claim.sub", "assertion.file",
+        "assertion.private.key.file", "assertion.private.key.passphrase", "assertion.template.file",
+    )),
 )  # fmt: skip
+_TOKENS = ("token", "token.endpoint.url")
 MAX_ITERATIONS = 1 << 20
 """A server that asks for more wants to keep a client busy."""
 
@@ -49,6 +60,12 @@ class ClientSecurity:
     certificate: str | None = None
     key_password: str | None = field(default=None, repr=False)
     check_name: bool = True
+    oauth: TokenSettings | None = None
+
+    @property
+    def who(self) -> str:
+        """Who asks to be let in, for messages."""
+        return self.oauth.who if self.oauth is not None else f"user {self.user!r}"
 
     @property
     def has_tls(self) -> bool:
@@ -76,16 +93,25 @@ class ClientSecurity:
 
     def tokens(self) -> Callable[[bytes | None], bytes | None]:
         """The client's side of the mechanism: what the server said last (None: nothing yet) → what to say, or None: done.
-        ClientSecurityError where the server does not know the password either."""
+        ClientSecurityError where the server does not know the password either, or there is no token. Blocks where a token
+        has to be asked for."""
+        if self.oauth is not None:
+            from .oauth_token import BearerExchange
+
+            return BearerExchange(self.oauth)
         if self.mechanism == "PLAIN":
             answers = iter([f"\0{self.user}\0{self.password}".encode()])
             return lambda _said: next(answers, None)
         return _Scram(self.mechanism, self.user, self.password)
 
-    def librdkafka(self) -> dict[str, str]:
-        """The same as librdkafka's settings."""
-        settings = {"security.protocol": self.protocol.lower()}
-        if self.protocol.startswith("SASL"):
+    def librdkafka(self) -> dict[str, Any]:
+        """The same as librdkafka's settings, as confluent-kafka takes them."""
+        settings: dict[str, Any] = {"security.protocol": self.protocol.lower()}
+        if self.has_sasl and self.oauth is not None:
+            from .oauth_token import librdkafka_callback
+
+            settings |= {"sasl.mechanism": self.mechanism, "oauth_cb": librdkafka_callback(self.oauth)}
+        elif self.has_sasl:
             settings |= {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self.password}
         if self.protocol.endswith("SSL"):
             if self.ca is not None:
@@ -177,16 +203,26 @@ def security_of(found: Mapping[str, str]) -> ClientSecurity:
         raise ClientSecurityError(f"security.protocol={protocol}; allowed: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL")
     mechanism = values["sasl.mechanism"].upper()
     user, password = values["sasl.username"], found.get("sasl.password", "")
-    if protocol.startswith("SASL"):
-        if mechanism not in ("PLAIN", *HASHES):
-            raise ClientSecurityError(f"sasl.mechanism={mechanism or '(missing)'}; known: PLAIN, {', '.join(HASHES)}")
+    oauth = None
+    # By HTTP a token may be shown without SASL.
+    has_token = mechanism == "OAUTHBEARER" and any(values[f"sasl.oauthbearer.{name}"] for name in _TOKENS)
+    if protocol.startswith("SASL") or has_token:
+        known = ("PLAIN", *HASHES, "OAUTHBEARER")
+        if mechanism not in known:
+            raise ClientSecurityError(f"sasl.mechanism={mechanism or '(missing)'}; known: {', '.join(known)}")
+        options: Mapping[str, str] = {}
         if values["sasl.jaas.config"]:
             try:
                 options = options_of(values["sasl.jaas.config"], mechanism)
             except ValueError as error:
                 raise ClientSecurityError(str(error)) from None
+        if mechanism == "OAUTHBEARER":
+            from .oauth_token import settings_of
+
+            user, password, oauth = "", "", settings_of(found, options)
+        else:
             user, password = options.get("username", user), options.get("password", password)
-        if not user:
+        if not user and oauth is None:
             raise ClientSecurityError("who are you? set sasl.username and sasl.password, or sasl.jaas.config")
     return ClientSecurity(
         protocol,
@@ -197,4 +233,5 @@ def security_of(found: Mapping[str, str]) -> ClientSecurity:
         values["ssl.keystore.location"] or None,
         found.get("ssl.key.password"),
         found.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == "https",
+        oauth,
     )

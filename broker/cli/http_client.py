@@ -3,7 +3,8 @@
 Who asks is in the file of `--command-config`, which is the same as for commands that speak Kafka's protocol:
 
     sasl.username=alice   sasl.password=…      for http.authentication=basic
-    http.token=…                               for http.authentication=bearer, and before the other
+    http.token=…                               for http.authentication=bearer and oauthbearer, and before the others
+    sasl.mechanism=OAUTHBEARER …               for http.authentication=oauthbearer: the token that Kafka's listeners are shown
     ssl.truststore.location=ca.pem             the authorities of an https:// listener, where they are not the system's
 """
 
@@ -83,6 +84,10 @@ def daemon_of(options: argparse.Namespace) -> HttpDaemon:
 def _authorization(security: ClientSecurity | None, token: str) -> str | None:
     if token:
         return f"Bearer {token}"
+    if security is not None and security.oauth is not None:
+        from ...protocol.oauth_token import CACHE
+
+        return f"Bearer {CACHE.token(security.oauth).text}"
     if security is None or not security.user:
         return None
     return f"Basic {base64.b64encode(f'{security.user}:{security.password}'.encode()).decode()}"

@@ -219,7 +219,7 @@ class KafkaClient:
         said: bytes | None = None
         while (token := self._token(tokens, said)) is not None:
             answer = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1, SaslAuthenticateResponse)
-            check(f"{self.bootstrap}, user {security.user!r}", answer.error_code, answer.error_message)
+            check(f"{self.bootstrap}, {security.who}", answer.error_code, answer.error_message)
             said = answer.auth_bytes
 
     @staticmethod

@@ -65,7 +65,7 @@ def librdkafka() -> Any:
     return confluent_kafka
 
 
-def librdkafka_security(options: Any) -> dict[str, str]:
+def librdkafka_security(options: Any) -> dict[str, Any]:
     """What --command-config says, in librdkafka's names. KafkaFailure."""
     from .kafka_client import security_of
 

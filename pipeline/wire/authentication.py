@@ -8,6 +8,7 @@ from ...protocol.client_security import ClientSecurity, ClientSecurityError
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ...protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ...protocol.oauth_token import TokenUnavailableError
 from ...protocol.schema import ApiMessage
 from ..exceptions import AuthenticationError
 
@@ -23,25 +24,32 @@ class Ask(Protocol):
 def authenticate(ask: Ask, broker: str, security: ClientSecurity) -> float | None:
     """Blocks. How many seconds the broker takes this for good, or None: as long as the connection lives.
 
-    AuthenticationError: it does not let us in, or does not know the password itself.
+    AuthenticationError: it does not let us in, or does not know the password itself, or an issuer gives no token.
+    TokenUnavailableError: the issuer can't be reached; the broker has not been asked anything yet.
     """
+    tokens = security.tokens()
+    try:
+        first = tokens(None)
+    except TokenUnavailableError:
+        raise
+    except ClientSecurityError as error:
+        raise AuthenticationError(str(error)) from None
     hello = ask(SaslHandshakeRequest(mechanism=security.mechanism), SaslHandshakeResponse, up_to=1, at_least=1)
     if hello.error_code:
         offered = ", ".join(hello.mechanisms) or "none"
         raise AuthenticationError(
             f"{broker} does not take kafka.sasl.mechanism={security.mechanism}; it offers {offered}"
         )
-    tokens = security.tokens()
-    said: bytes | None = None
-    lifetime_ms = 0
+    token, lifetime_ms = first, 0
     try:
-        while (token := tokens(said)) is not None:
+        while token is not None:
             request = SaslAuthenticateRequest(auth_bytes=token)
             answer = ask(request, SaslAuthenticateResponse, up_to=2, at_least=0)
             if answer.error_code:
                 why = answer.error_message or ErrorCode.SASL_AUTHENTICATION_FAILED.text
-                raise AuthenticationError(f"{broker} does not let user {security.user!r} in: {why}")
-            said, lifetime_ms = answer.auth_bytes, int(answer.session_lifetime_ms)
+                raise AuthenticationError(f"{broker} does not let {security.who} in: {why}")
+            lifetime_ms = int(answer.session_lifetime_ms)
+            token = tokens(answer.auth_bytes)
     except ClientSecurityError as error:
         raise AuthenticationError(f"{broker}: {error}") from None
     return lifetime_ms / 1000 if lifetime_ms > 0 else None

@@ -22,6 +22,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.headers import RequestHeader, parse_response_header, request_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.oauth_token import TokenUnavailableError
 from ...protocol.primitives import INT32
 from ...protocol.schema import ApiMessage, decode, encode_into
 from ..exceptions import AuthenticationError, BrokerUnreachableError, UnsupportedBrokerError
@@ -84,6 +85,8 @@ class Connection:
         try:
             self._versions, self.features = self._ask_versions()
             self._authenticate()
+        except TokenUnavailableError as error:
+            self._fail(str(error), error)
         except BaseException:
             self.close()
             raise
@@ -232,6 +235,13 @@ class Connection:
         if now >= due and not self._waiting:
             try:
                 self._authenticate()
+            except TokenUnavailableError as error:
+                if now >= over:
+                    self._fail(str(error), error)
+                self._session = (
+                    now + (over - now) / 4,
+                    over,
+                )  # the session still holds; the issuer may be back by then
             except BaseException:
                 self.close()
                 raise

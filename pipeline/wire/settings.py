@@ -23,7 +23,11 @@ IGNORED = frozenset(
         "metadata.recovery.rebootstrap.trigger.ms", "metadata.recovery.strategy", "metric.reporters",
         "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy",
         "reconnect.backoff.max.ms", "reconnect.backoff.ms", "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms", "security.providers", "session.timeout.ms",
+        "sasl.login.read.timeout.ms", "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms", "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.jwt.validator.class", "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name", "security.providers", "session.timeout.ms",
         "socket.connection.setup.timeout.max.ms",
         "ssl.keymanager.algorithm", "ssl.keystore.password", "ssl.protocol", "ssl.provider",
         "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "ssl.truststore.password",
@@ -36,14 +40,16 @@ REFUSED = {
     "key.deserializer": "keys are bytes; cast them in Spark",
     "value.deserializer": "values are bytes; cast them in Spark",
     "sasl.client.callback.handler.class": "it names a Java class; give a user by kafka.sasl.jaas.config",
-    "sasl.login.callback.handler.class": "it names a Java class; give a user by kafka.sasl.jaas.config",
-    "sasl.kerberos.service.name": "Kerberos is not spoken; PLAIN and SCRAM are",
+    "sasl.login.callback.handler.class": "it names a Java class; give a user or an issuer by kafka.sasl.jaas.config",
+    "sasl.kerberos.service.name": "Kerberos is not spoken; PLAIN, SCRAM and OAUTHBEARER are",
     "ssl.cipher.suites": "TLS 1.2 and 1.3 are spoken, with the ciphers that OpenSSL is set up for",
     "ssl.enabled.protocols": "TLS 1.2 and 1.3 are spoken",
     "ssl.engine.factory.class": "it names a Java class; name PEM files",
     "ssl.keystore.key": "name a PEM file by kafka.ssl.keystore.location",
     "ssl.keystore.certificate.chain": "name a PEM file by kafka.ssl.keystore.location",
 }
+#: Kafka's own classes for OAUTHBEARER, which older clients have to name.
+_LOGIN_HANDLERS = {"sasl.login.callback.handler.class": "OAuthBearerLoginCallbackHandler"}
 #: What keys and certificates may be kept in.
 _STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
 _NUMBERS = {
@@ -90,6 +96,8 @@ class ClientSettings:
         found: dict[str, int | str | ClientSecurity] = {}
         secured: dict[str, str] = {}
         for name, text in (options or {}).items():
+            if name in _LOGIN_HANDLERS and text.strip().endswith(f".{_LOGIN_HANDLERS[name]}"):
+                continue  # what Java's clients need to say, and what is done here
             if name in REFUSED:
                 raise OptionError(f"kafka.{name} can't be set: {REFUSED[name]}")
             if name in _STORE_TYPES and text.upper() != "PEM":

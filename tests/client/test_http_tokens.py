@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import ssl
 from collections.abc import Iterator
 from contextlib import closing
@@ -108,6 +109,7 @@ def test_whom_a_token_names(world: World) -> None:
 
 
 def test_bad_tokens_get_one_answer_and_are_counted(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "tidelog")
     good = token_of(key_id="old")
     bad = [
         token_of(key_id="old", exp=1), token_of(key_id="old", aud="another"), token_of(private_key("RSA", 1), key_id="old"),

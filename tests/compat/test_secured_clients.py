@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from support.clients.base import eventually, random_name
 from support.clients.programs import go_command, java_command, node_command, run_cases, tools_command
 from support.daemon import Daemon
-from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, token_of
+from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 
 TEST_TIMEOUT_S = 120
 PASSWORD = "alice's secret"
@@ -401,3 +402,31 @@ def test_clients_go_on_over_a_renewed_certificate_and_a_restart(secured: Secured
     written(Producer(secured.librdkafka("certificate")))
     secured.daemon.restart()
     written(running)
+
+
+@pytest.mark.parametrize("from_issuer", [True, False])
+def test_our_own_commands_get_records_through_librdkafka_by_tokens(secured: Secured, from_issuer: bool) -> None:
+    """`--command-config` as Kafka's clients have it: librdkafka is given tokens by the command."""
+    topic, file, token = random_name("tokens"), secured.folder / "oauth.properties", secured.folder / "own token"
+    token.write_text(token_of())
+    answer = json.dumps({"access_token": token_of(), "expires_in": 3600}).encode()
+    with KeyServer(answer) as issuer:
+        settings = {
+            "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
+            "ssl.truststore.location": str(secured.folder / "ca.pem"),
+            "sasl.oauthbearer.token.endpoint.url": issuer.url if from_issuer else token.as_uri(),
+            "sasl.oauthbearer.client.credentials.client.id": "me",
+            "sasl.oauthbearer.client.credentials.client.secret": PASSWORD,
+        }  # fmt: skip
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        server = ("--bootstrap-server", secured.address("SASL_SSL"), "--command-config", str(file))
+        for arguments, given, wanted in (
+            (("topics", "create", topic), b"", None),
+            (("produce", topic), b"one\ntwo\n", b""),
+            (("consume", topic, "--from-beginning", "--max-messages", "2"), b"", b"one\ntwo\n"),
+        ):
+            command = [sys.executable, "-m", "tidelog.broker", *arguments, *server]
+            done = subprocess.run(command, input=given, capture_output=True, timeout=TEST_TIMEOUT_S, check=False)
+            assert (done.returncode, done.stderr) == (0, b""), arguments
+            assert wanted is None or done.stdout == wanted
+        assert bool(issuer.requests) == from_issuer

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from tidelog.broker.security.credentials import new_credential
 from tidelog.testing import Broker
 
@@ -25,10 +27,14 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
     authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
+    (folder / "keys.json").write_bytes(key_set(public_jwk(private_key())))
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
         "ssl.keystore.location": folder / "server.pem",
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": (folder / "keys.json").as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
         "connection.failed.authentication.delay.ms": "1",
     }
     with Broker(settings) as broker:
@@ -75,6 +81,33 @@ def test_a_user_reads_writes_and_streams_and_no_secret_is_shown(
     for text in (told, shown(spark)):
         assert "sesame" not in text
     assert all("sesame" not in path.read_text("latin-1") for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("by", ["sasl.jaas.config", "client.credentials", "token"])
+def test_tokens_of_an_issuer_are_taken_and_not_shown(spark: Any, options: dict[str, str], by: str) -> None:
+    answer = json.dumps({"access_token": token_of(), "expires_in": 3600}).encode()
+    prefix, module = "kafka.sasl.oauthbearer.", "org.apache.kafka.common.security.oauthbearer."
+    own = token_of()
+    with KeyServer(answer) as issuer:
+        asked = {**options, "kafka.sasl.mechanism": "OAUTHBEARER", f"{prefix}token.endpoint.url": issuer.url}
+        del asked["kafka.sasl.jaas.config"]
+        if by == "sasl.jaas.config":
+            asked["kafka.sasl.login.callback.handler.class"] = f"{module}OAuthBearerLoginCallbackHandler"
+            login = f'{module}OAuthBearerLoginModule required clientId="etl" clientSecret="{SECRET}";'
+            asked["kafka.sasl.jaas.config"] = login
+        elif by == "client.credentials":
+            asked |= {f"{prefix}{by}.client.id": "etl", f"{prefix}{by}.client.secret": SECRET}
+        else:
+            del asked[f"{prefix}token.endpoint.url"]
+            asked[f"{prefix}token"] = own
+        rows = spark.range(10).selectExpr("cast(id as string) as value")
+        rows.write.format("tidelog").options(**asked, topic="t").mode("append").save()
+        back = spark.read.format("tidelog").options(**asked, subscribe="t").load()
+        assert back.count() >= 10
+        assert bool(issuer.requests) == (by != "token")
+        told = "".join([back._jdf.queryExecution().toString(), shown(spark)])
+        assert "sesame" not in told
+        assert own not in told
 
 
 def test_a_wrong_password_is_told_at_once_without_it(spark: Any, options: dict[str, str]) -> None:

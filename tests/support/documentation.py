@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from tidelog.broker.cli.main import build_parser
 from tidelog.config.definitions import TOPIC_SETTINGS, find_broker_setting
+from tidelog.protocol import client_security
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -204,7 +205,7 @@ def _shell(text: str) -> None:
 
 
 #: Settings that clients alone have, in files for --command-config.
-_CLIENTS = {"bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.username", "sasl.password"}
+_CLIENTS = {"bootstrap.servers", *client_security.NAMES}
 
 
 def _properties(text: str) -> None:

@@ -58,11 +58,12 @@ def token_of(
 
 
 class KeyServer:
-    """HTTP on 127.0.0.1. `answer` is what is sent next; `requests` counts. Serves until the `with` is left."""
+    """HTTP on 127.0.0.1, for keys or tokens. `answer` is what is sent next; `requests` counts. Serves until `with` is left."""
 
     def __init__(self, body: bytes) -> None:
         self.requests = 0
         self.answer: Callable[[BaseHTTPRequestHandler], None] = lambda handler: self.send(handler, body)
+        self.posted = b""
         self.leave = threading.Event()
         outer = self
 
@@ -73,6 +74,11 @@ class KeyServer:
                     outer.answer(self)
                 except OSError:
                     self.close_connection = True
+
+            def do_POST(self) -> None:
+                # Read in any case: what is left unread resets the connection, and the answer with it.
+                outer.posted = self.rfile.read(int(self.headers["Content-Length"]))
+                self.do_GET()
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -48,6 +48,7 @@ ELSEWHERE: dict[str, str] = {
     "config/definitions_topic.py": "a table: tests/unit/config/test_definitions.py",
     "config/exceptions.py": "types",
     "protocol/records/attributes.py": "constants",
+    "protocol/http_exchange.py": "tests/client/test_oauthbearer.py, tests/client/test_oauth_clients.py",
     "storage/clock.py": "calls to the system's clocks",
     "storage/exceptions.py": "types",
     "storage/log_values.py": "values",

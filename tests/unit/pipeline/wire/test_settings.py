@@ -33,6 +33,18 @@ def test_addresses_and_settings_are_read() -> None:
         ("a", {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "known: PLAIN"),
         ("a", {"security.protocol": "SSL", "ssl.truststore.type": "JKS"}, "kafka.ssl.truststore.type is JKS; .* PEM"),
         ("a", {"sasl.client.callback.handler.class": "x"}, "names a Java class"),
+        ("a", {"sasl.login.callback.handler.class": "x"}, "names a Java class"),
+        (
+            "a",
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+            "OAUTHBEARER needs sasl.oauthbearer.token",
+        ),
+        (
+            "a",
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token": "a b"},
+            "^kafka.sasl.oauthbearer.token: that is no token",
+        ),
+        ("a", {"sasl.oauthbearer.tokn": "x"}, "did you mean kafka.sasl.oauthbearer.token"),
         ("a", {"sasl.jaas.confg": "x"}, "did you mean kafka.sasl.jaas.config"),
     ],
 )
@@ -62,3 +74,19 @@ def test_security_is_read_and_shows_no_secret() -> None:
         with pytest.raises(OptionError) as caught:
             ClientSettings.parse("a", {**given, "sasl.jaas.config": broken})
         assert "sesame" not in str(caught.value)
+
+
+def test_what_javas_clients_say_for_oauthbearer_is_understood() -> None:
+    module = "org.apache.kafka.common.security.oauthbearer"
+    given = {
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": f"{module}.secured.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": "https://issuer/token",
+        "sasl.jaas.config": f'{module}.OAuthBearerLoginModule required clientId="etl" clientSecret="open sesame";',
+        "sasl.login.refresh.buffer.seconds": "5", "sasl.oauthbearer.sub.claim.name": "sub",
+    }  # fmt: skip
+    found = ClientSettings.parse("a", given)
+    assert found.security == security_of(given)
+    assert found.security.oauth is not None
+    assert (found.security.oauth.client_id, found.security.oauth.client_secret) == ("etl", "open sesame")
+    assert "sesame" not in repr(found)
