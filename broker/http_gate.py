@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SIGN_OUT = "/sign-out"
 MAX_BODY_BYTES = 1 << 16
+MAX_DIGITS = 18
+"""Of a Content-Length: Python refuses to read thousands of them."""
 _PROBES = ("/health/live", "/health/ready")
 _ASSETS = ("/console.css", "/console.js", "/console.svg")
 
@@ -106,5 +108,6 @@ SIGNED_OUT = "You are signed out."
 def _read_body(environ: dict[str, Any]) -> None:
     """An answer to a request that was not read to its end may be lost."""
     length = environ.get("CONTENT_LENGTH") or "0"
-    if length.isdecimal() and 0 < int(length) <= MAX_BODY_BYTES:
+    is_number = length.isascii() and length.isdecimal() and len(length) <= MAX_DIGITS
+    if is_number and 0 < int(length) <= MAX_BODY_BYTES:
         environ["wsgi.input"].read(int(length))

@@ -258,7 +258,13 @@ def entity_name(entity: Entity) -> str:
 
 
 def parse_entity(name: str) -> Entity:
-    """The inverse of `entity_name`."""
+    """The inverse of `entity_name`. ValueError for anything else."""
     import json
 
-    return tuple(sorted(json.loads(name).items()))
+    try:
+        parts = json.loads(name)
+    except RecursionError:
+        parts = None
+    if not isinstance(parts, dict) or not all(part is None or isinstance(part, str) for part in parts.values()):
+        raise ValueError(f"not an entity of quotas: {name[:100]}")
+    return tuple(sorted(parts.items()))

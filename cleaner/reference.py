@@ -14,7 +14,7 @@ from ..protocol.records.attributes import (
     DELETE_HORIZON_MASK,
     Compression,
 )
-from ..protocol.records.builder import append_record, seal
+from ..protocol.records.builder import seal
 from ..protocol.records.compression import DEFAULT_MAX_BYTES, compress
 from ..protocol.records.crc import crc32c
 from ..protocol.records.exceptions import (
@@ -34,12 +34,12 @@ from ..protocol.records.record_batch import (
     RECORD_BATCH_OVERHEAD,
     BatchHeader,
     RawRecord,
-    Record,
     iterate_raw_records,
     payload_of,
     read_batch_header,
     to_int64,
 )
+from ..protocol.records.varint import append_varint, read_varint, read_varlong
 from .kernel_results import NO_HORIZON, NO_OFFSET, BuildStep, FilterCounts, FilterStep, Stop
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ class RecordFilter:
         if beyond or has_records:
             return batch, {"markers_kept": 1, "horizon": int(beyond)}
         if not header.has_delete_horizon:
-            batch = self._rebuilt(header, records, header.max_timestamp, stamp=True)
+            batch = self._rebuilt(batch, header, records, header.max_timestamp, stamp=True)
         return batch, {"markers_kept": 1, "horizon": 1}
 
     def _data(self, batch: bytes, header: BatchHeader, aborted: bool) -> tuple[bytes, dict[str, int]]:
@@ -349,7 +349,7 @@ class RecordFilter:
         else:
             times = (to_int64(header.base_timestamp + record.timestamp_delta) for record in survivors)
             max_timestamp = max(NO_TIMESTAMP, *times)
-        return self._rebuilt(header, survivors, max_timestamp, stamp=stamp), counts
+        return self._rebuilt(batch, header, survivors, max_timestamp, stamp=stamp), counts
 
     def _must_stay(self, header: BatchHeader) -> bool:
         if header.last_offset >= self._keep_last:
@@ -378,21 +378,25 @@ class RecordFilter:
         if header.is_transactional and not header.is_control:
             self._transactions.live.add(header.producer_id)
 
-    def _rebuilt(self, header: BatchHeader, survivors: list[RawRecord], max_timestamp: int, *, stamp: bool) -> bytes:
-        """The batch with these records only, with a horizon where `stamp` says."""
+    def _rebuilt(
+        self, batch: bytes, header: BatchHeader, survivors: list[RawRecord], max_timestamp: int, *, stamp: bool
+    ) -> bytes:
+        """The batch with these records only, with a horizon where `stamp` says. All else of a record stays as it stands."""
         base = self._horizon if stamp else header.base_timestamp
+        payload = bytes(payload_of(batch, header._replace(position=0), self._max_decompressed)[0])
         body = bytearray()
         for raw in survivors:
+            if not stamp:
+                body += payload[raw.start : raw.end]
+                continue
+            _, attributes_at = read_varint(payload, raw.start, raw.end)
+            _, rest_at = read_varlong(payload, attributes_at + 1, raw.end)
             timestamp = to_int64(header.base_timestamp + raw.timestamp_delta)
-            headers = tuple((bytes(key), None if value is None else bytes(value)) for key, value in raw.headers)
-            record = Record(
-                0,
-                timestamp,
-                None if raw.key is None else bytes(raw.key),
-                None if raw.value is None else bytes(raw.value),
-                headers,
-            )
-            append_record(body, raw.offset_delta, to_int64(timestamp - base), record)
+            record = bytearray(payload[attributes_at : attributes_at + 1])
+            append_varint(record, to_int64(timestamp - base))
+            record += payload[rest_at : raw.end]
+            append_varint(body, len(record))
+            body += record
         codec = Compression(header.compression)
         header = header._replace(
             attributes=header.attributes | (DELETE_HORIZON_MASK if stamp else 0),

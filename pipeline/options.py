@@ -50,7 +50,7 @@ _KNOWN = (
 )  # fmt: skip
 _NAMES = {name.lower(): name for name in _KNOWN}
 _OFFSET_WORDS = {"earliest": EARLIEST, "latest": LATEST}
-_DELAY = re.compile(r"(\d+)\s*(ms|s|sec|second|m|min|minute|h|hour)?s?")
+_DELAY = re.compile(r"(\d{1,15})\s*(ms|s|sec|second|m|min|minute|h|hour)?s?")
 _DELAY_MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
 _ISOLATIONS = ("read_uncommitted", "read_committed")
 
@@ -241,7 +241,7 @@ def _delay(text: str) -> int:
 def _json(name: str, text: str) -> dict[str, object]:
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{name}: {error}") from None
     if not isinstance(content, dict):
         raise OptionError(f"{name} is no JSON object of topics")
@@ -252,7 +252,7 @@ def _listed_paths(found: Mapping[str, str]) -> tuple[str, ...]:
     """Of `load([...])`, which Spark turns into a JSON list."""
     try:
         paths = json.loads(found.get("paths", "[]"))
-    except ValueError:
+    except (ValueError, RecursionError):
         paths = None
     if not isinstance(paths, list) or not all(isinstance(one, str) for one in paths):
         raise OptionError("paths is no JSON list of directories; give them to load(), or as path, comma-separated")
@@ -279,7 +279,8 @@ def _numbers(name: str, text: str, what: str, least: int) -> Offsets:
         if not isinstance(partitions, dict):
             raise OptionError(f"{name}: {topic} has no object of partitions, each with {what}")
         for number, value in partitions.items():
-            if not number.isdecimal() or not isinstance(value, int) or isinstance(value, bool) or value < least:
+            is_number = number.isdecimal() and len(number) <= 10
+            if not is_number or not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OptionError(f"{name}: {topic} has {number!r}: {value!r}; it takes a partition and {what}")
             found.setdefault(topic, {})[int(number)] = value
     return found

@@ -103,7 +103,7 @@ def check_spark() -> None:
 
 def parse_version(text: str) -> tuple[int, int]:
     """The first two numbers of a version."""
-    numbers = [int("".join(filter(str.isdigit, part)) or 0) for part in text.split(".")[:2]]
+    numbers = [int("".join(filter(str.isdecimal, part)) or 0) for part in text.split(".")[:2]]
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
 
@@ -132,4 +132,4 @@ def java_version(text: str) -> int:
         return 0
     numbers = parts[1].replace("-", ".").replace("_", ".").split(".")
     major = numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0]
-    return int(major) if major.isdigit() else 0
+    return int(major) if major.isdecimal() else 0

@@ -37,7 +37,7 @@ def from_json(offset: object) -> Vector:
             for topic, partitions in offset.items()
             for number, value in partitions.items()
         }
-    except (AssertionError, AttributeError, TypeError, ValueError):
+    except (AssertionError, AttributeError, OverflowError, TypeError, ValueError):
         raise OptionError(
             f"the checkpoint's offset is {offset!r}, which is none of this source: a query keeps its source; take a new "
             "checkpointLocation"

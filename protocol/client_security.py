@@ -11,7 +11,6 @@ and what follows from them. Commands (`--command-config`) and the pipeline (`kaf
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -130,7 +129,7 @@ _NO_SENSE = "the server's SCRAM message makes no sense"
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one; what is not ASCII is not one of those
         raise ClientSecurityError(_NO_SENSE) from None
 
 

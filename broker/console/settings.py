@@ -149,7 +149,9 @@ def shown_value(setting: Setting, value: str | None) -> str:
     """As it is, and for a size or a time what that comes to."""
     if value is None or value == "":
         return "(none)"
-    if setting.type not in (SettingType.INT, SettingType.LONG) or not value.isdigit():
+    if setting.type not in (SettingType.INT, SettingType.LONG) or not (
+        value.isascii() and value.isdigit() and len(value) < 20
+    ):
         return value
     number = int(value)
     if setting.name.endswith((".bytes", ".buffer.size", ".size.max.bytes")) and 1024 <= number < 2**62:

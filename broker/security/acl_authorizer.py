@@ -59,7 +59,7 @@ def parse_acl(text: str) -> Acl:
         )
         if not all(isinstance(part, str) for part in (name, principal, host)):
             raise ValueError
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise ValueError(f"not a stored access rule: {text}") from None
     return rule
 

@@ -21,6 +21,8 @@ READ_COMMITTED = "read_committed"
 _DURATION = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
+LONGEST_MS = 1 << 62
+"""A duration that is longer is this one: before all records all the same, and a time that can be reckoned with."""
 
 
 class OffsetReset(NamedTuple):
@@ -71,4 +73,4 @@ def parse_offset_reset(text: str) -> OffsetReset:
         raise ValueError(f"{text!r} is not earliest, latest or by_duration:PnDTnHnMn.nS")
     parts = {name: float(value or 0) for name, value in found.groupdict().items()}
     seconds = ((parts["days"] * 24 + parts["hours"]) * 60 + parts["minutes"]) * 60 + parts["seconds"]
-    return OffsetReset(BY_DURATION, int(seconds * 1000))
+    return OffsetReset(BY_DURATION, int(min(seconds * 1000, LONGEST_MS)))

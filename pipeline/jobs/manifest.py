@@ -72,7 +72,7 @@ def read_archive_log(folder: str) -> Archive | None:
             topic = str(found["topic"])
             ends = {int(partition): int(offset) for partition, offset in found["ends"].items()}
             files += [ArchiveFile(str(one["path"]), int(one["rows"]), int(one["bytes"])) for one in found["files"]]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ArchiveError(f"{path}: is no manifest ({error!r})") from None
     return Archive(folder, topic, len(names), ends, tuple(files)) if names else None
 

@@ -56,7 +56,7 @@ def decode_token(value: bytes) -> Token:
             for one in found["parts"]
         )  # fmt: skip
         return Token(int(found["batch"]), str(found["run"]), parts)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise CommitTopicError(
             f"the commit topic holds a token that can't be read ({error!r}); is commit.topic another program's?"
         ) from None
@@ -123,10 +123,15 @@ class CommitLog:
                 one.outcome = Outcome.COMMITTED
 
     def queries(self) -> list[str]:
-        """That have a token."""
-        return sorted(
-            str(json.loads(key)["query"]) for key in self._written if b'"task"' not in key and self._latest(key)
-        )
+        """That have a token. CommitTopicError."""
+        try:
+            return sorted(
+                str(json.loads(key)["query"]) for key in self._written if b'"task"' not in key and self._latest(key)
+            )
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise CommitTopicError(
+                f"the commit topic holds a key that can't be read ({error!r}); is commit.topic another program's?"
+            ) from None
 
     def view(self, query: str) -> View:
         """CommitTopicError."""

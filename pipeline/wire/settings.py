@@ -138,8 +138,8 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
         if not colon or (part.startswith("[") and part.endswith("]")):
             host, port = part, str(DEFAULT_PORT)
         host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise OptionError(f"bootstrap.servers: {part} is no host:port")
+        if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
+            raise OptionError(f"bootstrap.servers: {part[:300]} is no host:port")
         found.append((host, int(port)))
     if not found:
         raise OptionError("bootstrap.servers names no broker; it takes host:port,host:port")

@@ -116,7 +116,8 @@ def test_what_tokens_and_certificates_need_is_read_at_the_start(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("length", "read"), [("10", 10), ("0", 0), ("", 0), ("-5", 0), ("x", 0), (str(MAX_BODY_BYTES + 1), 0), ("²", 0)]
+    ("length", "read"),
+    [("10", 10), ("0", 0), ("", 0), ("-5", 0), ("x", 0), (str(MAX_BODY_BYTES + 1), 0), ("²", 0), ("9" * 5000, 0)],
 )
 def test_the_body_of_a_refused_request_is_read(length: str, read: int) -> None:
     body = io.BytesIO(b"x" * 20)

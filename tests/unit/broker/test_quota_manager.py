@@ -116,6 +116,12 @@ async def test_rates_of_ever_new_clients_are_bounded(tmp_path: Path, monkeypatch
         assert world.quotas.produced("c99", 10) > 0  # the newest are known
 
 
+@pytest.mark.parametrize("text", ["", "[]", "5", '{"user": 5}', pytest.param("[" * 100_000, id="deep")])
+def test_what_is_no_entity_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_entity(text)
+
+
 @pytest.mark.parametrize("parts", [[(USER, None), (CLIENT_ID, 'a"ü')], [(IP, "::1")]])
 def test_entities_as_text(parts: list[tuple[str, str | None]]) -> None:
     entity = checked_entity(parts)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+import pytest
+from tidelog.cleaner import _kernel, reference
 from tidelog.cleaner.reference import OffsetMap, RecordFilter, Transactions
 from tidelog.protocol.records.crc import crc32c
 
@@ -46,6 +50,26 @@ def test_one_batch_loses_a_record_and_gets_a_horizon() -> None:
     assert bytes(out[: step.produced]) == expected
     assert record_filter.counts().superseded == 1
     assert record_filter.counts().earliest_horizon == 1500
+
+
+@pytest.mark.parametrize("module", [_kernel, reference], ids=["kernel", "twin"])
+@pytest.mark.parametrize("has_tombstone", [False, True])
+def test_what_stays_of_a_batch_keeps_its_bytes_but_for_times(module: ModuleType, has_tombstone: bool) -> None:
+    """Attributes that nobody has defined, and numbers longer than need be: the twin wrote both anew (found by fuzzing)."""
+    second = b"\x12\x09\x02\x82\x00\x02b\x01\x80\x00" if has_tombstone else b"\x14\x09\x02\x82\x00\x02b\x02v\x80\x00"
+    data = batch(FIRST + second + THIRD, base=10, delta=2, attributes=0, times=(3, 5), count=3)
+    map_ = module.OffsetMap(240)
+    map_.reset(bytes(16))
+    map_.build(data, 0, len(data), 0, 13, module.Transactions())
+    record_filter = module.RecordFilter(map_, 13, module.Transactions(), NOW, DAY)
+    out = bytearray(200)
+    step = record_filter.filter(data, 0, len(data), out)
+    if has_tombstone:
+        left = b"\x14\x09" + zigzag(4 - 1500) + second[3:] + b"\x12\x00" + zigzag(5 - 1500) + THIRD[3:]
+        expected = batch(left, base=10, delta=2, attributes=0x40, times=(1500, 5), count=2)
+    else:
+        expected = batch(second + THIRD, base=10, delta=2, attributes=0, times=(3, 5), count=2)
+    assert bytes(out[: step.produced]) == expected
 
 
 def zigzag(value: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -162,7 +163,7 @@ def test_a_restart_reads_what_was_under_way_and_tells_when_it_is_gone() -> None:
 def test_offsets_are_sparks_json() -> None:
     assert to_json({T1: 3, TopicPartition("a", 10): 2, T0: 0}) == {"a": {"10": 2}, "t": {"0": 0, "1": 3}}
     assert from_json({"t": {"0": 0, "1": 3}}) == {T0: 0, T1: 3}
-    for strange in (7, {"t": 5}, {"t": {"x": 5}}, {"logOffset": {"0": None}}):
+    for strange in (7, {"t": 5}, {"t": {"x": 5}}, {"logOffset": {"0": None}}, {"t": {"0": math.inf}}):
         with pytest.raises(OptionError, match="take a new checkpointLocation"):
             from_json(strange)
 

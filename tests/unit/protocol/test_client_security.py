@@ -124,6 +124,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
         b"r=NONCEx,s=AA==,i=0",
         b"r=NONCEx,s=!,i=4096",
         "r=NONCEx,s=AA==,i=٣".encode(),
+        "r=NONCEx,s=ä===,i=4096".encode(),
     ],
 )
 def test_a_server_that_makes_no_sense_is_refused(said: bytes) -> None:

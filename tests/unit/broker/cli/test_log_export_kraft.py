@@ -68,7 +68,7 @@ def test_a_controller(data: Path) -> None:
     assert decode(KRaftVersionRecord, 0, reader.control_values[KRAFT_VERSION])[0].kraft_version == 1
 
 
-@pytest.mark.parametrize("text", ["localhost", ":9093", "localhost:0", "localhost:65536", "localhost:x"])
+@pytest.mark.parametrize("text", ["localhost", ":9093", "localhost:0", "localhost:65536", "localhost:x", "localhost:²"])
 def test_no_address(text: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["log", "export-kraft", "--controller", text, str(data)])

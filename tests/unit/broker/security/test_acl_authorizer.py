@@ -74,6 +74,7 @@ def test_what_is_stored_is_read_again() -> None:
         "nonsense",
         '["TOPIC","a","LITERAL","User:a","*","FLY","ALLOW"]',
         '["TOPIC",1,"LITERAL","User:a","*","READ","ALLOW"]',
+        pytest.param("[" * 100_000, id="deep"),
     ],
 )
 def test_a_rule_that_cannot_be_read_stops_the_start(text: str) -> None:

@@ -41,6 +41,10 @@ def test_the_brokers_bounds_go_before_a_groups_own() -> None:
         ("latest", OffsetReset("latest")),
         ("earliest", OffsetReset("earliest")),
         ("by_duration:PT1.5S", OffsetReset("by_duration", 1500)),
+        pytest.param(
+            "by_duration:P" + "9" * 400 + "DT1S", OffsetReset("by_duration", 1 << 62), id="longer than a float"
+        ),
+        ("by_duration:P999999999999999999D", OffsetReset("by_duration", 1 << 62)),
         ("by_duration:P2DT3H4M5S", OffsetReset("by_duration", ((2 * 24 + 3) * 60 + 4) * 60_000 + 5000)),
     ],
 )

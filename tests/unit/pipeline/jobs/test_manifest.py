@@ -48,7 +48,10 @@ def test_a_manifest_that_is_missing_or_damaged_is_told(tmp_path: Path) -> None:
     for version in (1, 2, 3):
         add_manifest(str(tmp_path), version, "t", {0: version}, [])
     second = tmp_path / "_manifest/00000002.json"
-    for text in ("{", "[]", json.dumps({"topic": "t", "ends": {"x": 1}, "files": []}), json.dumps({"topic": "t"})):
+    for text in (
+        "{", "[]", json.dumps({"topic": "t", "ends": {"x": 1}, "files": []}), json.dumps({"topic": "t"}), "[" * 100_000,
+        '{"topic": "t", "ends": {"0": 1e999}, "files": []}',
+    ):  # fmt: skip
         second.write_text(text)
         with pytest.raises(ArchiveError, match=r"00000002\.json: is no manifest"):
             read_archive_log(str(tmp_path))

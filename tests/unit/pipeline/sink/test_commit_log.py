@@ -63,7 +63,13 @@ def test_a_token_is_what_was_encoded() -> None:
     assert decode_token(encode_token(TOKEN)) == TOKEN
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"batch": 1, "run": "r", "parts": [{}]}', b"\xff"])
+DEEP = pytest.param(b"[" * 100_000, id="deep")
+INFINITE = b'{"batch": 1e999, "run": "r", "parts": []}'
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"{}", b"[]", b'{"batch": 1, "run": "r", "parts": [{}]}', b"\xff", DEEP, INFINITE]
+)
 def test_what_is_no_token_is_told(value: bytes) -> None:
     with pytest.raises(CommitTopicError, match=r"is commit.topic another program's"):
         decode_token(value)
@@ -109,6 +115,14 @@ def test_a_query_that_was_forgotten_has_no_token() -> None:
     found = CommitLog()
     found.feed(log.data)
     assert found.queries() == ["other"]
+
+
+@pytest.mark.parametrize("key", [b"\0", b"[]", b"{}", b"[" * 100_000], ids=["no JSON", "a list", "no query", "deep"])
+def test_a_key_of_another_program_is_told(key: bytes) -> None:
+    found = CommitLog()
+    found.feed(Log().write(DRIVER, 0, key, b"x").ends(DRIVER).data)
+    with pytest.raises(CommitTopicError, match=r"is commit.topic another program's"):
+        found.queries()
 
 
 def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:

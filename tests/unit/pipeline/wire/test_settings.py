@@ -23,6 +23,7 @@ def test_addresses_and_settings_are_read() -> None:
         ("", {}, "names no broker"),
         ("a:b", {}, "a:b is no host:port"),
         ("a:70000", {}, "no host:port"),
+        ("a:" + "9" * 5000, {}, "no host:port"),
         ("a", {"fetch.max.byte": "5"}, "unknown option kafka.fetch.max.byte; did you mean kafka.fetch.max.bytes?"),
         ("a", {"xyzzy": "5"}, "unknown option kafka.xyzzy$"),
         ("a", {"request.timeout.ms": "soon"}, "kafka.request.timeout.ms is 'soon', which is no number"),
