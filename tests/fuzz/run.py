@@ -8,6 +8,9 @@
 `explore` needs atheris (the extra `fuzz`), which guides inputs by the coverage of our Python code and, where the kernels were
 built with it (`make sanitize`), of their C. A group is a module of targets/ and one process; the first byte of its inputs
 says which target the rest is for. A finding is printed with the command that runs it again, and ends the run with 1.
+
+What an input may take is counted in seconds of CPU, so that a busy machine makes no finding. A process that dies of one, in
+whichever way, has left it in a file that is mapped into memory.
 """
 
 from __future__ import annotations
@@ -16,7 +19,10 @@ import argparse
 import base64
 import importlib
 import logging
+import mmap
 import os
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -29,15 +35,20 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fuzz import coverage
+from fuzz import coverage, reach
 from fuzz.corpus import DIRECTORY, Entry, read, write
 from fuzz.target import TARGETS, Target, attempt, attempt_bounded
 
 HERE = Path(__file__).resolve()
-GROUPS = ("wire", "records", "files", "coordinators", "security", "settings", "edge")
+GROUPS = (
+    "wire", "records", "files", "coordinators", "security", "tokens", "web", "settings", "stored", "readers", "logs",
+    "edge", "guarded",
+)  # fmt: skip
 CORES = 2
-#: libFuzzer's own bounds: seconds for one input, and MiB of memory of the process.
-INPUT_S, PROCESS_MIB = 25, 2048
+#: What one input may take: seconds of CPU (they take milliseconds), then the process is killed.
+INPUT_CPU_S = 60.0
+#: libFuzzer's own bounds: seconds by the clock, for an input that waits for ever; MiB of memory of the process.
+INPUT_S, PROCESS_MIB = 600, 2048
 #: Base64 characters that all files of the corpus may have together.
 MOST_CORPUS = 400_000
 #: Seconds for a group from which on codecs are instrumented too.
@@ -86,16 +97,22 @@ def replay(names: Sequence[str]) -> int:
     assert size <= MOST_CORPUS, f"the corpus has {size} bytes: run `keep` again, or choose"
     findings = inputs = 0
     started = time.monotonic()
+    reached = reach.Reached()
     for one in TARGETS.values():
         if names and one.name not in names:
             continue
         for entry in inputs_of(one):
             inputs += 1
             try:
-                attempt_bounded(one, entry.data)
+                with reached:
+                    attempt_bounded(one, entry.data)
             except Exception as error:
                 findings += 1
                 report(one, entry.data, error)
+    if not names:
+        for line in reach.complaints(reached):
+            findings += 1
+            print(f"FINDING: {line}")
     print(f"replay: {inputs} inputs, {findings} findings, {time.monotonic() - started:.1f} s", flush=True)
     return 1 if findings else 0
 
@@ -112,6 +129,35 @@ def run_input(name: str, text: str) -> int:
     return 0
 
 
+class Current:
+    """The input that is being run, in a file: still there when its process is not."""
+
+    _SIZE = struct.Struct("<Q")
+
+    def __init__(self, path: Path, longest: int) -> None:
+        path.write_bytes(bytes(self._SIZE.size + longest))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+
+    def begin(self, data: bytes) -> None:
+        """From now on it has `INPUT_CPU_S`; Python's handlers would not run while a kernel does."""
+        end = self._SIZE.size + len(data)
+        self._map[self._SIZE.size : end] = data
+        self._SIZE.pack_into(self._map, 0, len(data))
+        signal.setitimer(signal.ITIMER_PROF, INPUT_CPU_S)
+
+    def end(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        self._SIZE.pack_into(self._map, 0, 0)
+
+    @classmethod
+    def read(cls, path: Path) -> bytes:
+        """The input that was being run at the end; empty: none was."""
+        content = path.read_bytes() if path.exists() else b""
+        size = cls._SIZE.unpack_from(content)[0] if content else 0
+        return content[cls._SIZE.size :][:size]
+
+
 def _fuzz_group(group: str, corpus: str, options: list[str]) -> None:
     """In a process of its own: libFuzzer does not return."""
     coverage.begin()
@@ -121,12 +167,17 @@ def _fuzz_group(group: str, corpus: str, options: list[str]) -> None:
         for index, entry in enumerate(inputs_of(one)):
             (folder / f"{one.name}-{index}").write_bytes(bytes([number]) + entry.data)
 
+    longest = 1 + max(one.max_input for one in targets)
+    # Beside the corpus, which libFuzzer reads whole; a merge has many processes, which come one after the other.
+    current = Current(folder.with_name("current"), longest)
+
     def test(data: bytes) -> None:
         if data:
             one = targets[data[0] % len(targets)]
+            current.begin(data[:longest])
             attempt(one, data[1 : 1 + one.max_input])
+            current.end()
 
-    longest = 1 + max(one.max_input for one in targets)
     coverage.fuzz(
         test, [f"-max_len={longest}", f"-timeout={INPUT_S}", f"-rss_limit_mb={PROCESS_MIB}", *options, corpus]
     )
@@ -157,7 +208,12 @@ def _explore_group(group: str, seconds: float, folder: Path) -> int:
         print(f"  again: python tests/fuzz/run.py input {one.name} {spelled(data[1:])}", flush=True)
     if code and not artifacts:
         print("\n".join(text.splitlines()[-60:]))
-        print(f"FINDING in {group}: its process ended with {code}", flush=True)
+        data = Current.read(folder / "current")
+        what = f"more than {INPUT_CPU_S:g} s of CPU" if code == -signal.SIGPROF else f"its process ended with {code}"
+        print(f"FINDING in {targets[data[0] % len(targets)].name if data else group}: {what}", flush=True)
+        if data:
+            one = targets[data[0] % len(targets)]
+            print(f"  again: python tests/fuzz/run.py input {one.name} {spelled(data[1:])}", flush=True)
     return int(bool(code or artifacts))
 
 

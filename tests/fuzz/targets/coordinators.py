@@ -16,6 +16,7 @@ from tidelog.broker.group_loading import load_partition
 from tidelog.broker.modern_groups import consumer_protocol, expressions
 from tidelog.broker.modern_groups.registry import TYPES, record_kind
 from tidelog.broker.share import records as share
+from tidelog.broker.share.loading import load_share_state
 from tidelog.broker.transaction_loading import load_transactions
 from tidelog.broker.transaction_records import (
     TransactionRecordError,
@@ -124,7 +125,7 @@ def share_state(data: bytes) -> None:
     if found is None:
         return
     kind, place = found
-    assert share.is_coordinator_key(place.coordinator_key) or not place.group or place.partition < 0
+    assert share.is_coordinator_key(place.coordinator_key) or not place.group.strip() or place.partition < 0
     if kind == share.SNAPSHOT:
         assert share.read_key(share.snapshot_key(place)) == found
         state = share.read_snapshot(value)
@@ -159,6 +160,20 @@ def replayed_groups(data: bytes) -> None:
         marker = ReplayBatch(99, 5, True, True, [(99, b"\0\0\0\1", b"\0\0\0\0\0\0")])
         loaded = load_partition("fuzz", [batch, marker], NOW)
         assert loaded.records == len(records) + 1
+
+
+@target(seeds=share_states, growth=2000)
+def replayed_shares(data: bytes) -> None:
+    """`__share_group_state` played back: no record may stop a start."""
+    key, value = split(data)
+    records: list[tuple[int, bytes | None, bytes | None]] = [
+        (0, key, value),
+        (1, key, value),
+        (2, key, None),
+        (3, None, value),
+    ]
+    loaded = load_share_state("fuzz", 0, [ReplayBatch(0, 5, False, False, records)])
+    assert loaded.skipped + loaded.broken <= len(records)
 
 
 def internal_batches() -> Iterator[bytes]:

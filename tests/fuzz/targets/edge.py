@@ -43,6 +43,8 @@ TOPIC_ID = b"an id that is t's"[:16]
 MOST_PARTITIONS = 20
 #: A request that waits is not waited for.
 PATIENCE_S = 0.1
+#: Connections are taken by the kernel: only a machine that stands still is slower.
+CONNECT_S = 300
 _SIZE = struct.Struct(">H")
 _FRAME = struct.Struct(">i")
 _TOO_MANY_INPUTS = 3000
@@ -69,9 +71,11 @@ class Defects(logging.Handler):
 
 
 class World:
-    """The broker, made with the first input and made anew after many."""
+    """A broker, made with the first input and made anew after many."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
+        """`settings`: those that differ, with underscores for dots."""
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.defects = Defects()
         logging.getLogger().addHandler(self.defects)
         logging.getLogger("tidelog.broker.http_server").setLevel(logging.DEBUG)
@@ -101,16 +105,22 @@ class World:
                 "log.segment.bytes": 1 << 20,
                 "log.index.size.max.bytes": 4096,
             }
-            self._broker = Broker(settings).open()
+            self._broker = Broker({**settings, **self._settings}).open()
             self._broker.create_topic("t", 2)
+            self.prepare(self._broker)
             daemon = self._broker._running()
             self.topic_id = daemon.topics.get("t").topic_id.bytes
         return self._broker
 
+    def prepare(self, broker: Broker) -> None:
+        """Gives a new broker what else it is to have."""
+        broker.create_topic("in-gzip", config={"compression.type": "gzip"})
+        broker.create_topic("old", config={"message.format.version": "0.10.0"})
+
     def send(self, address: str, data: bytes) -> bytes:
         """What came back until the other side had nothing more to say, or took its time."""
         host, _, port = address.rpartition(":")
-        with socket.create_connection((host.strip("[]"), int(port)), 10) as client:
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as client:
             answer = b""
             try:
                 client.sendall(data)
@@ -140,7 +150,7 @@ def kafka_requests() -> Iterator[bytes]:
 
     def known(rng: random.Random, _: type[Struct], field: Field) -> Any:
         if field.element is STRING:
-            return rng.choice(["t", "group", "transaction", "member", "consumer", "8", ""])
+            return rng.choice(["t", "in-gzip", "old", "group", "transaction", "member", "consumer", "8", ""])
         if field.element is UUIDS:
             return TOPIC_ID
         if field.element in (INT32, INT64) and field.name.endswith(("_ms", "_bytes")):
@@ -312,7 +322,7 @@ def tls_records(data: bytes) -> None:
         near, far = socket.socketpair()
         with near, far:
             near.setblocking(False)
-            far.settimeout(5)
+            far.settimeout(CONNECT_S)  # what is waited for has been sent
             transport = Transport(near)
             connection = TlsConnection(server, Endpoint("SSL", "SSL", "127.0.0.1", 1), Echo(), SECURITY[0])  # type: ignore[arg-type]
             connection.connection_made(transport)

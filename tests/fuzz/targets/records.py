@@ -20,7 +20,7 @@ from tidelog.cleaner.kernel_results import Stop
 from tidelog.protocol.message_set.entries import read_message_set
 from tidelog.protocol.message_set.wire import MalformedAnswer
 from tidelog.protocol.records import _kernel as kernel
-from tidelog.protocol.records import reference
+from tidelog.protocol.records import record_batch, reference
 from tidelog.protocol.records._columns import ColumnBuilder
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch, seal
@@ -185,6 +185,8 @@ def log_kernel(data: bytes) -> None:
         assert outcome(lambda offset=offset: kernel.count_records(log, 0, end, offset)) == outcome(
             lambda offset=offset: reference.count_records(log, 0, end, offset)
         )
+    headers = outcome(lambda: list(record_batch.iterate_batches(log)))
+    assert failed(headers) or sum(header.size for header in headers) <= end
     assert outcome(lambda: kernel.next_batch_position(log, 0, end)) == outcome(
         lambda: reference.next_batch_position(log, 0, end)
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from fuzz.target import target
 from support.messages import message_classes, random_struct
+from tidelog.protocol import primitives
 from tidelog.protocol.errors import MalformedRequest, ProtocolError
 from tidelog.protocol.framing import INCOMPLETE, READ_AHEAD_BYTES, UNPROVEN_FRAME_BYTES, frame_end, room_for_frame
 from tidelog.protocol.headers import (
@@ -22,6 +23,7 @@ from tidelog.protocol.message_set import wire as message_set
 from tidelog.protocol.messages._hot import parse_fetch, parse_produce
 from tidelog.protocol.messages.fetch import FetchRequest
 from tidelog.protocol.messages.produce import ProduceRequest
+from tidelog.protocol.records import varint
 from tidelog.protocol.schema import ApiMessage, Message, decode, encode
 
 MAX_FRAME = 1000
@@ -186,12 +188,25 @@ def hot_requests(data: bytes) -> None:
         ]
 
 
+def varint_bytes() -> Iterator[bytes]:
+    yield from (b"\0", b"\x01", b"\xff\xff\xff\xff\x0f", b"\x80" * 9 + b"\x01", b"\x80" * 11)
+
+
+@target(MalformedRequest, seeds=varint_bytes, max_input=40)
+def varints(data: bytes) -> None:
+    """Both readers agree: that of messages and that of records."""
+    for ours, theirs in ((primitives.read_varint, varint.read_varint), (primitives.read_varlong, varint.read_varlong)):
+        value, end = ours(data, 0)
+        assert (value, end) == theirs(data, 0, len(data))
+
+
 def set_requests() -> Iterator[bytes]:
     yield message_set.fetch_request("topic", 1, 2, 3)[4:]
     yield message_set.multi_fetch_request([("a", 1, 2, 3), ("b", 1, 2, 3)])[4:]
     yield message_set.produce_request("topic", 1, b"set")[4:]
     yield message_set.multi_produce_request([("a", 1, b"x"), ("b", 2, b"")])[4:]
     yield message_set.offsets_request("topic", 1, -1, 9)[4:]
+    yield message_set.authenticate_request("user", "secret")[4:]
 
 
 @target(MalformedRequest, seeds=set_requests)
@@ -215,6 +230,9 @@ def message_set_requests(data: bytes) -> None:
         assert again[4:] == data
     elif kind == message_set.RequestType.OFFSETS:
         assert message_set.offsets_request(*message_set.parse_offsets(data, 2, end))[4:] == data
+    elif kind == message_set.RequestType.AUTHENTICATE:
+        who = message_set.parse_authenticate(data, 2, end)
+        assert who.version or message_set.authenticate_request(who.user, who.password)[4:] == data
 
 
 def set_answers() -> Iterator[bytes]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fuzz import corpus, run
+from fuzz import corpus, reach, run
 from fuzz.corpus import Entry
 from fuzz.target import BASE_BYTES, BoundExceeded, Target, attempt, attempt_bounded
+from tidelog.storage import ledger
+
+#: Groups whose modules take the log for the whole process.
+SILENCING = ("edge", "guarded")
 
 
 def no_seeds() -> Iterator[bytes]:
@@ -55,8 +62,52 @@ def test_a_finding_is_spelled_so_that_a_command_can_take_it(data: bytes) -> None
     assert len(text) < 500
 
 
+def test_the_input_that_ended_a_process_is_still_there(tmp_path: Path) -> None:
+    path = tmp_path / "current"
+    program = f"""
+import os, sys
+from pathlib import Path
+from fuzz import run
+current = run.Current(Path({str(path)!r}), 10)
+current.begin(b"0123456789")
+current.end()
+current.begin(b"abc")
+if sys.argv[1:]:
+    run.signal.setitimer(run.signal.ITIMER_PROF, 0.01)
+    while True: pass
+os.abort()
+"""
+    for arguments, code in (([], -signal.SIGABRT), (["hang"], -signal.SIGPROF)):
+        tests = Path(run.HERE).parents[1]
+        command = [sys.executable, "-c", program, *arguments]
+        assert subprocess.run(command, cwd=tests, check=False, timeout=300).returncode == code
+        assert run.Current.read(path) == b"abc"
+    assert run.Current.read(tmp_path / "none") == b""
+
+
+def test_a_decoder_that_no_target_gets_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found in the source: one that reads bytes by its name, one that does not, one that was called, one of a kernel."""
+    known = {str(one) for one in (*reach.decoders(), *reach.kernel_functions())}
+    assert {"broker/security/oauthbearer.py:parse_message", "storage/ledger.py:decode"} <= known
+    assert "protocol/records/_kernel.pyx:decode_records" in known
+    assert "protocol/schema.py:encode_into" not in known
+    reached = reach.Reached()
+    with reached:
+        ledger.decode(b"{}")
+    lines = reach.complaints(reached)
+    assert any(
+        line.startswith("broker/security/oauthbearer.py:parse_message is a decoder, and no target") for line in lines
+    )
+    assert not any(line.startswith("storage/ledger.py:decode ") for line in lines)
+    monkeypatch.setitem(reach.NOT_REACHED, "storage/ledger.py:decode", "for no good reason")
+    assert "storage/ledger.py:decode is said to be out of reach, and is not" in reach.complaints(reached)
+
+
 def test_every_kept_input_is_of_a_target() -> None:
-    names = {one.name for targets in run.load([g for g in run.GROUPS if g != "edge"]).values() for one in targets}
+    names = {
+        one.name for targets in run.load([g for g in run.GROUPS if g not in SILENCING]).values() for one in targets
+    }
     kept = {path.stem for path in corpus.DIRECTORY.glob("*.txt")}
-    assert kept <= names | {"kafka_listener", "raw_bytes", "http_listener", "tls_records"}
+    listeners = {"kafka_listener", "raw_bytes", "http_listener", "tls_records"}
+    assert kept <= names | listeners | {"sasl_listener", "message_set_gate", "http_gate"}
     assert sum(path.stat().st_size for path in corpus.DIRECTORY.glob("*.txt")) <= run.MOST_CORPUS
