@@ -20,7 +20,6 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .http_user import SUBJECT
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
@@ -144,6 +143,7 @@ class HttpServer:
         from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
         from .console.samples import Samples
+        from .http_user import SUBJECT
 
         self._samples = samples = Samples(self._broker)
         https = self.https

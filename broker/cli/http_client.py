@@ -5,6 +5,7 @@ Who asks is in the file of `--command-config`, which is the same as for commands
     sasl.username=alice   sasl.password=…      for http.authentication=basic
     http.token=…                               for http.authentication=bearer and oauthbearer, and before the others
     sasl.mechanism=OAUTHBEARER …               for http.authentication=oauthbearer: the token that Kafka's listeners are shown
+    ssl.keystore.location=alice.pem            for http.authentication=certificate
     ssl.truststore.location=ca.pem             the authorities of an https:// listener, where they are not the system's
 """
 
@@ -46,8 +47,9 @@ def add_http_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--command-config",
         metavar="FILE",
-        help="client settings for a daemon that asks who its users are: sasl.username and sasl.password, or http.token; "
-        f"ssl.truststore.location … (default: {CONFIG_VARIABLE})",
+        help="client settings for a daemon that asks who its users are: sasl.username and sasl.password, http.token, "
+        "sasl.mechanism=OAUTHBEARER with an issuer, or ssl.keystore.location; ssl.truststore.location … "
+        f"(default: {CONFIG_VARIABLE})",
     )
 
 

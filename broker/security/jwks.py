@@ -154,7 +154,11 @@ class Keys:
             reading: Future[None] = Future()
             self._reading = reading
             self._asked_s = self._clock()
-        self._run(lambda: self._read(reading))
+        try:
+            self._run(lambda: self._read(reading))
+        except RuntimeError:  # no thread is to be had now; the keys from before hold
+            self._reading = None
+            reading.set_result(None)
         return reading
 
     async def find(self, key_id: str | None, algorithm: str) -> PublicKey | None:

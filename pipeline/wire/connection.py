@@ -238,10 +238,8 @@ class Connection:
             except TokenUnavailableError as error:
                 if now >= over:
                     self._fail(str(error), error)
-                self._session = (
-                    now + (over - now) / 4,
-                    over,
-                )  # the session still holds; the issuer may be back by then
+                # The session still holds; the issuer may be back by then.
+                self._session = (now + (over - now) / 4, over)
             except BaseException:
                 self.close()
                 raise

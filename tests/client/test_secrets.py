@@ -24,6 +24,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 from support.daemon import Daemon
+from support.tokens import key_set, private_key, public_jwk, token_of
 from tidelog.broker.cli.configs import RESOURCES, alter, described
 from tidelog.broker.cli.kafka_client import KafkaClient, KafkaFailure
 from tidelog.broker.cli.main import main
@@ -90,12 +91,14 @@ class World:
         )
         chain = b"".join(one.bytes() for one in certificate.cert_chain_pems)
         (folder / "tokens").write_text(f"prometheus {TOKEN}\n")
+        (folder / "keys.json").write_bytes(key_set(public_jwk(private_key())))
         for pem in (certificate.private_key_pem.bytes(), encrypted):
             self.secrets.add(pem.decode().splitlines()[2])
         self.settings = {
             "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
             "log.dirs": str(folder / "data"), "logging.level": "DEBUG",
-            "http.listener": "127.0.0.1:0", "http.authentication": "basic,bearer", "http.users.admin": "alice",
+            "http.listener": "127.0.0.1:0", "http.authentication": "basic,bearer,oauthbearer", "http.users.admin": "alice",
+            "listener.name.http.sasl.oauthbearer.jwks.endpoint.url": (folder / "keys.json").as_uri(),
             "http.users.read": "prometheus", "http.tokens.file": str(folder / "tokens"), "http.admin.enable": "true",
             "message.set.listeners": "tcp://127.0.0.1:0", "message.set.authentication": "plain",
             "ssl.keystore.certificate.chain": chain.decode(), "ssl.keystore.key": encrypted.decode(),
@@ -192,12 +195,16 @@ def test_by_sasl(world: World) -> None:
 
 def test_by_http(world: World) -> None:
     bearer, right = {"Authorization": f"Bearer {TOKEN}"}, basic("alice", SCRAM)
+    issued = {name: token_of(aud=None, **claims) for name, claims in (("good", {}), ("old", {"exp": 1}))}
+    world.secrets |= {token.rpartition(".")[2] for token in issued.values()}
     for path in ("/metrics", "/health", "/", "/why/t"):
         assert world.ask(path, basic("alice", WRONG)) in (401, 429)
         assert world.ask(path, {"Authorization": f"Bearer {WRONG_TOKEN}"}) in (401, 429)
         assert world.ask(path, {"Authorization": f"{GARBAGE} {GARBAGE}"}) in (401, 429)
+        assert world.ask(path, {"Authorization": f"Bearer {issued['old']}"}) in (401, 429)
     for path in ("/metrics", "/health", "/health/ready"):
         assert world.ask(path, bearer) == 200
+        assert world.ask(path, {"Authorization": f"Bearer {issued['good']}"}) == 200
     world.daemon.restart()  # whoever failed so often from here would not be looked at
     for route in ROUTES:
         world.ask(route.example, right)

@@ -294,6 +294,18 @@ def test_before_keys_are_there_nobody_is_told_that_a_token_is_bad(
     assert world.users.attempts.failures == 0
 
 
+def test_while_no_keys_can_be_read_nobody_is_told_that_a_token_is_bad(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer = Issuer(world, monkeypatch, "oauthbearer")
+    issuer.sets = [b"no keys"]
+    issuer.keys._run = lambda work: work()
+    with pytest.raises(NotLetInError, match="No token can be checked yet") as caught:
+        world.users.identify(f"Bearer {token_of()}", PEER)
+    assert (caught.value.status, caught.value.headers) == ("503 Service Unavailable", (("Retry-After", "1"),))
+    assert world.users.attempts.failures == 0
+
+
 def test_a_new_key_is_waited_for_by_few_and_old_ones_by_nobody(issuer: Issuer) -> None:
     issuer.world.now += 3601
     assert issuer.status(token_of()) == ALICE, "the reading hangs, and the key from before holds"
@@ -306,7 +318,8 @@ def test_a_new_key_is_waited_for_by_few_and_old_ones_by_nobody(issuer: Issuer) -
     issuer.world.now += 6
     for _ in range(MAX_CHECKS):
         issuer.world.users._places.acquire()
-    assert issuer.status(token_of(key_id="three")) == "503 Service Unavailable"
+    with pytest.raises(NotLetInError, match="Too many sign in at a time"):
+        issuer.world.users.identify(f"Bearer {token_of(key_id='three')}", PEER)
     assert issuer.status(new) == ALICE
     assert issuer.world.users.attempts.failures == 0
 

@@ -257,3 +257,18 @@ def test_many_threads_begin_one_reading() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(begin, range(8)))) == 1
     assert len(rig.works) == 1
+
+
+async def test_where_no_thread_is_to_be_had_the_keys_from_before_hold_and_it_is_tried_again() -> None:
+    rig = Rig(key_set(ONE))
+    await rig.names("one")
+    rig.now_s += 3600
+
+    def no_thread(_work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    rig.keys._run = no_thread
+    assert await rig.names("one", "two") == ["one", None]
+    rig.keys._run = rig.run
+    rig.source.answer = key_set(public_jwk(private_key(), "two"))
+    assert await rig.names("two") == ["two"]
