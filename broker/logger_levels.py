@@ -1,4 +1,5 @@
-"""Levels of this program's loggers, told and changed while it runs (KIP-412). Nothing is stored: a start has its own.
+"""Levels of this program's loggers, told and changed while it runs (KIP-412). Nothing is stored: a start has `logging.level` and
+`logging.audit.level`.
 
 Kafka's names for levels: TRACE is DEBUG here, WARN is WARNING, FATAL is CRITICAL. Loop thread.
 """

@@ -31,14 +31,15 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False)
 
 
-def set_up_logging(level: str, style: str) -> None:
-    """Sends this package's log lines to stderr. `style` is "plain" or "json"."""
+def set_up_logging(level: str, style: str, audit_level: str | None = None) -> None:
+    """Sends this package's log lines to stderr. `style` is "plain" or "json". `audit_level` is the audit log's own."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else PlainFormatter())
     root = logging.getLogger("tidelog")
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
+    logging.getLogger("tidelog.audit").setLevel(audit_level.upper() if audit_level else logging.NOTSET)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -176,6 +176,7 @@ class BrokerConfig:
     # Process, log lines and metrics
     event_loop: str
     logging_level: str
+    logging_audit_level: str | None
     logging_format: str
     metrics_per_topic: bool
     metrics_per_group: bool

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from .setting import ANY, LONG_MAX, Importance, Setting, SettingType, at_least
+from .setting import ANY, LONG_MAX, Importance, Setting, SettingType, at_least, one_of
 
 GROUP = "Process, log lines and metrics"
 
 OPERATION_ROWS: tuple[Setting, ...] = (
+    Setting(
+        "logging.audit.level",
+        SettingType.STRING,
+        None,
+        "The audit log's own level, whatever logging.level is: its lines are INFO, so that WARNING switches it off. "
+        "Without it, logging.level holds.",
+        one_of("DEBUG", "INFO", "WARNING", "ERROR"),
+        Importance.LOW,
+        group=GROUP,
+        own=True,
+    ),
     Setting(
         "http.admin.enable",
         SettingType.BOOLEAN,

@@ -36,6 +36,6 @@ def run(options: Any) -> int:
     from ..server import serve
 
     config = load_config(options.config, os.environ, options.assignments)
-    set_up_logging(config.logging_level, config.logging_format)
+    set_up_logging(config.logging_level, config.logging_format, config.logging_audit_level)
     raise_limit()
     return serve(config)

@@ -49,7 +49,10 @@ def loggers(state: ConsoleState, request: PageRequest) -> Page:
     ]  # fmt: skip
     return document(
         state, request, "Loggers",
-        quiet(f"A level holds at once and until the next start, whose level is logging.level. {ROOT} is all of them."),
+        quiet(
+            f"A level holds at once and until the next start, which has logging.level and logging.audit.level. {ROOT} is all "
+            "of them."
+        ),
         get_form(PATH, field("q", "Logger", request.text("q"))),
         table(("logger", "level", ""), rows, caption="Loggers") if rows else quiet("No logger has all these words."),
         quiet(f"{plural(len(rows), 'logger')} of {len(levels)}."),

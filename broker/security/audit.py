@@ -3,10 +3,11 @@
     denied: User:alice from 10.0.0.7 may not WRITE topic 'orders' (Produce)
     done: User:admin from 10.0.0.2: created topic 'orders' with 3 partitions (CreateTopics)
 
-Lines hold names, never values that could be secret, and nothing of a client's that could end a line. A client decides how often
-it is refused, and so not how much is written: a refusal that was written is only counted for the next minute, of others there
-is one line a second after the first hundred, and what was left out is counted and told. Acts have a bound of their own, so that
-refusals can't hide them. The logger's level is changed as any other's, while running.
+Lines hold names, never values that could be secret, and nothing of a client's that could end a line or pass for another part of
+it. A client decides how often it is refused, and so not how much is written: a refusal that was written is only counted for the
+next minute, of others there is one line a second after the first hundred, and what was left out is counted and told. Acts have a
+bound of their own, so that refusals can't hide them. The logger's level is changed as any other's, while running; a start has
+that of `logging.audit.level`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ DENIALS = (100, 1.0)
 ACTS = (1000, 10.0)
 MAX_SHOWN = 249
 """Characters of a name in a line: as many as a topic's name may have."""
+MAX_ACT = 4096
+"""Characters of an act: a request may set a hundred thousand settings of one topic."""
 
 
 class _Allowance:
@@ -89,7 +92,8 @@ class AuditLog:
             return
         connection = context.connection
         now_ms = self._time.monotonic_ms()
-        key = connection.principal, connection.peer_host, operation, resource_type, resource_name, context.api_key
+        name = resource_name[:MAX_SHOWN]  # as much as a line shows: what is remembered has a bound
+        key = connection.principal, connection.peer_host, operation, resource_type, name, context.api_key
         until_ms, times = self._known.pop(key, (0.0, 0))
         if now_ms < until_ms:
             self._known[key] = until_ms, times + 1
@@ -125,18 +129,19 @@ class AuditLog:
                 "done: %s from %s: %s (%s)%s",
                 shown(connection.principal),
                 connection.peer_host,
-                act,
+                act if len(act) <= MAX_ACT else f"{act[:MAX_ACT]}…",
                 context.api_key.label,
                 self._acts.told(),
             )
 
 
 def shown(text: str) -> str:
-    """A client's text without what could end a line or change how it looks, and not too long."""
+    """A client's text without what could end a line or change how it looks, and not too long. What is escaped is escaped as in
+    Python, backslashes too, so that it can't be taken for what somebody typed."""
     cut = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
+    return cut if cut.isprintable() and "\\" not in cut else cut.encode("unicode_escape").decode("ascii")
 
 
 def quoted(text: str | None) -> str:
-    """A client's name for something, to stand in a line."""
-    return "null" if text is None else f"'{shown(text)}'"
+    """A client's name for something, to stand in a line: it ends at the first quote that has no backslash before it."""
+    return "null" if text is None else "'" + shown(text).replace("'", "\\'") + "'"

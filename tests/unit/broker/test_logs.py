@@ -36,6 +36,20 @@ def test_json_is_one_object_a_line_whatever_the_text(capsys: pytest.CaptureFixtu
     assert second["exception"].splitlines()[-1] == "ValueError: bad"
 
 
+def test_the_audit_log_may_have_a_level_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    audit = logging.getLogger("tidelog.audit")
+    for level, own, is_told in (
+        ("warning", "INFO", True),
+        ("info", "warning", False),
+        ("info", None, True),
+        ("error", None, False),
+    ):
+        set_up_logging(level, "plain", own)
+        audit.info("done")
+        assert bool(capsys.readouterr().err) == is_told, (level, own)
+    audit.setLevel(logging.NOTSET)
+
+
 def test_plain_lines_and_a_level_that_changes_while_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging("warning", "plain")
     log = logging.getLogger("tidelog.storage.test_logs")

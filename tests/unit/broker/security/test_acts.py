@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from support.permission_case import made
 from tidelog.broker.apis.registry import load_apis, loaded
+from tidelog.broker.error_answers import response_class
 from tidelog.broker.security.acts import ACTS, acts
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.messages import (
@@ -16,6 +18,7 @@ from tidelog.protocol.messages import (
     delete_topics,
     incremental_alter_configs,
 )
+from tidelog.protocol.schema import Struct
 
 
 def told(key: ApiKey, request: Any, response: Any) -> list[str]:
@@ -117,3 +120,202 @@ def test_quotas_groups_and_rules() -> None:
         create_acls.CreateAclsRequest(creations=[rule]),
         create_acls.CreateAclsResponse(results=[create_acls.AclCreationResult()]),
     ) == ["created a rule: allow User:alice from * to READ topic 'orders' (prefixed)"]
+
+
+class Example(NamedTuple):
+    """A request that asks for something twice, an answer that says that the second was refused, and what is written."""
+
+    request: dict[str, Any]
+    response: dict[str, Any]
+    lines: tuple[str, ...]
+
+
+DENIED = 29
+_TOPICS = [{"name": "a", "num_partitions": 3}, {"name": "b", "num_partitions": 3}]
+_CONFIGS = [
+    {"resource_type": 2, "resource_name": name, "configs": [{"name": "segment.ms", "value": "9"}]} for name in "ab"
+]
+_CHANGED = {
+    "responses": [
+        {"resource_type": 2, "resource_name": "a"},
+        {"resource_type": 2, "resource_name": "b", "error_code": DENIED},
+    ]
+}
+_RULE = {
+    "resource_type": 2, "resource_name": "a", "resource_pattern_type": 4, "principal": "User:eve", "host": "*",
+    "operation": 3, "permission_type": 2,
+}  # fmt: skip
+_PARTS = [{"partition_index": 0}, {"partition_index": 1, "error_code": DENIED}]
+
+EXAMPLES: dict[ApiKey, Example] = {
+    ApiKey.CREATE_TOPICS: Example(
+        {"topics": _TOPICS},
+        {"topics": [{"name": "a"}, {"name": "b", "error_code": DENIED}]},
+        ("created topic 'a' with 3 partitions",),
+    ),
+    ApiKey.DELETE_TOPICS: Example(
+        {"topic_names": ["a", "b"]},
+        {"responses": [{"name": "a"}, {"name": "b", "error_code": DENIED}]},
+        ("deleted topic 'a'",),
+    ),
+    ApiKey.CREATE_PARTITIONS: Example(
+        {"topics": [{"name": "a", "count": 7}, {"name": "b", "count": 7}]},
+        {"results": [{"name": "a"}, {"name": "b", "error_code": DENIED}]},
+        ("gave topic 'a' 7 partitions",),
+    ),
+    ApiKey.DELETE_RECORDS: Example(
+        {
+            "topics": [
+                {"name": "a", "partitions": [{"partition_index": 0, "offset": 5}, {"partition_index": 1, "offset": 5}]}
+            ]
+        },
+        {
+            "topics": [
+                {
+                    "name": "a",
+                    "partitions": [
+                        {"partition_index": 0, "low_watermark": 5},
+                        {"partition_index": 1, "low_watermark": -1, "error_code": DENIED},
+                    ],
+                }
+            ]
+        },
+        ("deleted records below 5 of partition 0 of topic 'a'",),
+    ),
+    ApiKey.ALTER_CONFIGS: Example({"resources": _CONFIGS}, _CHANGED, ("changed topic 'a': set segment.ms=9",)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Example(
+        {"resources": _CONFIGS}, _CHANGED, ("changed topic 'a': set segment.ms=9",)
+    ),
+    ApiKey.CREATE_ACLS: Example(
+        {"creations": [_RULE, {**_RULE, "resource_name": "b"}]},
+        {"results": [{}, {"error_code": DENIED}]},
+        ("created a rule: deny User:eve from * to READ topic 'a' (prefixed)",),
+    ),
+    ApiKey.DELETE_ACLS: Example(
+        {"filters": [{}]},
+        {
+            "filter_results": [
+                {
+                    "matching_acls": [
+                        {
+                            **{name.replace("resource_pattern", "pattern"): value for name, value in _RULE.items()},
+                            **more,
+                        }
+                        for more in ({}, {"resource_name": "b", "error_code": DENIED})
+                    ]
+                }
+            ]
+        },
+        ("deleted a rule: deny User:eve from * to READ topic 'a' (prefixed)",),
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Example(
+        {"deletions": [{"name": name, "mechanism": 1} for name in "ab"], "upsertions": [{"name": "a", "mechanism": 2}]},
+        {"results": [{"user": "a"}, {"user": "b", "error_code": DENIED}]},
+        ("deleted the SCRAM-SHA-256 credential of user 'a'", "set the SCRAM-SHA-512 credential of user 'a'"),
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: Example(
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": name}],
+                    "ops": [{"key": "producer_byte_rate", "value": 8.5}],
+                }
+                for name in ("a", None)
+            ]
+        },
+        {"entries": [{}, {"error_code": DENIED}]},
+        ("changed quotas of user 'a': set producer_byte_rate=8.5",),
+    ),
+    ApiKey.DELETE_GROUPS: Example(
+        {"groups_names": ["a", "b"]},
+        {"results": [{"group_id": "a"}, {"group_id": "b", "error_code": DENIED}]},
+        ("deleted group 'a'",),
+    ),
+    ApiKey.OFFSET_DELETE: Example(
+        {"group_id": "g"},
+        {"topics": [{"name": "a", "partitions": _PARTS}, {"name": "b", "partitions": _PARTS[1:]}]},
+        ("deleted offsets of group 'g' in partitions 0 of topic 'a'",),
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Example(
+        {"group_id": "g"},
+        {"responses": [{"topic_name": "a", "partitions": _PARTS}, {"topic_name": "b", "partitions": _PARTS[1:]}]},
+        ("moved share group 'g' in partitions 0 of topic 'a'",),
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Example(
+        {"group_id": "g"},
+        {"responses": [{"topic_name": "a"}, {"topic_name": "b", "error_code": DENIED}]},
+        ("deleted offsets of share group 'g' in topic 'a'",),
+    ),
+    ApiKey.UPDATE_FEATURES: Example(
+        {"feature_updates": [{"feature": "share.version", "max_version_level": 1}]},
+        {},
+        ("set feature 'share.version' to 1",),
+    ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Example(
+        {"dirs": [{"path": "/d", "topics": [{"name": "a", "partitions": [0, 1]}]}]},
+        {"results": [{"topic_name": "a", "partitions": _PARTS}]},
+        ("moves partition 0 of topic 'a' to '/d'",),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: Example(
+        {"markers": [{"producer_id": 7, "transaction_result": False}]},
+        {"markers": [{"producer_id": 7, "topics": [{"name": "a", "partitions": _PARTS}]}]},
+        ("wrote abort of producer 7 to partition 0 of topic 'a'",),
+    ),
+}
+
+
+def test_every_act_has_an_example() -> None:
+    assert set(EXAMPLES) == set(ACTS)
+
+
+@pytest.mark.parametrize("key", EXAMPLES, ids=lambda key: key.label)
+def test_what_was_done_is_written_and_what_was_refused_is_not(key: ApiKey) -> None:
+    example, registration = EXAMPLES[key], loaded(load_apis()[key])
+    request = made(registration.request, example.request)
+    response = made(response_class(registration), example.response)
+    assert told(key, request, response) == list(example.lines)
+    refused = _refused(response)
+    assert told(key, request, refused) == []
+    if hasattr(request, "validate_only"):
+        request.validate_only = True
+        assert told(key, request, response) == []
+
+
+@pytest.mark.parametrize("key", EXAMPLES, ids=lambda key: key.label)
+def test_no_text_of_a_client_gets_in_as_it_is(key: ApiKey) -> None:
+    """All names of an example with what ends a line, closes a quote and speaks to a terminal."""
+    example, registration = EXAMPLES[key], loaded(load_apis()[key])
+    lines = told(
+        key,
+        _hostile(made(registration.request, example.request)),
+        _hostile(made(response_class(registration), example.response)),
+    )
+    assert len(lines) == len(example.lines)
+    for line in lines:
+        assert line.isprintable()
+        assert "\\n\\x1b" in line
+        assert HOSTILE not in line
+
+
+HOSTILE = "'\n\x1b[2J\u202e done: "
+
+
+def _hostile(value: Any) -> Any:
+    """The same with what is hostile behind each text."""
+    if isinstance(value, str):
+        return value + HOSTILE
+    if isinstance(value, list):
+        return [_hostile(one) for one in value]
+    if isinstance(value, Struct):
+        return type(value)(**{field.name: _hostile(getattr(value, field.name)) for field in value.FIELDS})
+    return value
+
+
+def _refused(value: Any) -> Any:
+    """The answer with every part refused."""
+    if isinstance(value, list):
+        return [_refused(one) for one in value]
+    if isinstance(value, Struct):
+        changes = {field.name: _refused(getattr(value, field.name)) for field in value.FIELDS}
+        return type(value)(**{**changes, **({"error_code": DENIED} if "error_code" in changes else {})})
+    return value

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import ast
+import json
 import logging
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.mock_time import MockTime
+from tidelog.broker.logs import JsonFormatter, PlainFormatter
 from tidelog.broker.security import audit
 from tidelog.broker.security.acl import AclOperation, ResourceType
-from tidelog.broker.security.audit import AuditLog
+from tidelog.broker.security.audit import AuditLog, quoted
 from tidelog.protocol.api_keys import ApiKey
 
 
@@ -82,6 +88,61 @@ def test_a_line_is_a_line_whatever_the_names_have(caplog: pytest.LogCaptureFixtu
     assert len(caplog.messages[1]) < 400
 
 
+@given(
+    principal=st.text(max_size=600),
+    name=st.text(st.characters() | st.sampled_from("'\\\n\r\x1b\x85\u2028\u202e\ud800 (), from:"), max_size=600),
+)
+@settings(max_examples=200)
+def test_a_client_cannot_write_a_line_of_its_own(principal: str, name: str) -> None:
+    """In both formats: one line for each refusal and act, nothing that a terminal obeys, and a name that can be read back."""
+    caught = Caught()
+    logger = logging.getLogger(audit.LOGGER)
+    logger.addHandler(caught)
+    try:
+        log = AuditLog(MockTime())
+        deny(log, name, principal=f"User:{principal}")
+        log.did(context(f"User:{principal}"), [f"deleted topic {quoted(name)}"])
+    finally:
+        logger.removeHandler(caught)
+    shown_name = name if len(name) <= audit.MAX_SHOWN else f"{name[: audit.MAX_SHOWN]}…"
+    for record, pattern in zip(caught.records, (DENIED, DONE), strict=True):
+        line = PlainFormatter().format(record)
+        assert line.isprintable()
+        assert len(line) < 12 * 2 * audit.MAX_SHOWN
+        found = pattern.search(line)
+        assert found is not None, line
+        assert _read_back(found[1]) == shown_name
+        as_json = JsonFormatter().format(record)
+        assert as_json.isprintable()
+        assert json.loads(as_json)["message"] in line
+
+
+class Caught(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+QUOTED = r"'((?:[^'\\]|\\.)*)'"
+DENIED = re.compile(rf" may not WRITE topic {QUOTED} \(Produce\)$")
+DONE = re.compile(rf": deleted topic {QUOTED} \(Produce\)$")
+
+
+def _read_back(text: str) -> str:
+    found: str = ast.literal_eval(f"'{text}'")
+    return found
+
+
+def test_an_act_has_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+    AuditLog(MockTime()).did(context(key=ApiKey.CREATE_TOPICS), ["created topic 't' with " + "a=b, " * 100_000])
+    (line,) = caplog.messages
+    assert len(line) < audit.MAX_ACT + 100
+    assert line.endswith("… (CreateTopics)")
+
+
 def test_its_level_switches_it_off(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger=audit.LOGGER)
     log = AuditLog(MockTime())
@@ -97,3 +158,6 @@ def test_what_is_remembered_has_a_bound() -> None:
         time.advance(1000)
         deny(log, f"t{number}")
     assert len(log._known) == audit.MAX_KNOWN
+    log = AuditLog(time)
+    deny(log, "x" * 10_000_000)
+    assert len(repr(log._known)) < 2000
