@@ -1,6 +1,8 @@
 """DeleteTopics, API key 20, versions 0 to 6.
 
 - 4 is flexible, 5 tells errors in words, 6 takes ids too (KIP-516): a topic is named by one of both, and once.
+- Who may DELETE the cluster (by a rule for ALL of it) may delete all topics. Others need DESCRIBE of a topic that they name, and
+  learn with it that there is none, and DELETE of it.
 - `delete.topic.enable=false` refuses every topic: TOPIC_DELETION_DISABLED from version 3 on, INVALID_REQUEST before.
 - The broker's own topics can't be deleted (INVALID_TOPIC_EXCEPTION).
 - From 5 on partitions beyond controller_mutation_rate are THROTTLING_QUOTA_EXCEEDED (KIP-599).
@@ -24,8 +26,8 @@ from ...protocol.messages.delete_topics import (
 )
 from ...storage.partition_metadata import encode_uuid
 from ..error_mapping import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, tells
+from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
+from ..security.asks import on_each, suffices, tells
 from .registry import api
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ _STRICT_FROM = 5
     (0, 6),
     DeleteTopicsRequest,
     asks=(
+        suffices(AclOperation.DELETE, ResourceType.CLUSTER),
+        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is named and not given by its id"),
         on_each(AclOperation.DELETE, ResourceType.TOPIC),
         tells(AclOperation.DESCRIBE, ResourceType.TOPIC, "for the name of what its id names"),
     ),
@@ -57,6 +61,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
     names = [_name(state, context) for state in states]
+    may_all = context.allows(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True)
     times = Counter(name for name in names if name is not None)
     answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
     wanted = []
@@ -71,8 +76,8 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
             error = ProtocolError(
                 ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {encode_uuid(UUID(bytes=state.topic_id))}"
             )
-        elif not context.allows(AclOperation.DELETE, ResourceType.TOPIC, name):
-            error = ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not delete this topic")
+        elif not may_all and (refusal := _refusal(name, is_named=state.name is not None, context=context)) is not None:
+            error = refusal
         elif times[name] > 1:
             error = ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice")
         topic = topics.get(name) if name is not None else None
@@ -99,6 +104,16 @@ def _name(state: DeleteTopicState, context: RequestContext) -> str | None:
         return state.name
     topic = context.broker.topics.by_id(state.topic_id)
     return topic.name if topic is not None else None
+
+
+def _refusal(name: str, *, is_named: bool, context: RequestContext) -> ProtocolError | None:
+    error = ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not delete this topic")
+    if is_named:
+        if not context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            return error
+        if context.broker.topics.get(name) is None:
+            return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return None if context.allows(AclOperation.DELETE, ResourceType.TOPIC, name) else error
 
 
 async def _delete(name: str, result: DeletableTopicResult, context: RequestContext, mutations: Mutations) -> None:

@@ -38,6 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--old-clients", choices=["slice", "all"], default="slice", help="which of the clients of before 2019 to run"
     )
     group.addoption("--whole-suites", action="store_true", help="all of the suites of which a few cases are run else")
+    group.addoption(
+        "--rights-users",
+        type=int,
+        default=8,
+        help="users with rules by chance, beside those of every kind, against Kafka",
+    )
     group.addoption("--write-compatibility", action="store_true", help="put what was found into docs/COMPATIBILITY.md")
     group.addoption(
         "--compaction-kill-s", type=float, default=0, help="seconds of kill -9 under Kafka's compaction tester"

@@ -1,66 +1,24 @@
-"""Requests that make every API ask all that it declares: for each API, one about two resources that are named alike.
-
-Fields are plain values, made into the request's declared classes. `names` are two of a kind: topics, groups, transactions, or
-for what has no name two of anything. `ids` has the topics' ids."""
+"""Requests that make every API ask all that it declares: for each API, one about two resources that are named alike, and for each
+kind of part one of which a part may be allowed and another denied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
-
+from support.permission_case import (
+    GROUPS,
+    NEW_TOPICS,
+    OPEN,
+    TRANSACTIONS,
+    Case,
+    group_of,
+    plain,
+    share_fetch,
+    state,
+)  # fmt: skip
 from tidelog.broker.security.acl import AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
-from tidelog.protocol.schema import Struct
-
-TOPICS = ("alpha", "bravo")
-GROUPS = ("group-a", "group-b")
-TRANSACTIONS = ("txn-a", "txn-b")
-
-Ids = Mapping[str, bytes]
-Fields = Mapping[str, Any]
-
-
-class Case(NamedTuple):
-    """`ask`: what decides over each part alone, None where the whole request is decided over. `first`, `last`: versions.
-    `is_hidden`: a part that is denied is left out. `by_id`: parts are named by ids, which are no secret."""
-
-    key: ApiKey
-    fields: Callable[[Sequence[str], Ids, bytes], Fields]
-    names: tuple[str, str] = TOPICS
-    ask: tuple[AclOperation, ResourceType] | None = None
-    first: int = 0
-    last: int = 99
-    is_hidden: bool = False
-    by_id: bool = False
-
-
-def made(cls: Any, values: Fields) -> Any:
-    """A request, or a part of one."""
-    fields = {field.name: field for field in cls.FIELDS}
-    given = {}
-    for name, value in values.items():
-        element = fields[name].element
-        if isinstance(element, type) and issubclass(element, Struct) and value is not None:
-            given[name] = [made(element, one) for one in value] if fields[name].is_array else made(element, value)
-        else:
-            given[name] = value
-    return cls(**given)
-
 
 T, G, X, C = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.CLUSTER
 O = AclOperation  # noqa: E741
-
-
-def _plain(**values: Any) -> Callable[[Sequence[str], Ids, bytes], Fields]:
-    return lambda names, ids, batch: values
-
-
-def _state(**part: Any) -> Callable[[Sequence[str], Ids, bytes], Fields]:
-    return lambda names, ids, batch: {
-        "group_id": "group-a",
-        "topics": [{"topic_id": ids[name], "partitions": [{"partition": 0, **part}]} for name in names],
-    }
-
 
 CASES: tuple[Case, ...] = (
     Case(
@@ -127,15 +85,15 @@ CASES: tuple[Case, ...] = (
         },
         ask=(O.DESCRIBE, T), first=12, by_id=True,
     ),
-    Case(ApiKey.METADATA, _plain(topics=None), ask=(O.DESCRIBE, T), first=1, is_hidden=True),
+    Case(ApiKey.METADATA, plain(topics=None), ask=(O.DESCRIBE, T), first=1, is_hidden=True),
     Case(
         ApiKey.METADATA,
-        _plain(topics=[{"name": "new-topic"}], allow_auto_topic_creation=True),
-        names=("new-topic", "new-topic"), first=4, last=12,
+        lambda n, ids, batch: {"topics": [{"name": t} for t in n], "allow_auto_topic_creation": True},
+        names=NEW_TOPICS, ask=(O.CREATE, T), first=4, last=12,
     ),
     Case(
         ApiKey.METADATA,
-        _plain(topics=[], include_cluster_authorized_operations=True, allow_auto_topic_creation=False),
+        plain(topics=[], include_cluster_authorized_operations=True, allow_auto_topic_creation=False),
         first=8, last=10, is_hidden=True,
     ),
     Case(
@@ -155,7 +113,7 @@ CASES: tuple[Case, ...] = (
         },
         ask=(O.DESCRIBE, T), last=7,
     ),
-    Case(ApiKey.OFFSET_FETCH, _plain(group_id="group-a", topics=None), first=2, last=7, ask=(O.DESCRIBE, T), is_hidden=True),
+    Case(ApiKey.OFFSET_FETCH, plain(group_id="group-a", topics=None), first=2, last=7, ask=(O.DESCRIBE, T), is_hidden=True),
     Case(
         ApiKey.OFFSET_FETCH,
         lambda n, ids, batch: {
@@ -181,37 +139,42 @@ CASES: tuple[Case, ...] = (
         lambda n, ids, batch: {"key_type": 1, "coordinator_keys": list(n)},
         names=TRANSACTIONS, ask=(O.DESCRIBE, X), first=4,
     ),
-    Case(ApiKey.FIND_COORDINATOR, _plain(key_type=2, coordinator_keys=["group-a:x:0"]), first=6),
+    Case(ApiKey.FIND_COORDINATOR, plain(key_type=2, coordinator_keys=["group-a:x:0"]), first=6),
     Case(
         ApiKey.JOIN_GROUP,
-        _plain(group_id="group-a", session_timeout_ms=300_000, protocol_type="consumer", protocols=[{"name": "range"}]),
+        plain(group_id="group-a", session_timeout_ms=300_000, protocol_type="consumer", protocols=[{"name": "range"}]),
         names=GROUPS, first=4,  # so that the first answer brings an id, and nobody waits
     ),
-    Case(ApiKey.HEARTBEAT, _plain(group_id="group-a", member_id="m"), names=GROUPS),
-    Case(ApiKey.LEAVE_GROUP, _plain(group_id="group-a", members=[{"member_id": "m"}]), names=GROUPS, first=3),
-    Case(ApiKey.SYNC_GROUP, _plain(group_id="group-a", member_id="m", protocol_type="c", protocol_name="r"), names=GROUPS),
+    Case(ApiKey.HEARTBEAT, plain(group_id="group-a", member_id="m"), names=GROUPS),
+    Case(ApiKey.LEAVE_GROUP, plain(group_id="group-a", members=[{"member_id": "m"}]), names=GROUPS, first=3),
+    Case(ApiKey.SYNC_GROUP, plain(group_id="group-a", member_id="m", protocol_type="c", protocol_name="r"), names=GROUPS),
     Case(ApiKey.DESCRIBE_GROUPS, lambda n, ids, batch: {"groups": list(n)}, names=GROUPS, ask=(O.DESCRIBE, G)),
-    Case(ApiKey.LIST_GROUPS, _plain(), names=GROUPS, ask=(O.DESCRIBE, G), is_hidden=True),
-    Case(ApiKey.SASL_HANDSHAKE, _plain(mechanism="PLAIN")),
-    Case(ApiKey.SASL_AUTHENTICATE, _plain(auth_bytes=b"x")),
-    Case(ApiKey.API_VERSIONS, _plain(client_software_name="test", client_software_version="1")),
+    Case(ApiKey.LIST_GROUPS, plain(), names=GROUPS, ask=(O.DESCRIBE, G), is_hidden=True),
+    Case(ApiKey.SASL_HANDSHAKE, plain(mechanism="PLAIN")),
+    Case(ApiKey.SASL_AUTHENTICATE, plain(auth_bytes=b"x")),
+    Case(ApiKey.API_VERSIONS, plain(client_software_name="test", client_software_version="1")),
     Case(
         ApiKey.CREATE_TOPICS,
         lambda n, ids, batch: {
-            "topics": [{"name": f"{t}-made", "num_partitions": 1, "replication_factor": 1} for t in n],
+            "topics": [{"name": t, "num_partitions": 1, "replication_factor": 1} for t in n],
             "timeout_ms": 1000, "validate_only": True,
         },
-        names=TOPICS, first=4,
+        names=("made-1", "made-2"), ask=(O.CREATE, T), first=4,
     ),
     Case(
         ApiKey.DELETE_TOPICS,
         lambda n, ids, batch: {"topics": [{"name": t} for t in n], "timeout_ms": 1000},
-        names=("gone-1", "gone-2"), ask=(O.DELETE, T), first=6,
+        names=("gone-1", "gone-0"), ask=(O.DELETE, T), first=6,
+    ),
+    Case(
+        ApiKey.DELETE_TOPICS,
+        lambda n, ids, batch: {"topics": [{"name": t} for t in n], "timeout_ms": 1000},
+        names=("gone-1", "gone-2"), ask=(O.DESCRIBE, T), first=6,
     ),
     Case(
         ApiKey.DELETE_TOPICS,
         lambda n, ids, batch: {"topic_names": list(n), "timeout_ms": 1000},
-        names=("gone-1", "gone-2"), ask=(O.DELETE, T), last=5,
+        names=("gone-1", "gone-0"), ask=(O.DELETE, T), last=5,
     ),
     Case(
         ApiKey.DELETE_RECORDS,
@@ -220,8 +183,8 @@ CASES: tuple[Case, ...] = (
         },
         ask=(O.DELETE, T),
     ),
-    Case(ApiKey.INIT_PRODUCER_ID, _plain(transactional_id="txn-a", transaction_timeout_ms=1000), names=TRANSACTIONS),
-    Case(ApiKey.INIT_PRODUCER_ID, _plain(transactional_id=None, transaction_timeout_ms=1000)),
+    Case(ApiKey.INIT_PRODUCER_ID, plain(transactional_id="txn-a", transaction_timeout_ms=1000), names=TRANSACTIONS),
+    Case(ApiKey.INIT_PRODUCER_ID, plain(transactional_id=None, transaction_timeout_ms=1000)),
     Case(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         lambda n, ids, batch: {"topics": [{"topic": t, "partitions": [{"partition": 0}]} for t in n]},
@@ -233,7 +196,7 @@ CASES: tuple[Case, ...] = (
             "v3_and_below_transactional_id": "txn-a", "v3_and_below_producer_id": 1,
             "v3_and_below_topics": [{"name": t, "partitions": [0]} for t in n],
         },
-        last=3,
+        ask=(O.WRITE, T), last=3,
     ),
     Case(
         ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -246,10 +209,10 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ApiKey.ADD_OFFSETS_TO_TXN,
-        _plain(transactional_id="txn-a", producer_id=1, group_id="group-a"),
+        plain(transactional_id="txn-a", producer_id=1, group_id="group-a"),
         names=TRANSACTIONS,
     ),
-    Case(ApiKey.END_TXN, _plain(transactional_id="txn-a", producer_id=1), names=TRANSACTIONS),
+    Case(ApiKey.END_TXN, plain(transactional_id="txn-a", producer_id=1), names=TRANSACTIONS),
     Case(
         ApiKey.WRITE_TXN_MARKERS,
         lambda n, ids, batch: {
@@ -269,10 +232,10 @@ CASES: tuple[Case, ...] = (
         },
         ask=(O.READ, T),
     ),
-    Case(ApiKey.DESCRIBE_ACLS, _plain(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1), first=1),
+    Case(ApiKey.DESCRIBE_ACLS, plain(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1), first=1),
     Case(
         ApiKey.CREATE_ACLS,
-        _plain(
+        plain(
             creations=[
                 {
                     "resource_type": 2, "resource_name": "x", "resource_pattern_type": 3, "principal": "User:x",
@@ -284,7 +247,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ApiKey.DELETE_ACLS,
-        _plain(
+        plain(
             filters=[
                 {
                     "resource_type_filter": 2, "resource_name_filter": "nobody-has-it", "pattern_type_filter": 3,
@@ -293,6 +256,19 @@ CASES: tuple[Case, ...] = (
             ]
         ),
         first=1,
+    ),
+    *(
+        Case(
+            ApiKey.DESCRIBE_CONFIGS,
+            lambda n, ids, batch, kind=kind: {
+                "resources": [
+                    {"resource_type": 2, "resource_name": n[0], "configuration_keys": ["retention.ms"]},
+                    {"resource_type": kind, "resource_name": n[1]},
+                ],
+            },
+            names=("alpha", "0"), ask=(O.DESCRIBE_CONFIGS, C),
+        )
+        for kind in (4, 8, 16)
     ),
     Case(
         ApiKey.DESCRIBE_CONFIGS,
@@ -305,8 +281,21 @@ CASES: tuple[Case, ...] = (
         names=GROUPS, ask=(O.DESCRIBE_CONFIGS, G),
     ),
     *(
-        Case(ApiKey.DESCRIBE_CONFIGS, _plain(resources=[{"resource_type": kind, "resource_name": "0"}]))
+        Case(ApiKey.DESCRIBE_CONFIGS, plain(resources=[{"resource_type": kind, "resource_name": "0"}]))
         for kind in (4, 8, 16)
+    ),
+    *(
+        Case(
+            ApiKey.ALTER_CONFIGS,
+            lambda n, ids, batch, kind=kind: {
+                "resources": [
+                    {"resource_type": 2, "resource_name": n[0], "configs": []},
+                    {"resource_type": kind, "resource_name": n[1], "configs": []},
+                ], "validate_only": True,
+            },
+            names=("alpha", "0"), ask=(O.ALTER_CONFIGS, C),
+        )
+        for kind in (4, 16)
     ),
     Case(
         ApiKey.ALTER_CONFIGS,
@@ -324,7 +313,20 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ApiKey.ALTER_CONFIGS,
-        _plain(resources=[{"resource_type": 4, "resource_name": "0", "configs": []}], validate_only=True),
+        plain(resources=[{"resource_type": 4, "resource_name": "0", "configs": []}], validate_only=True),
+    ),
+    *(
+        Case(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            lambda n, ids, batch, kind=kind: {
+                "resources": [
+                    {"resource_type": 2, "resource_name": n[0], "configs": []},
+                    {"resource_type": kind, "resource_name": n[1], "configs": []},
+                ], "validate_only": True,
+            },
+            names=("alpha", "0"), ask=(O.ALTER_CONFIGS, C),
+        )
+        for kind in (4, 8, 16)
     ),
     Case(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -349,7 +351,7 @@ CASES: tuple[Case, ...] = (
     *(
         Case(
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            _plain(resources=[{"resource_type": kind, "resource_name": "0", "configs": []}], validate_only=True),
+            plain(resources=[{"resource_type": kind, "resource_name": "0", "configs": []}], validate_only=True),
         )
         for kind in (4, 8, 16)
     ),
@@ -371,10 +373,10 @@ CASES: tuple[Case, ...] = (
         },
         ask=(O.ALTER, T),
     ),
-    Case(ApiKey.CREATE_DELEGATION_TOKEN, _plain(), first=1),
-    Case(ApiKey.RENEW_DELEGATION_TOKEN, _plain(), first=1),
-    Case(ApiKey.EXPIRE_DELEGATION_TOKEN, _plain(), first=1),
-    Case(ApiKey.DESCRIBE_DELEGATION_TOKEN, _plain(), first=1),
+    Case(ApiKey.CREATE_DELEGATION_TOKEN, plain(), first=1),
+    Case(ApiKey.RENEW_DELEGATION_TOKEN, plain(), first=1),
+    Case(ApiKey.EXPIRE_DELEGATION_TOKEN, plain(), first=1),
+    Case(ApiKey.DESCRIBE_DELEGATION_TOKEN, plain(), first=1),
     Case(ApiKey.DELETE_GROUPS, lambda n, ids, batch: {"groups_names": list(n)}, names=("gone-1", "gone-2"), ask=(O.DELETE, G)),
     Case(
         ApiKey.ELECT_LEADERS,
@@ -386,7 +388,7 @@ CASES: tuple[Case, ...] = (
             "topics": [{"name": t, "partitions": [{"partition_index": 0, "replicas": None}]} for t in n]
         },
     ),
-    Case(ApiKey.LIST_PARTITION_REASSIGNMENTS, _plain(topics=None)),
+    Case(ApiKey.LIST_PARTITION_REASSIGNMENTS, plain(topics=None)),
     Case(
         ApiKey.OFFSET_DELETE,
         lambda n, ids, batch: {
@@ -394,10 +396,10 @@ CASES: tuple[Case, ...] = (
         },
         ask=(O.READ, T),
     ),
-    Case(ApiKey.DESCRIBE_CLIENT_QUOTAS, _plain(components=[])),
+    Case(ApiKey.DESCRIBE_CLIENT_QUOTAS, plain(components=[])),
     Case(
         ApiKey.ALTER_CLIENT_QUOTAS,
-        _plain(
+        plain(
             entries=[
                 {
                     "entity": [{"entity_type": "user", "entity_name": name}],
@@ -407,10 +409,10 @@ CASES: tuple[Case, ...] = (
             ]
         ),
     ),
-    Case(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, _plain(users=None)),
+    Case(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, plain(users=None)),
     Case(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        _plain(
+        plain(
             deletions=[{"name": "bob", "mechanism": 1}],
             upsertions=[
                 {"name": "alice", "mechanism": 1, "iterations": 4096, "salt": b"s" * 16, "salted_password": b"p" * 32}
@@ -419,28 +421,29 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ApiKey.DESCRIBE_QUORUM,
-        _plain(topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]),
+        plain(topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]),
     ),
-    Case(ApiKey.UPDATE_FEATURES, _plain(feature_updates=[{"feature": "nothing", "max_version_level": 1}])),
-    Case(ApiKey.DESCRIBE_CLUSTER, _plain(include_cluster_authorized_operations=True), is_hidden=True),
+    Case(ApiKey.UPDATE_FEATURES, plain(feature_updates=[{"feature": "nothing", "max_version_level": 1}])),
+    Case(ApiKey.DESCRIBE_CLUSTER, plain(include_cluster_authorized_operations=True), is_hidden=True),
     Case(
         ApiKey.DESCRIBE_PRODUCERS,
         lambda n, ids, batch: {"topics": [{"name": t, "partition_indexes": [0]} for t in n]},
         ask=(O.READ, T),
     ),
-    Case(ApiKey.UNREGISTER_BROKER, _plain(broker_id=7)),
-    Case(ApiKey.ADD_RAFT_VOTER, _plain()),
-    Case(ApiKey.REMOVE_RAFT_VOTER, _plain()),
+    Case(ApiKey.UNREGISTER_BROKER, plain(broker_id=7)),
+    Case(ApiKey.ADD_RAFT_VOTER, plain()),
+    Case(ApiKey.REMOVE_RAFT_VOTER, plain()),
     Case(
         ApiKey.DESCRIBE_TRANSACTIONS,
         lambda n, ids, batch: {"transactional_ids": list(n)},
         names=TRANSACTIONS, ask=(O.DESCRIBE, X),
     ),
-    Case(ApiKey.LIST_TRANSACTIONS, _plain(), names=TRANSACTIONS, ask=(O.DESCRIBE, X), is_hidden=True),
+    Case(ApiKey.DESCRIBE_TRANSACTIONS, plain(transactional_ids=[OPEN]), ask=(O.DESCRIBE, T), is_hidden=True),
+    Case(ApiKey.LIST_TRANSACTIONS, plain(), names=TRANSACTIONS, ask=(O.DESCRIBE, X), is_hidden=True),
     Case(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         lambda n, ids, batch: {
-            "group_id": "modern", "member_id": "m-names", "rebalance_timeout_ms": 900_000, "topic_partitions": [],
+            "group_id": group_of(n, "modern"), "member_id": "m-names", "rebalance_timeout_ms": 900_000, "topic_partitions": [],
             "subscribed_topic_names": list(n),
         },
     ),
@@ -450,15 +453,19 @@ CASES: tuple[Case, ...] = (
             "group_id": "modern-too", "member_id": "m-expression", "rebalance_timeout_ms": 900_000, "topic_partitions": [],
             "subscribed_topic_regex": "al.*|br.*",
         },
-        first=1,
+        ask=(O.DESCRIBE, T), is_hidden=True, first=1,
     ),
     Case(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
-        _plain(group_ids=["modern", "nobody"]), names=("modern", "nobody"), ask=(O.DESCRIBE, G),
+        plain(group_ids=["modern", "nobody"]), names=("modern", "nobody"), ask=(O.DESCRIBE, G),
     ),
-    Case(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, _plain()),
-    Case(ApiKey.PUSH_TELEMETRY, _plain(client_instance_id=b"i" * 16)),
-    Case(ApiKey.LIST_CONFIG_RESOURCES, _plain()),
+    Case(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        plain(group_ids=["modern-one", "modern"]), names=("modern-one", "modern"), ask=(O.DESCRIBE, T), denies="bravo",
+    ),
+    Case(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, plain()),
+    Case(ApiKey.PUSH_TELEMETRY, plain(client_instance_id=b"i" * 16)),
+    Case(ApiKey.LIST_CONFIG_RESOURCES, plain()),
     Case(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         lambda n, ids, batch: {"topics": [{"name": t} for t in n], "response_partition_limit": 100},
@@ -466,12 +473,12 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-        _plain(topics=[], response_partition_limit=2000), ask=(O.DESCRIBE, T), is_hidden=True,
+        plain(topics=[], response_partition_limit=2000), ask=(O.DESCRIBE, T), is_hidden=True,
     ),
     Case(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
         lambda n, ids, batch: {
-            "group_id": "application", "member_id": "m", "rebalance_timeout_ms": 900_000, "process_id": "p",
+            "group_id": group_of(n, "application"), "member_id": "m", "rebalance_timeout_ms": 900_000, "process_id": "p",
             "active_tasks": [], "standby_tasks": [], "warmup_tasks": [],
             "topology": {
                 "epoch": 0,
@@ -486,23 +493,27 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         ApiKey.STREAMS_GROUP_DESCRIBE,
-        _plain(group_ids=["application", "nobody"]), names=("application", "nobody"), ask=(O.DESCRIBE, G),
+        plain(group_ids=["application", "nobody"]), names=("application", "nobody"), ask=(O.DESCRIBE, G),
+    ),
+    Case(
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        plain(group_ids=["application-one", "application"]),
+        names=("application-one", "application"), ask=(O.DESCRIBE, T), denies="bravo",
     ),
     Case(
         ApiKey.SHARE_GROUP_HEARTBEAT,
-        lambda n, ids, batch: {"group_id": "shared", "member_id": "m", "subscribed_topic_names": list(n)},
+        lambda n, ids, batch: {"group_id": group_of(n, "shared"), "member_id": "m", "subscribed_topic_names": list(n)},
     ),
     Case(
         ApiKey.SHARE_GROUP_DESCRIBE,
-        _plain(group_ids=["shared", "nobody"]), names=("shared", "nobody"), ask=(O.DESCRIBE, G),
+        plain(group_ids=["shared", "nobody"]), names=("shared", "nobody"), ask=(O.DESCRIBE, G),
     ),
     Case(
-        ApiKey.SHARE_FETCH,
-        lambda n, ids, batch: {
-            "group_id": "shared", "member_id": "m", "share_session_epoch": 0, "max_bytes": 1 << 20, "max_records": 10,
-            "topics": [{"topic_id": ids[t], "partitions": [{"partition_index": 0}]} for t in n],
-        },
-        ask=(O.READ, T), by_id=True,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        plain(group_ids=["shared-one", "shared"]), names=("shared-one", "shared"), ask=(O.DESCRIBE, T), denies="bravo",
+    ),
+    Case(
+        ApiKey.SHARE_FETCH, share_fetch, ask=(O.READ, T), by_id=True,
     ),
     Case(
         ApiKey.SHARE_ACKNOWLEDGE,
@@ -523,6 +534,7 @@ CASES: tuple[Case, ...] = (
                 for t in n
             ],
         },
+        ask=(O.READ, T), by_id=True, after=(ApiKey.SHARE_FETCH, share_fetch),
     ),
     Case(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -537,19 +549,25 @@ CASES: tuple[Case, ...] = (
         names=("shared", "nobody"), ask=(O.DESCRIBE, G),
     ),
     Case(
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        plain(groups=[{"group_id": "shared", "topics": None}]), ask=(O.DESCRIBE, T), is_hidden=True,
+    ),
+    Case(
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
         lambda n, ids, batch: {
             "group_id": "idle",
             "topics": [{"topic_name": t, "partitions": [{"partition_index": 0, "start_offset": 0}]} for t in n],
         },
+        ask=(O.READ, T),
     ),
     Case(
         ApiKey.DELETE_SHARE_GROUP_OFFSETS,
         lambda n, ids, batch: {"group_id": "idle", "topics": [{"topic_name": t} for t in n]},
+        ask=(O.READ, T),
     ),
-    Case(ApiKey.INITIALIZE_SHARE_GROUP_STATE, _state(state_epoch=0, start_offset=0), by_id=True),
-    Case(ApiKey.READ_SHARE_GROUP_STATE, _state(leader_epoch=0), by_id=True),
-    Case(ApiKey.WRITE_SHARE_GROUP_STATE, _state(state_epoch=0, leader_epoch=0, start_offset=0), by_id=True),
-    Case(ApiKey.DELETE_SHARE_GROUP_STATE, _state(), by_id=True),
-    Case(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, _state(leader_epoch=0), by_id=True),
+    Case(ApiKey.INITIALIZE_SHARE_GROUP_STATE, state(state_epoch=0, start_offset=0), by_id=True),
+    Case(ApiKey.READ_SHARE_GROUP_STATE, state(leader_epoch=0), by_id=True),
+    Case(ApiKey.WRITE_SHARE_GROUP_STATE, state(state_epoch=0, leader_epoch=0, start_offset=0), by_id=True),
+    Case(ApiKey.DELETE_SHARE_GROUP_STATE, state(), by_id=True),
+    Case(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, state(leader_epoch=0), by_id=True),
 )  # fmt: skip
