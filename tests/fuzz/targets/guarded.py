@@ -5,6 +5,7 @@ sets. Who has not the password sees nothing, and alice, who has it, nothing of t
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any
 from fuzz.target import target
 from fuzz.targets.edge import World, frames_of, is_modest, kafka_requests
 from fuzz.targets.records import RECORDS
-from fuzz.targets.tokens import SET
+from fuzz.targets.tokens import CLAIMS, HEADER, SET, signed
 from fuzz.targets.tokens import messages as token_messages
 from fuzz.targets.web import basic
 from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
@@ -62,7 +63,7 @@ def world() -> GuardedWorld:
         sasl_oauthbearer_expected_audience="tidelog",
         sasl_oauthbearer_expected_issuer="https://issuer.example",
         message_set_authentication="plain",
-        http_authentication="basic",
+        http_authentication="basic,oauthbearer",
         http_users_admin="ops",
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         super_users="User:ops",
@@ -128,7 +129,9 @@ def message_set_gate(data: bytes) -> None:
 
 def http_streams() -> Iterator[bytes]:
     host = b"Host: localhost\r\n"
-    for who in (basic("alice:pencil"), basic("ops:x"), "Bearer x", "Basic", ""):
+    # Who is known by a token and has no role, and who has it no more.
+    tokens = [signed(HEADER, json.dumps({**CLAIMS, **changed}).encode()) for changed in ({}, {"exp": 1})]
+    for who in (basic("alice:pencil"), basic("ops:x"), *(f"Bearer {one}" for one in ("x", *tokens)), "Basic", ""):
         head = host + (b"Authorization: " + who.encode() + b"\r\n" if who else b"")
         yield b"GET /topics HTTP/1.1\r\n" + head + b"\r\n"
         yield b"POST /clean/t HTTP/1.1\r\n" + head + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n{}"

@@ -1,4 +1,5 @@
-"""OAUTHBEARER: the client's message, the token within, the keys that it is checked with; and bearer tokens of HTTP.
+"""OAUTHBEARER: the client's message, the token within, the keys that it is checked with; bearer tokens of HTTP; and what a client
+of ours is told by an issuer, a file and a broker.
 
 A stranger's token is cut open before its signature is looked at, and one of the issuer's may say anything: so what the input
 says of header and claims is signed here with the right key, too. The key is always the same (RFC 8037, appendix A.1).
@@ -14,6 +15,7 @@ import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -24,6 +26,9 @@ from tidelog.broker.security.mechanism import Refusal, Step
 from tidelog.broker.security.oauthbearer import MAX_EXTENSIONS, OAuthExchange, parse_message
 from tidelog.broker.security.token_file import _read, parse_tokens
 from tidelog.broker.security.tokens import MAX_LIFETIME_S, Token, TokenRules, TokenVerifier
+from tidelog.protocol.client_security import ClientSecurityError
+from tidelog.protocol.http_exchange import Answer, Endpoint
+from tidelog.protocol.oauth_token import BearerExchange, ClientToken, TokenCache, TokenSettings, fetch
 
 KEY = ed25519.Ed25519PrivateKey.from_private_bytes(
     bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -46,7 +51,7 @@ RSA = {
 OUR_KEY = {**jwt.algorithms.OKPAlgorithm.to_jwk(KEY.public_key(), as_dict=True), "kid": "one"}
 SET = json.dumps({"keys": [OUR_KEY, P256, RSA]}).encode()
 DIRECTORY = tempfile.TemporaryDirectory(prefix="fuzz-tokens-")
-TOKENS = Path(DIRECTORY.name) / "tokens"
+TOKENS, OWN_TOKEN = Path(DIRECTORY.name) / "tokens", Path(DIRECTORY.name) / "token"
 
 
 class Source:
@@ -203,3 +208,54 @@ def http_tokens(data: bytes) -> None:
         raise
     assert all(len(digest) == hashlib.sha256().digest_size for digest in found)
     assert len(found) <= len(text.splitlines())
+
+
+SECRET = "the client's secret"
+GRANT = TokenSettings("https://issuer.example/token", "me", SECRET)
+FILE = TokenSettings(OWN_TOKEN.as_uri())
+
+
+def told_to_clients() -> Iterator[bytes]:
+    good = signed(HEADER, json.dumps(CLAIMS).encode())
+    yield b"\0" + json.dumps({"access_token": good, "expires_in": 60}).encode()
+    yield b"\0" + json.dumps({"access_token": good}).encode()
+    yield b'\0{"access_token":"a","expires_in":1e400}'
+    yield b'\0{"access_token":"a","expires_in":"60"}'
+    yield b'\0{"access_token":"e30.eyJleHAiOjFlNDAwfQ.x","expires_in":true}'
+    yield b'\0{"access_token":"a\\u0001b"}'
+    yield b"\0" + b"[" * 1500
+    for status in (1, 2, 3):
+        yield bytes([status]) + json.dumps({"error": "invalid_client", "error_description": f"no {SECRET}\n"}).encode()
+    yield b"\4" + good.encode() + b"\n"
+    yield b"\4 two words "
+    yield b"\4a." + segment(b"[" * 900).encode() + b".b"
+    yield b'\5{"status":"invalid_token","error_description":"the token has expired"}'
+    yield b"\5"
+    yield b"\5\xff"
+
+
+@target(ClientSecurityError, seeds=told_to_clients, extra=4 << 20)
+def client_tokens(data: bytes) -> None:
+    """An issuer's answer with each kind of status, a file, a broker's answer: by the first byte. No refusal shows the secret."""
+    kind, rest = data[0] % 6 if data else 0, data[1:]
+    OWN_TOKEN.write_bytes(rest)
+    try:
+        if kind == 5:
+            exchange = BearerExchange(GRANT, TokenCache(lambda _: ClientToken("t", None)))
+            exchange(None)
+            assert exchange(rest) == (b"\1" if rest else None)
+            exchange(b"")
+            assert not rest, "a broker that does not take the token is believed"
+            return
+        answer = Answer((200, 302, 401, 503, 200)[kind], "", "", rest)
+        with patch.object(Endpoint, "ask", return_value=answer):
+            found = fetch(FILE if kind == 4 else GRANT, lambda: NOW)
+        assert kind in (0, 4)
+        wanted = rest.decode().strip() if kind == 4 else json.loads(rest)["access_token"]
+        assert found.text == wanted
+        assert not set(found.text) & set(" \0\1\r\n,"), "a token that would be more than a token in a message"
+        assert found.ends_s is None or 0 < found.ends_s < 1e15
+    except ClientSecurityError as error:
+        assert SECRET not in str(error)
+        assert str(error).isprintable()
+        raise
