@@ -29,7 +29,7 @@ from ..protocol.framing import (
 )
 from .later_answer import LaterAnswer
 from .send import Outbound, Part, release_parts
-from .turns import HEAVY_NS, LONGEST_NS
+from .turns import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
 
 if TYPE_CHECKING:
     import socket
@@ -58,9 +58,9 @@ class Connection(asyncio.BufferedProtocol):
     """Loop thread only. Made by the `SocketServer` for each accepted socket."""
 
     __slots__ = (
-        "_buffer", "_capacity", "_closing", "_deadline", "_dispatcher", "_end", "_frame_end", "_is_heavy", "_muted", "_outbound",
-        "_paused", "_pending", "_server", "_start", "_transport", "_view", "authentication", "last_active", "listener",
-        "local_address", "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
+        "_buffer", "_capacity", "_closing", "_deadline", "_dispatcher", "_end", "_frame_end", "_is_heavy", "_mean_ns", "_muted",
+        "_outbound", "_paused", "_pending", "_server", "_start", "_transport", "_view", "authentication", "last_active",
+        "listener", "local_address", "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
     )  # fmt: skip
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
@@ -97,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         # Its requests took the loop for long: the next ones wait for their turn. None: it has had none yet, and waits too
         # where others do.
         self._is_heavy: bool | None = None
+        self._mean_ns = -1
         self._deadline: asyncio.TimerHandle | None = None
 
     # -- what the loop calls
@@ -139,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         server.received_bytes += nbytes
         self.last_active = server.now()
         if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.turns.has_row):
-            self._muted = server.turns.join(self._unmute)
+            self._muted = server.turns.join(self._client, self._unmute)
         buffer = self._buffer
         waiting = self._pending is not None or self._paused or self._muted is not None
         if buffer is None:
@@ -202,6 +203,11 @@ class Connection(asyncio.BufferedProtocol):
         return self.principal.partition(":")[2]
 
     @property
+    def _client(self) -> str:
+        """Whose connection it is, where clients are served in turn."""
+        return self.peer_host if self.principal is ANONYMOUS else self.principal
+
+    @property
     def request_bytes(self) -> int:
         """What is there of a request that has not come whole."""
         return self._end - self._start
@@ -210,6 +216,11 @@ class Connection(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """What is in memory of answers that the socket has not taken."""
         return 0 if self._outbound is None else self._outbound.unsent_bytes
+
+    def leave_unsent(self, most: int) -> None:
+        """As `Outbound.leave_unsent`."""
+        if self._outbound is not None:
+            self._outbound.leave_unsent(most)
 
     @property
     def send_turns(self) -> int:
@@ -328,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._muted is not None:
                 break
             if position < end and now() - began > LONGEST_NS:
-                self._muted = self._server.turns.join(self._unmute)
+                self._muted = self._server.turns.join(self._client, self._unmute)
                 break
             if len(parts) >= PARTS_PER_WRITE or gathered >= most:
                 if not self._flush(parts, sliced):
@@ -338,7 +349,9 @@ class Connection(asyncio.BufferedProtocol):
                 parts = []
                 gathered = 0
                 sliced = False
-        self._is_heavy = now() - began > HEAVY_NS
+        took, mean = now() - began, self._mean_ns
+        self._mean_ns = mean = took if mean < 0 else mean + ((took - mean) >> MEAN_SHIFT)
+        self._is_heavy = mean > HEAVY_NS
         self._flush(parts, sliced)
         return position
 

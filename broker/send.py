@@ -16,9 +16,11 @@ sent, the page cache is asked, and pages that are missing are read by the I/O po
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 BYTES_PER_TURN = 1 << 20
 #: The page cache is asked, and pages are read ahead, in steps of this size.
 PREFETCH_BYTES = 1 << 20
+_UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None)
 
 
 class FileSlice:
@@ -57,7 +60,7 @@ Part = bytes | FileSlice
 class SendCounters:
     """Bytes sent, by path; all connections of a daemon share one. Loop thread."""
 
-    __slots__ = ("cold_waits", "copy_fetch_bytes", "sendfile_bytes", "sent_bytes")
+    __slots__ = ("cold_waits", "copy_fetch_bytes", "sendfile_bytes", "sent_bytes", "unsent_bytes")
 
     def __init__(self) -> None:
         self.sent_bytes = 0
@@ -65,6 +68,8 @@ class SendCounters:
         #: Fetched record bytes that were copied through this process (down-conversion, TLS).
         self.copy_fetch_bytes = 0
         self.cold_waits = 0
+        #: Nothing is counted here: what new connections are told by `Outbound.leave_unsent`.
+        self.unsent_bytes = 0
 
 
 class Outbound:
@@ -147,6 +152,13 @@ class Outbound:
             self._drain()
         return not self._queue
 
+    def leave_unsent(self, most: int) -> None:
+        """So many bytes at most lie in the kernel that the client's window has no room for; 0: what SO_SNDBUF allows. Where the
+        system has no such bound (TCP_NOTSENT_LOWAT), nothing happens."""
+        if self._sock is not None and _UNSENT is not None:
+            with contextlib.suppress(OSError):
+                self._sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, most)
+
     def close(self) -> None:
         """Drops what was not sent and closes the duplicate. Harmless when called again."""
         if self._closed:
@@ -175,6 +187,8 @@ class Outbound:
         self._sock.setblocking(False)
         self._fd = self._sock.fileno()
         self._send = self._sock.send
+        if self._counters.unsent_bytes:
+            self.leave_unsent(self._counters.unsent_bytes)
 
     def _arm(self) -> None:
         if not self._writer_armed:
@@ -190,7 +204,6 @@ class Outbound:
         if self._prefetching or self._closed:
             self._disarm()
             return
-        self._turns += 1
         self._drain()
         if self.idle and not self._closed:
             self._on_drained()
@@ -207,6 +220,7 @@ class Outbound:
                 if type(part) is bytes:
                     more = socket.MSG_MORE if len(queue) > 1 else 0
                     sent = self._send(part, more)
+                    self._turns += 1
                     self._counters.sent_bytes += sent
                     budget -= sent
                     if sent < len(part):
@@ -227,6 +241,7 @@ class Outbound:
                     sent = os.sendfile(self._fd, part.file.fileno(), part.position, min(part.count, budget, warm))
                     if sent == 0:
                         raise OSError(f"{part.count} bytes at {part.position} are missing at the end of a segment file")
+                    self._turns += 1
                     self._counters.sendfile_bytes += sent
                     self._counters.sent_bytes += sent
                     budget -= sent

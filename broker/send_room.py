@@ -1,12 +1,18 @@
 """Answers that their clients do not take: how much memory they have, and how long a client has that takes nothing.
 
 A connection is here from the moment that its socket does not take all of an answer until it has. Slices of files wait too,
-but cost no memory and do not count. Loop thread.
+but cost no memory and do not count. What the kernel has of each (SO_SNDBUF) is its memory, and TCP stands still for everybody
+when there is none left of that: so with many connections here it is to have little of each. Loop thread.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
+
+#: Of the kernel's for each connection, about: twice SO_SNDBUF as it is by default.
+_KERNEL_BYTES = 200 * 1024
+#: What it is to have where there are many.
+CROWDED_UNSENT_BYTES = 16 * 1024
 
 
 class Sender(Protocol):
@@ -55,6 +61,11 @@ class SendRoom:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def is_crowded(self, was: bool) -> bool:
+        """Whether so many wait that the kernel's memory for them may be more than the limit; once they are, until they are
+        half as many."""
+        return 0 <= self.limit < len(self._waiting) * _KERNEL_BYTES * (1 + was)
 
     def begins(self, connection: Sender) -> None:
         """The socket did not take all. Above the limit, those go that have been waiting longest, never the newest."""

@@ -26,7 +26,7 @@ from .garbage import give_back
 from .log_flood import FLOOD, install
 from .receive_room import ReceiveRoom
 from .send import SendCounters
-from .send_room import SendRoom
+from .send_room import CROWDED_UNSENT_BYTES, SendRoom
 from .turns import Turns
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ class SocketServer:
         self.turns = Turns(loop.call_soon)
         self.descriptors = Descriptors(open_limit())
         self._ticker: asyncio.TimerHandle | None = None
+        self._crowded = False
         self._ticked = 0.0
         self._most_held = 0
         self._closed = 0
@@ -259,9 +260,18 @@ class SocketServer:
 
     def connection_waits(self) -> None:
         """Some connection has a request or an answer that is not whole: they are looked at until none has."""
+        if self.sending.is_crowded(self._crowded) is not self._crowded:
+            self._crowd()
         if self._ticker is None:
             self._ticked = self.loop.time()
             self._ticker = self.loop.call_later(TICK_S, self._tick)
+
+    def _crowd(self) -> None:
+        """The kernel is to have little of each answer from now on, or as much as it likes again."""
+        self._crowded = not self._crowded
+        unsent = self.send_counters.unsent_bytes = CROWDED_UNSENT_BYTES if self._crowded else 0
+        for connection in self.connections:
+            connection.leave_unsent(unsent)
 
     def room_changed(self) -> None:
         """A buffer was taken or given back: while memory is scarce reads are small, and those who wait for it may go on
@@ -284,6 +294,8 @@ class SocketServer:
         try:
             self.receiving.tick(elapsed_ms)
             self.sending.tick(elapsed_ms)
+            if self.sending.is_crowded(self._crowded) is not self._crowded:
+                self._crowd()
         finally:  # not before: who is disconnected within asks for a look at the log, and there would be two tickers
             self._ticker = None
         FLOOD.flush(time())

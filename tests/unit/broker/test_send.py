@@ -142,3 +142,35 @@ async def test_a_file_that_ends_early_is_an_error_and_no_endless_loop(tmp_path: 
     for end in (left, right):
         end.close()
     file.close()
+
+
+async def test_what_the_kernel_holds_for_one_that_does_not_read_can_be_bounded() -> None:
+    """And it counts as standing still when nothing is taken, however often the socket says that it might."""
+    taken = {}
+    for unsent in (0, 16 * 1024):
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
+        near.setblocking(False)
+        counters = SendCounters()
+        counters.unsent_bytes = unsent
+        with ThreadPoolExecutor(1) as pool:
+            out = Outbound(asyncio.get_running_loop(), near.fileno(), pool, counters, lambda: None, lambda _: None)
+            assert not out.write(bytes(1 << 20))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            turns = out.count_turns()
+            out._on_writable()
+            assert out.count_turns() == turns
+            taken[unsent] = counters.sent_bytes
+            out.leave_unsent(0)
+            out._on_writable()
+            assert (counters.sent_bytes > taken[unsent]) == bool(unsent), "as much as SO_SNDBUF allows again"
+            assert (out.count_turns() > turns) == bool(unsent)
+            out.close()
+            out.leave_unsent(1)
+        for one in (near, far, listener):
+            one.close()
+    assert taken[16 * 1024] < 100_000 < taken[0]

@@ -54,3 +54,22 @@ def test_above_the_limit_those_go_that_stand_still_for_longest_and_never_the_new
     assert newest.reason
     assert not large.reason
     assert room.held == 500
+
+
+def test_with_many_that_do_not_read_the_kernel_is_to_have_little_of_each() -> None:
+    room = SendRoom(100 * 200 * 1024, 60_000)
+    clients = [Client(0) for _ in range(101)]
+    for client in clients[:-1]:
+        room.begins(client)
+        assert not room.is_crowded(False)
+    room.begins(clients[-1])
+    assert room.is_crowded(False)
+    for client in clients[:50]:
+        assert room.is_crowded(True)
+        room.ends(client)
+    assert room.is_crowded(True)
+    room.ends(clients[50])
+    assert not room.is_crowded(True), "half as many"
+    unbounded = SendRoom(-1, 60_000)
+    unbounded.begins(clients[0])
+    assert not unbounded.is_crowded(False)

@@ -10,6 +10,7 @@ import pytest
 from tidelog.broker.container import ContainerNetwork
 from tidelog.broker.descriptors import Descriptors
 from tidelog.broker.garbage import give_back
+from tidelog.broker.send_room import CROWDED_UNSENT_BYTES
 from tidelog.broker.socket_server import MANY_CLOSED, SCARCE_READ_BYTES, Endpoint, ListenerCounts, SocketServer
 from tidelog.config.listener import ListenerLimits
 from tidelog.config.loader import load_config
@@ -180,3 +181,24 @@ def test_there_is_one_ticker_however_many_are_disconnected_by_it(room: str, monk
     for ticks in range(2, 6):
         made._tick()
         assert len(later) == ticks
+
+
+def test_a_crowd_that_does_not_read_is_told_to_leave_little_unsent_and_later_is_not() -> None:
+    made = server()
+    loop = made.loop
+    loop.call_later = lambda _, call: call  # type: ignore[method-assign,assignment,misc,return-value]
+    loop.time = lambda: 0.0  # type: ignore[method-assign]
+    told = list[int]()
+    connection = _Connection(listener=BOUND, peer_host="h", mute=None, leave_unsent=told.append)
+    assert made.connection_opened(connection) is None  # type: ignore[arg-type]
+    made.sending.limit = 1 << 20
+    waiting = [_Connection(unsent_bytes=0, send_turns=0) for _ in range(6)]
+    for one in waiting:
+        made.sending.begins(one)
+        made.connection_waits()
+    assert told == [CROWDED_UNSENT_BYTES] == [made.send_counters.unsent_bytes]
+    for one in waiting[:4]:
+        made.sending.ends(one)
+    made._tick()
+    assert told == [CROWDED_UNSENT_BYTES, 0]
+    assert made.send_counters.unsent_bytes == 0
