@@ -72,7 +72,7 @@ class TokenSettings:
     @property
     def who(self) -> str:
         """Whose token it is, as far as a client knows."""
-        return f"client {self.client_id!r}" if self.client_id else "whom the token names"
+        return f"client {self.client_id!r}" if self.client_id else "the token's user"
 
 
 def settings_of(found: Mapping[str, str], jaas: Mapping[str, str]) -> TokenSettings:

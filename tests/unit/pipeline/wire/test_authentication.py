@@ -157,7 +157,7 @@ def test_who_has_another_is_told_why_and_the_token_is_not_shown() -> None:
     gate = TokenGate()
     with pytest.raises(AuthenticationError) as caught:
         with_token(gate, sasl_oauthbearer_token="mine.is.bad")
-    assert str(caught.value) == "one:9092 does not let whom the token names in: OAUTHBEARER: the token has expired"
+    assert str(caught.value) == "one:9092 does not let the token's user in: OAUTHBEARER: the token has expired"
     assert gate.shown[1:] == [b"\x01"]
 
 
