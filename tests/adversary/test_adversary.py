@@ -192,18 +192,21 @@ def figures_row(one: Figures) -> str:
 def report_of(found: list[Figures], idle_bytes: int) -> str:
     most = max(one.connections for one in found)
     over = ", ".join(one.name.replace("_", " ") for one in found if one.attacked.p99_ms > allowed_ms(one))
-    return f"""A client writes a record of 1 kB, reads it back and pauses for 5 ms, while another process on the same machine, at the lowest
-priority, attacks with real sockets. Milliseconds of the round trip, in quiet and under attack; the daemon's resident memory in
-MiB, at its peak so far and after the attack ({idle_bytes / MIB:.0f} before the first). With the settings of this test
-(socket.request.max.bytes {LARGEST_REQUEST // MIB} MiB, queued.max.request.bytes and queued.max.response.bytes {QUEUED_REQUESTS // MIB} MiB) the bound
-above is {memory_bound(most) / MIB:.0f} MiB. {os.cpu_count()} processors, Python {platform.python_version()}.
+    bound = memory_bound(most) // MIB
+    queued, largest = QUEUED_REQUESTS // MIB, LARGEST_REQUEST // MIB
+    assert QUEUED_RESPONSES == QUEUED_REQUESTS
+    return f"""A client writes a record of 1 kB, reads it back and pauses for 5 ms, while another process on the same machine, at the
+lowest priority, attacks with real sockets. Milliseconds of the round trip, in quiet and under attack; the daemon's resident
+memory in MiB, at its peak so far and after the attack ({idle_bytes // MIB} before the first). With this test's settings
+(`socket.request.max.bytes` {largest} MiB, `queued.max.request.bytes` and `queued.max.response.bytes` {queued} MiB) the bound
+above is {bound} MiB. {os.cpu_count()} processors, Python {platform.python_version()}.
 
 | attack | connections | quiet median | quiet p99 | median | p99 | worst | peak MiB | after MiB |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(map(figures_row, found))}
 
-Held to: p99 at most three times the quiet one, or {FLOOR_MS:.0f} ms where that is more; memory within its bound, and soon after each attack
-no more than 96 MiB above what it was. Over that p99 in this run: {over or "none"}.
+Held to: p99 at most three times the quiet one, or {FLOOR_MS:.0f} ms where that is more; memory within its bound, and soon after
+each attack no more than 96 MiB above what it was. Over that p99 in this run: {over or "none"}.
 """
 
 
