@@ -1420,6 +1420,6 @@ cdef class RecordFilter:
                 self.max_timestamp = tl_i64(out + MAX_TIMESTAMP_AT)
                 self.offset_of_max_timestamp = self.last_offset
             if removable:
-                horizon = tl_i64(out + BASE_TIMESTAMP_AT)
+                horizon = max(0, tl_i64(out + BASE_TIMESTAMP_AT))  # below 0 is long past, and would say "none"
                 if self.earliest_horizon < 0 or horizon < self.earliest_horizon:
                     self.earliest_horizon = horizon

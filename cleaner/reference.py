@@ -428,9 +428,8 @@ class RecordFilter:
             if left.max_timestamp > now.max_timestamp:
                 now = now._replace(max_timestamp=left.max_timestamp, offset_of_max_timestamp=left.last_offset)
             if horizon_counts and left.has_delete_horizon:
-                known = now.earliest_horizon
-                earliest = left.base_timestamp if known == NO_HORIZON else min(known, left.base_timestamp)
-                now = now._replace(earliest_horizon=earliest)
+                known, horizon = now.earliest_horizon, max(0, left.base_timestamp)
+                now = now._replace(earliest_horizon=horizon if known == NO_HORIZON else min(known, horizon))
         self._counts = now
 
 

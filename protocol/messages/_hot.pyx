@@ -22,12 +22,15 @@ cdef int64_t MAX_ELEMENTS = _MAX_ELEMENTS
 
 cdef extern from *:
     """
-    #define be16(p) ((int16_t)__builtin_bswap16(*(const uint16_t __attribute__((aligned(1), may_alias)) *)(p)))
-    #define be32(p) ((int32_t)__builtin_bswap32(*(const uint32_t __attribute__((aligned(1), may_alias)) *)(p)))
-    #define be64(p) ((int64_t)__builtin_bswap64(*(const uint64_t __attribute__((aligned(1), may_alias)) *)(p)))
-    #define put16(p, v) (*(uint16_t __attribute__((aligned(1), may_alias)) *)(p) = __builtin_bswap16((uint16_t)(v)))
-    #define put32(p, v) (*(uint32_t __attribute__((aligned(1), may_alias)) *)(p) = __builtin_bswap32((uint32_t)(v)))
-    #define put64(p, v) (*(uint64_t __attribute__((aligned(1), may_alias)) *)(p) = __builtin_bswap64((uint64_t)(v)))
+    typedef uint16_t any16 __attribute__((aligned(1), may_alias)); /* an attribute within a cast would not count */
+    typedef uint32_t any32 __attribute__((aligned(1), may_alias));
+    typedef uint64_t any64 __attribute__((aligned(1), may_alias));
+    #define be16(p) ((int16_t)__builtin_bswap16(*(const any16 *)(p)))
+    #define be32(p) ((int32_t)__builtin_bswap32(*(const any32 *)(p)))
+    #define be64(p) ((int64_t)__builtin_bswap64(*(const any64 *)(p)))
+    #define put16(p, v) (*(any16 *)(p) = __builtin_bswap16((uint16_t)(v)))
+    #define put32(p, v) (*(any32 *)(p) = __builtin_bswap32((uint32_t)(v)))
+    #define put64(p, v) (*(any64 *)(p) = __builtin_bswap64((uint64_t)(v)))
     """
     int16_t be16(const unsigned char *p) nogil
     int32_t be32(const unsigned char *p) nogil

@@ -2,9 +2,10 @@
 # The random part ends by the clock: FUZZ_SECONDS for all groups of targets together, on two cores.
 FUZZ_SECONDS ?= 60
 SANITIZED := .cache/sanitized
-SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fsanitize-coverage=trace-pc,trace-cmp
+SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+COVERAGE := -fsanitize-coverage=trace-pc,trace-cmp
 
-.PHONY: fuzz fuzz-replay fuzz-keep sanitize audit
+.PHONY: fuzz fuzz-replay fuzz-keep sanitize sanitize-check audit
 
 fuzz: fuzz-replay         ## decoders against the kept inputs, then new ones (FUZZ_SECONDS=60)
 	$(BIN)/python tests/fuzz/run.py explore --seconds $(FUZZ_SECONDS)
@@ -28,9 +29,17 @@ sanitize: $(VENV)/.fuzz $(SANITIZED)/.built  ## the kernels with AddressSanitize
 $(SANITIZED)/.built: $(VENV)/.fuzz
 	@echo "building the kernels with sanitizers (some minutes the first time) ..." >&2
 	@mkdir -p $(SANITIZED)
-	@CFLAGS="-g -O1 -fno-omit-frame-pointer $(SANITIZERS)" LDFLAGS="-fsanitize=address,undefined" TIDELOG_KERNEL_FLAGS="-O1" \
-	  $(BIN)/python setup.py --quiet build --build-base $(SANITIZED)/build --build-lib $(SANITIZED)/lib >/dev/null
+	@CFLAGS="-g -O1 -fno-omit-frame-pointer $(SANITIZERS) $(COVERAGE)" LDFLAGS="-fsanitize=address,undefined" TIDELOG_KERNEL_FLAGS="-O1" \
+	  $(BIN)/python setup.py --quiet build --build-base $(SANITIZED)/build --build-lib $(SANITIZED)/lib build_ext --parallel 2 >/dev/null
 	@$(CC) -O1 -shared -fPIC -o $(SANITIZED)/counters.so tests/fuzz/counters.c -ldl
+
+# Without optimizing and without counters they are built in a fraction of the time.
+sanitize-check: $(VENV)/.fuzz   ## the same without new inputs (a minute)
+	@mkdir -p $(SANITIZED)-check
+	@CFLAGS="-g1 -O0 -fno-omit-frame-pointer $(SANITIZERS)" LDFLAGS="-fsanitize=address,undefined" TIDELOG_KERNEL_FLAGS="-O0" \
+	  $(BIN)/python setup.py --quiet build --build-base $(SANITIZED)-check/build --build-lib $(SANITIZED)-check/lib build_ext --parallel 2 >/dev/null
+	@$(CC) -O1 -shared -fPIC -o $(SANITIZED)-check/counters.so tests/fuzz/counters.c -ldl
+	tests/fuzz/sanitized $(CURDIR)/$(SANITIZED)-check $(BIN)/python 0
 
 audit: $(VENV)/.dev       ## installed packages: known vulnerabilities (where the advisories can be had), licences
 	@$(BIN)/pip install --quiet --editable '.[dev,audit]'

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fuzz.target import target
+from fuzz.targets.records import exact
 from support.messages import message_classes, random_struct
 from tidelog.protocol import primitives
 from tidelog.protocol.errors import MalformedRequest, ProtocolError
@@ -123,7 +124,8 @@ def hot_frames() -> Iterator[bytes]:
         for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1):
             for _ in range(2):
                 header = request_header_bytes(RequestHeader(key, version, 7, None))
-                yield header + encode(random_struct(rng, cls, version), version)[:1500]
+                whole = header + encode(random_struct(rng, cls, version), version)[:1500]
+                yield from (whole, whole[:-1], whole[:-2])
 
 
 def _is_utf8(frame: bytes) -> bool:
@@ -152,6 +154,11 @@ def hot_requests(data: bytes) -> None:
         found = parse(padded, 2, 2 + len(data), version)
     except ValueError:
         found = None
+    try:
+        alone = parse(exact(b"##" + data), 2, 2 + len(data), version)
+    except ValueError:
+        alone = None
+    assert alone == found, "what lies behind the request is looked at"
     try:
         expected = decode(cls, version, data, position)[0] if position >= 0 else None
     except MalformedRequest:

@@ -72,6 +72,22 @@ def test_what_stays_of_a_batch_keeps_its_bytes_but_for_times(module: ModuleType,
     assert bytes(out[: step.produced]) == expected
 
 
+@pytest.mark.parametrize("module", [_kernel, reference], ids=["kernel", "twin"])
+@pytest.mark.parametrize("others", [[], [5]])
+def test_a_horizon_before_1970_is_past_and_not_none(module: ModuleType, others: list[int]) -> None:
+    """The kernel took a later one instead, so that nothing was due; what was noted could not be read again (found by fuzzing)."""
+    horizons = [-4_021_268_400, *others]
+    data = b"".join(
+        batch(FIRST, base=10 + index, delta=0, attributes=0x40, times=(horizon, 5), count=1)
+        for index, horizon in enumerate(horizons)
+    )
+    map_ = module.OffsetMap(240)
+    map_.reset(bytes(16))
+    record_filter = module.RecordFilter(map_, 0, module.Transactions(), NOW, DAY)
+    assert record_filter.filter(data, 0, len(data), bytearray(400)).produced == len(data)
+    assert record_filter.counts().earliest_horizon == 0
+
+
 def zigzag(value: int) -> bytes:
     raw = value << 1 ^ value >> 63
     assert 1 << 7 <= raw < 1 << 14
