@@ -74,6 +74,9 @@ class _Silent:
                 socket.socket.shutdown(self._sockets.pop(0), socket.SHUT_RDWR)
 
 
+SERVER_NAME = "tidelog"
+
+
 class HttpServer:
     """Made and stopped on the loop thread."""
 
@@ -187,6 +190,9 @@ class HttpServer:
         class Handler(WSGIRequestHandler):
             timeout = REQUEST_TIMEOUT_S
 
+            def version_string(self) -> str:
+                return SERVER_NAME
+
             def parse_request(self) -> bool:
                 is_right = super().parse_request()
                 silent.discard(self.connection)
@@ -214,12 +220,20 @@ class HttpServer:
         server.setup_environ()
         if https is not None:
             server.base_environ["HTTPS"] = "on"  # wsgi.url_scheme comes of it
-        server.set_app(self._application)
+        server.set_app(self._signed)
         with self._lock:
             if self._stopped:
                 return
             self._server = server
         server.serve_forever(poll_interval=0.25)
+
+    def _signed(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """An answer whose Server header has no versions, which are nobody's business who is not let in."""
+
+        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            return start_response(status, [*headers, ("Server", SERVER_NAME)], *more)
+
+        return self._application(environ, start)
 
     def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
