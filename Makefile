@@ -45,9 +45,9 @@ check: $(VENV)/.dev       ## a bounded slice of every other ring: packaging, rea
 slow: $(VENV)/.dev        ## the full rings: hours
 	$(BIN)/python tests/support/rings.py slow
 
-adversary: $(VENV)/.dev   ## attacks with 10,000 connections; writes docs/reports/adversary.md (some minutes, on a quiet machine)
+adversary: $(VENV)/.dev   ## attacks with 10,000 connections; writes docs/SECURITY.md (some minutes, on a quiet machine)
 	$(BIN)/python -m pytest -q -s --timeout 1500 tests/adversary --adversary-connections 10000 --adversary-seconds 15 \
-	  --adversary-report docs/reports/adversary.md
+	  --adversary-report docs/SECURITY.md
 
 demo: $(VENV)/.demo       ## all flights of New York in 2013 through a daemon, checked byte for byte (a minute)
 	@$(BIN)/python benchmarks/demo.py

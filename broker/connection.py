@@ -349,9 +349,10 @@ class Connection(asyncio.BufferedProtocol):
                 parts = []
                 gathered = 0
                 sliced = False
-        took, mean = now() - began, self._mean_ns
-        self._mean_ns = mean = took if mean < 0 else mean + ((took - mean) >> MEAN_SHIFT)
-        self._is_heavy = mean > HEAVY_NS
+        if position != start:  # looking at a part of a request says nothing of what it takes
+            took, mean = now() - began, self._mean_ns
+            self._mean_ns = mean = took if mean < 0 else mean + ((took - mean) >> MEAN_SHIFT)
+            self._is_heavy = mean > HEAVY_NS
         self._flush(parts, sliced)
         return position
 

@@ -2,7 +2,7 @@
 within its bound (docs/SECURITY.md); and when the attack is over, it is as it was.
 
 A slice runs in CI, with bounds that a busy machine keeps; `make adversary` runs it with 10,000 connections, holds it to the
-exact figures and writes docs/reports/adversary.md.
+exact figures and writes them into docs/SECURITY.md.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def test_the_well_behaved_are_served_through_every_attack(daemon: Daemon, reques
             found.append(one)
             print(figures_row(one), flush=True)
     if report:
-        Path(report).write_text(report_of(found, idle_bytes), encoding="utf-8")
+        write_report(Path(report), report_of(found, idle_bytes))
     for one in found:
         allowed = allowed_ms(one) if report else GENEROUS_MS
         assert one.attacked.p99_ms <= allowed, one
@@ -192,21 +192,35 @@ def figures_row(one: Figures) -> str:
 def report_of(found: list[Figures], idle_bytes: int) -> str:
     most = max(one.connections for one in found)
     over = ", ".join(one.name.replace("_", " ") for one in found if one.attacked.p99_ms > allowed_ms(one))
-    return f"""# Under attack
-
-<!-- Written by `make adversary`. Don't edit. -->
-
-A client writes a record of 1 kB, reads it back and pauses for 5 ms, while another process on the same machine attacks with
-real sockets (`tests/adversary/attacks.py`). Times are those of the round trip in milliseconds, in quiet and under attack;
-memory is the daemon's resident size in MiB, at its peak so far and after the attack ({idle_bytes / MIB:.0f} before the first).
-The bound that docs/SECURITY.md states is {memory_bound(most) / MIB:.0f} MiB with these settings: socket.request.max.bytes
-{LARGEST_REQUEST // MIB} MiB, queued.max.request.bytes and queued.max.response.bytes {QUEUED_REQUESTS // MIB} MiB.
-{os.cpu_count()} processors, Python {platform.python_version()}.
+    bound = memory_bound(most) // MIB
+    queued, largest = QUEUED_REQUESTS // MIB, LARGEST_REQUEST // MIB
+    assert QUEUED_RESPONSES == QUEUED_REQUESTS
+    return f"""A client writes a record of 1 kB, reads it back and pauses for 5 ms, while another process on the same machine, at
+the lowest priority, attacks with real sockets. Milliseconds of the round trip, in quiet and under attack; the daemon's resident
+memory in MiB, at its peak so far and after the attack ({idle_bytes // MIB} before the first). With this test's settings
+(`socket.request.max.bytes` {largest} MiB, `queued.max.request.bytes` and `queued.max.response.bytes` {queued} MiB) the bound
+above is {bound} MiB. {os.cpu_count()} processors, Python {platform.python_version()}.
 
 | attack | connections | quiet median | quiet p99 | median | p99 | worst | peak MiB | after MiB |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(map(figures_row, found))}
 
-Held to: p99 at most three times the quiet one (or {FLOOR_MS:.0f} ms, whichever is more); memory within its bound, and no more
-than 96 MiB above what it was, soon after each attack. Over the p99 in this run: {over or "none"}.
+Held to: p99 at most three times the quiet one, or {FLOOR_MS:.0f} ms where that is more; memory within its bound, and soon after
+each attack no more than 96 MiB above what it was. Over that p99 in this run: {over or "none"}.
 """
+
+
+BEGIN, END = (
+    "<!-- Under attack: written by `make adversary`. Don't edit. -->\n",
+    "<!-- End of what `make adversary` writes. -->\n",
+)
+
+
+def write_report(path: Path, text: str) -> None:
+    """Between its marks in a document, or as a file of its own."""
+    if path.exists():
+        head, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+        _, mark, tail = rest.partition(END)
+        assert mark, f"{path} has no place for it"
+        text = f"{head}{BEGIN}\n{text}\n{END}{tail}"
+    path.write_text(text, encoding="utf-8")

@@ -433,6 +433,24 @@ async def test_a_client_is_heavy_by_what_its_requests_take_in_the_mean() -> None
     rig.end()
 
 
+async def test_a_client_that_sends_its_requests_in_parts_is_as_heavy() -> None:
+    def answer(body: bytes) -> bytes:
+        rig.server.now_ns += 3_000_000
+        return body
+
+    rig = Rig(answer)
+    whole = frame(b"in parts")
+    for count in range(1, 4):
+        for byte in whole[:-1]:
+            rig.feed(bytes([byte]))
+        rig.feed(whole[-1:])
+        assert len(rig.seen) == (count if count == 1 else count - 1)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        assert len(rig.seen) == count
+    rig.end()
+
+
 async def test_a_new_client_waits_where_others_wait_and_one_that_is_known_does_not() -> None:
     rig, known = Rig(lambda body: body), Rig(lambda body: body)
     known.server.turns = rig.server.turns
