@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from ..protocol.framing import (
@@ -48,6 +48,11 @@ PARTS_PER_WRITE = 128
 
 ANONYMOUS = "User:ANONYMOUS"
 """Whoever came in without saying who they are."""
+
+
+class NotYet(Exception):
+    """Raised by a dispatcher where a request has to wait with its bytes in the connection's buffer: the connection is muted
+    (`mute_in`), and comes with the same request again."""
 
 
 class ConnectionAborted(Exception):
@@ -254,6 +259,15 @@ class Connection(asyncio.BufferedProtocol):
             self._muted.cancel()
         self._muted = loop.call_at(until, self._unmute)
 
+    def mute_in(self, join: Callable[[Callable[[], None]], Turn]) -> None:
+        """Handles no further request until the turn comes that `join` gives."""
+        if self._muted is None:
+            self._muted = join(self._unmute)
+
+    def wait_turn(self, go_on: Callable[[], None]) -> Turn:
+        """`go_on` is called in the turn of this connection's client, while its request is in work."""
+        return self._server.turns.join(self._client, go_on)
+
     def _unmute(self) -> None:
         self._muted = None
         if self._pending is None and (self._outbound is None or self._outbound.idle):
@@ -319,6 +333,9 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 position = following
                 answer: Any = dispatch(buffer, frame, following, self)  # told apart below, without a call for each cast
+            except NotYet:
+                position = frame - SIZE_BYTES
+                break
             except (ConnectionAborted, FrameTooLargeError) as error:
                 self._flush(parts, sliced)
                 self._abort(str(error))
@@ -405,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
         before = self._start
         self._start = self._process(buffer, before, self._end)
         room = self._server.receiving
-        if self._start != before:
+        if self._start != before or self._muted is not None:  # it is whole, and may wait for others
             room.ends(self)
         if self._closing or self._buffer is None:
             return

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Iterator
-from time import perf_counter_ns
+from functools import partial
+from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..protocol.api_keys import ApiKey
@@ -19,16 +21,20 @@ from ..protocol.headers import parse_request_header, response_header_bytes
 from ..protocol.messages.api_versions import ApiVersionsResponse
 from ..protocol.schema import decode, encode
 from .apis.registry import Registration, loaded
-from .connection import ConnectionAborted
+from .connection import ConnectionAborted, NotYet
 from .error_answers import error_frame, has_field, unsupported
 from .error_mapping import error_code
+from .long_requests import LONG_BYTES
 from .request_context import RequestContext
 from .request_meter import RequestMeter
 from .response_errors import errors_of
 from .security.asks import refusal
+from .slices import Sliced
 
 if TYPE_CHECKING:
+    from ..protocol.headers import RequestHeader
     from .connection import Connection
+    from .long_requests import LongRequests
     from .request_metrics import RequestCounters
     from .send import Part
     from .server import Broker
@@ -70,7 +76,7 @@ class Dispatcher:
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
         """Handles the request in buffer[start:end]. The buffer is used again after the return.
 
-        Returns the answer, None for no answer, or an awaitable of either. Raises ConnectionAborted.
+        Returns the answer, None for no answer, or an awaitable of either. Raises ConnectionAborted, or NotYet.
         """
         if end - start < 8:
             raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
@@ -103,6 +109,18 @@ class Dispatcher:
                 f"a {registration.api_key.name} request of {end - start} bytes; only Produce may have more than "
                 f"{MAX_REQUEST_BYTES}"
             )
+        elif end - start > LONG_BYTES and registration.many_names:
+            # What changes something waits for the disk, and keeps nobody waiting who only looks.
+            requests = self._broker.long_changes if registration.audited else self._broker.long_requests
+            if (admission := requests.enter()) is None:
+                connection.mute_in(partial(requests.join, end - start))
+                raise NotYet
+            frame = bytes(memoryview(buffer)[start:end])
+            task = self._broker.loop.create_task(
+                self._long(registration, frame, version, correlation_id, connection, meter, requests)
+            )
+            task.add_done_callback(admission.leave)  # also where the client leaves before it has begun
+            answer = task
         else:
             frame = bytes(memoryview(buffer)[start:end])
             answer = self._generic(registration, frame, version, correlation_id, connection, meter)
@@ -164,7 +182,7 @@ class Dispatcher:
             raise
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
-        if asyncio.isfuture(response) or asyncio.iscoroutine(response):
+        if asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is Sliced:
             return self._later(registration, request, context, response, meter)
         if registration.audited:
             self._broker.audit.did(context, acts_of(request, response, context))
@@ -190,6 +208,56 @@ class Dispatcher:
         if registration.audited:
             self._broker.audit.did(context, acts_of(request, done, context))
         return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)
+
+    async def _long(
+        self,
+        registration: Registration,
+        frame: bytes,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+        meter: RequestMeter | None,
+        requests: LongRequests,
+    ) -> Answer:
+        """`_generic` for what has very many names: read and written beside the loop. Its client pays for that time too."""
+        key, handler = registration.api_key, registration.handler
+        assert handler is not None
+        began = perf_counter()
+        try:
+            header, request = await requests.aside(partial(_read, registration, version, frame))
+        except ProtocolError as error:
+            raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
+        del frame
+        context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
+        if self._broker.authorizer is not None and (code := refusal(registration.asks, request, context)) is not None:
+            response = await requests.aside(partial(refused, key, version, request, code))
+        else:
+            try:
+                response = handler(request, context)
+                if asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is Sliced:
+                    response = await response
+            except ConnectionAborted:
+                raise
+            except Exception as error:
+                return self._failed(registration, version, correlation_id, error)
+            if registration.audited:
+                self._broker.audit.did(context, acts_of(request, response, context))
+        told = getattr(response, "throttle_time_ms", 0)
+        if meter is not None:
+            meter.took(perf_counter() - began)
+            if (wait := meter.handled()) > told:
+                told = wait
+                if has_field(type(response), "throttle_time_ms", version):
+                    response.throttle_time_ms = wait
+        # Giving a million objects back takes a while too: the thread has the last reference to them.
+        last = [response, request]
+        del response, request
+        codes, answer = await requests.aside(partial(_counted, key, version, correlation_id, last))
+        for error_code_, count in codes.items():
+            self._counters.errors[key, error_code_] += count
+        if told:
+            connection.mute(told)
+        return answer
 
     def _answer(
         self,
@@ -233,6 +301,20 @@ class Dispatcher:
         own = [api for api in listed_versions(self._registrations) if api.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def _read(registration: Registration, version: int, frame: bytes) -> tuple[RequestHeader, Any]:
+    """Any thread."""
+    header, body = parse_request_header(frame)
+    request, _ = decode(registration.request, version, frame, body)
+    return header, request
+
+
+def _counted(key: ApiKey, version: int, correlation_id: int, last: list[Any]) -> tuple[Counter[int], bytes]:
+    """The errors in the answer that is first in `last`, and its frame; empties `last`. Any thread."""
+    codes, frame = Counter(errors_of(last[0])), _framed(key, version, correlation_id, last[0])
+    last.clear()
+    return codes, frame
 
 
 def acts_of(request: Any, response: Any, context: RequestContext) -> Iterator[str]:

@@ -9,6 +9,7 @@ from .log_flood import FLOOD
 from .metric_family import COUNTER, GAUGE, AnyFamily, by, one
 
 if TYPE_CHECKING:
+    from .long_requests import LongRequests
     from .socket_server import SocketServer
     from .topic_makers import MakerAccounts
 
@@ -61,6 +62,26 @@ def limit_families(server: SocketServer) -> Iterator[AnyFamily]:
         COUNTER,
         "Log lines about clients that were not written, since there were too many of a kind.",
         FLOOD.left_out,
+    )
+
+
+def long_request_families(looking: LongRequests, changing: LongRequests) -> Iterator[AnyFamily]:
+    """Requests with very many names."""
+    kinds = {"look": looking, "change": changing}
+    yield by(
+        "tidelog_long_requests",
+        COUNTER,
+        "Requests of 8 KiB and more with names, which are handled one at a time: those that look something up, and those that "
+        "change something.",
+        "kind",
+        {kind: requests.taken for kind, requests in kinds.items()},
+    )
+    yield by(
+        "tidelog_waiting_long_requests",
+        GAUGE,
+        "Such requests that wait for others.",
+        "kind",
+        {kind: len(requests) for kind, requests in kinds.items()},
     )
 
 

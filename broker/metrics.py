@@ -24,7 +24,7 @@ from .cleaner_metrics import cleaner_families
 from .daemon_metrics import build_families, health_families, state_families, task_families
 from .group_metrics import GroupFacts, GroupLag, group_facts
 from .health import Health
-from .limit_metrics import limit_families, maker_families
+from .limit_metrics import limit_families, long_request_families, maker_families
 from .log_metrics import LogMetrics
 from .metric_family import AnyFamily, Family, HistogramFamily
 from .quota_metrics import quota_families
@@ -60,6 +60,7 @@ def loop_facts(broker: Broker) -> LoopFacts:
         *quota_families(broker),
         *audit_families(broker.known_audit),
         *limit_families(broker.socket_server),
+        *long_request_families(broker.long_requests, broker.long_changes),
         *(maker_families(broker.topics.makers) if broker.ready else ()),
         *access_families(broker.authorizer),
         *security_families(broker.socket_server, broker.http),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Container, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from .group_events import all_visible
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
     from .connection import Connection
     from .group_events import Visible
     from .server import Broker
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class _EveryName:
@@ -56,6 +63,12 @@ class RequestContext(NamedTuple):
     def listener(self) -> str:
         """Name of the listener that the connection came in by."""
         return self.connection.listener.name
+
+    async def next_turn(self) -> None:
+        """Returns when everybody else has had a turn: between two slices of what is long (`slices.py`)."""
+        come = self.broker.loop.create_future()
+        self.connection.wait_turn(partial(_settle, come))
+        await come
 
     @property
     def local_address(self) -> tuple[str, int]:

@@ -46,6 +46,10 @@ class RequestMeter:
         """The request waited for something else than the loop thread: its time begins anew."""
         self._started = time.perf_counter()
 
+    def took(self, seconds: float) -> None:
+        """The request took so long so far, of the loop thread or of one beside it."""
+        self._started = time.perf_counter() - seconds
+
     def handled(self) -> int:
         """The request took the loop thread until now. Returns the wait in ms."""
         return self._quotas.handled(self.client_id, time.perf_counter() - self._started, self._user)

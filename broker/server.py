@@ -43,6 +43,7 @@ from .garbage import undisturbed
 from .group_coordinator import GroupCoordinator
 from .http_server import HttpServer
 from .log_cleaner import LogCleaner
+from .long_requests import LongRequests
 from .metadata_store import ACL, QUOTA, SCRAM, MetadataStore
 from .partition import PartitionTable
 from .producer_ids import ProducerIds
@@ -136,6 +137,9 @@ class Broker:
         self.purgatory = FetchPurgatory(loop, self.timer)
         self.scheduler = ThreadPoolScheduler(config.background_threads, time=self.time)
         dispatcher = around(Dispatcher(self, load_apis(), self.counters))
+        self.long_requests = LongRequests(loop)
+        """Those with very many names that only look; `long_changes`: those that change something."""
+        self.long_changes = LongRequests(loop)
         self._message_sets: MessageSetListener | None = None
         self.socket_server = SocketServer(
             loop, config, dispatcher, lambda: self.message_sets, self.io_pool, self._security_of
@@ -381,6 +385,8 @@ class Broker:
             self._share.close()
             self._share.coordinator.close()
         await run(None, self.conversions.close)
+        await run(None, self.long_requests.close)
+        await run(None, self.long_changes.close)
         if hasattr(self, "partitions"):
             self.partitions.close()
             await run(None, self.partitions.join_writers)

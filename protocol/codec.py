@@ -18,8 +18,8 @@ HeartbeatRequest version 2 the decoder is
      return m1, p
 
 Rules that keep any input harmless: a length or count is compared with the bytes that are left, an element taking at
-least its smallest size, before anything is allocated for it, and the counts of a request's arrays add up to `MAX_ELEMENTS`
-at most, since an element takes many times its bytes; positions only grow; what reads behind the end raises
+least its smallest size, before anything is allocated for it, and the counts of a request's arrays add up to its
+`MOST_ELEMENTS` at most, since an element takes many times its bytes; positions only grow; what reads behind the end raises
 IndexError or struct.error, which `schema.decode` turns into MalformedRequest.
 
 Pure functions; any thread. `source_of` is for those who want to read what runs.
@@ -35,7 +35,7 @@ from struct import unpack_from as _unpack_from
 from typing import Any
 
 from .errors import MalformedRequest, UnsupportedFieldError
-from .primitives import MAX_ELEMENTS, MAX_STRING, read_unsigned_varint, skip_tagged_fields, unsigned_varint
+from .primitives import MAX_STRING, read_unsigned_varint, skip_tagged_fields, unsigned_varint
 from .schema import BYTES, RECORDS, STRING, Decoder, Element, Encoder, Field, Message, Struct, VersionRange
 
 
@@ -85,8 +85,8 @@ def _fail_length(what: str, length: int, left: int) -> None:
     raise MalformedRequest(f"{what} claims {length} bytes or elements, {left} bytes are left")
 
 
-def _fail_elements(what: str) -> None:
-    raise MalformedRequest(f"{what}: more than {MAX_ELEMENTS} elements in all arrays of one request")
+def _fail_elements(what: str, most: int) -> None:
+    raise MalformedRequest(f"{what}: more than {most} elements in all arrays of one request")
 
 
 def _fail_size(what: str) -> None:
@@ -174,7 +174,7 @@ class _DecoderSource(_Source):
         self._is_request = self.cls.__name__.endswith("Request")
         with self.block("def decode(b, p, n):"):
             if self._is_request:
-                self.line(f"k = {MAX_ELEMENTS}")
+                self.line(f"k = {self.cls.MOST_ELEMENTS}")
             message = self.struct(self.cls)
             self.line(f"return {message}, p")
 
@@ -292,7 +292,7 @@ class _DecoderSource(_Source):
             self.line(f'if not 0 <= {count} <= {left}: fail("{what}", {count}, n - p)')
             if self._is_request:
                 self.line(f"k -= {count}")
-                self.line(f'if k < 0: fail_elements("{what}")')
+                self.line(f'if k < 0: fail_elements("{what}", {self.cls.MOST_ELEMENTS})')
             if not isinstance(element, type) and element.code and element.code != "16s":
                 self.names["unpack_from"] = _unpack_from
                 self.line(f'{target} = list(unpack_from(f">{{{count}}}{element.code}", b, p))')

@@ -281,6 +281,8 @@ class Message(Struct):
 
     VERSIONS: ClassVar[tuple[int, int]]
     FLEXIBLE_FROM: ClassVar[int | None]
+    MOST_ELEMENTS: ClassVar[int] = primitives.MAX_ELEMENTS
+    """In all arrays of a request together; fewer where no client has so many, and each takes long."""
 
 
 class ApiMessage(Message):

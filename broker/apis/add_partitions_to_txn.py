@@ -49,6 +49,7 @@ Codes = dict[TopicPartition, ErrorCode]
         on_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "before version 4"),
         on_each(AclOperation.WRITE, ResourceType.TOPIC, "before version 4"),
     ),
+    many_names=True,
 )
 async def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, context: RequestContext

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     AlterClientQuotasRequest,
     asks=(on_request(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),),
     audited=True,
+    many_names=True,
 )
 async def alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
     if not context.allows(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):

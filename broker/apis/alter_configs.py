@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         on_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "for brokers, client metrics"),
     ),
     audited=True,
+    many_names=True,
 )
 async def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     (0, 1),
     AlterPartitionReassignmentsRequest,
     asks=(on_cluster(AclOperation.ALTER),),
+    many_names=True,
 )
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
     AlterReplicaLogDirsRequest,
     asks=(on_request(AclOperation.ALTER, ResourceType.CLUSTER),),
     audited=True,
+    many_names=True,
 )
 async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext

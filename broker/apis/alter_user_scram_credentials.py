@@ -19,6 +19,7 @@ from ...protocol.messages.alter_user_scram_credentials import (
 from ..error_mapping import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_request
+from ..slices import batches
 from .registry import api
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 MAX_NAME = 1024
 MAX_SALT_BYTES = 1024
 
+_AT_ONCE = 100
+"""Users that are changed together."""
+
 
 @api(
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
@@ -36,6 +40,7 @@ MAX_SALT_BYTES = 1024
     AlterUserScramCredentialsRequest,
     asks=(on_request(AclOperation.ALTER, ResourceType.CLUSTER),),
     audited=True,
+    many_names=True,
 )
 async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
@@ -53,17 +58,21 @@ async def alter_user_scram_credentials(
             ]
         )
     users = context.broker.users
-    results = [
-        _result(
-            name,
-            name in twice,
-            [one for one in request.deletions if one.name == name],
-            [one for one in request.upsertions if one.name == name],
-            users,
-        )
-        for name in names
-    ]
-    return AlterUserScramCredentialsResponse(results=await asyncio.gather(*results))
+    deletions: dict[str, list[ScramCredentialDeletion]] = {}
+    for deletion in request.deletions:
+        deletions.setdefault(deletion.name, []).append(deletion)
+    upsertions: dict[str, list[ScramCredentialUpsertion]] = {}
+    for upsertion in request.upsertions:
+        upsertions.setdefault(upsertion.name, []).append(upsertion)
+    results: list[AlterUserScramCredentialsResult] = []
+    for some in batches(names, _AT_ONCE):
+        if results:
+            await context.next_turn()
+        changes = [
+            _result(name, name in twice, deletions.get(name, []), upsertions.get(name, []), users) for name in some
+        ]
+        results += await asyncio.gather(*changes)
+    return AlterUserScramCredentialsResponse(results=results)
 
 
 async def _result(

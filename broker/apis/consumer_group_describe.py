@@ -46,6 +46,7 @@ UNSEEN_TOPICS = "members of this group have topics that you may not describe"
         on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
         on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is assigned"),
     ),
+    many_names=True,
 )
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext

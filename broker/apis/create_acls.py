@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     CreateAclsRequest,
     asks=(on_cluster(AclOperation.ALTER),),
     audited=True,
+    many_names=True,
 )
 async def create_acls(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     try:

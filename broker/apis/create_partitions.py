@@ -24,6 +24,7 @@ from ..error_mapping import error_code
 from ..making_room import Room
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
+from ..slices import batches
 from .create_topics import check_assignments
 from .registry import api
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 
 _STRICT_FROM = 3
+_AT_ONCE = 100
+"""Topics that grow together: as in CreateTopics."""
 
 
 @api(
@@ -40,6 +43,7 @@ _STRICT_FROM = 3
     CreatePartitionsRequest,
     asks=(on_each(AclOperation.ALTER, ResourceType.TOPIC),),
     audited=True,
+    many_names=True,
 )
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
@@ -47,14 +51,18 @@ async def create_partitions(request: CreatePartitionsRequest, context: RequestCo
     mutations = context.broker.quotas.mutations(
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
-    alterable = context.allowed(AclOperation.ALTER, ResourceType.TOPIC, unique)
+    results: list[CreatePartitionsTopicResult] = []
     with Room(context, mutations, most=None) as room:
-        results = await asyncio.gather(
-            *(
-                _grow(topic, context, request.validate_only, times[name], room, name in alterable)
-                for name, topic in unique.items()
+        for some in batches(unique, _AT_ONCE):
+            if results:
+                await context.next_turn()
+            alterable = context.allowed(AclOperation.ALTER, ResourceType.TOPIC, some)
+            results += await asyncio.gather(
+                *(
+                    _grow(unique[name], context, request.validate_only, times[name], room, name in alterable)
+                    for name in some
+                )
             )
-        )
     return CreatePartitionsResponse(results=results, throttle_time_ms=mutations.throttle_ms)
 
 

@@ -31,6 +31,7 @@ from ..error_mapping import error_code
 from ..making_room import Room
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, suffices, tells
+from ..slices import batches
 from .registry import api
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_SETTINGS = 5
 _STRICT_FROM = 6
+_AT_ONCE = 100
+"""Topics that are made together: they share commits, and what is refused takes the loop for milliseconds."""
 
 
 @api(
@@ -52,6 +55,7 @@ _STRICT_FROM = 6
         tells(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "for the settings of what is made"),
     ),
     audited=True,
+    many_names=True,
 )
 async def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
@@ -59,25 +63,29 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
     mutations = context.broker.quotas.mutations(
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
-    creatable: Container[str] = unique
-    if not context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
-        creatable = context.allowed(
-            AclOperation.CREATE, ResourceType.TOPIC, (name for name in unique if name != CLUSTER_METADATA_TOPIC)
-        )
-    describable = context.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, unique, quietly=True)
+    answers: list[CreatableTopicResult] = []
     with Room(context, mutations) as room:
-        answers = await asyncio.gather(
-            *(
-                _refused(name, ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice"))
-                if times[name] > 1
-                else _refused(
-                    name, ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not create this topic")
+        for some in batches(unique, _AT_ONCE):
+            if answers:
+                await context.next_turn()
+            creatable: Container[str] = unique
+            if not context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
+                creatable = context.allowed(
+                    AclOperation.CREATE, ResourceType.TOPIC, (name for name in some if name != CLUSTER_METADATA_TOPIC)
                 )
-                if name not in creatable
-                else _create(topic, context, request.validate_only, room, name in describable)
-                for name, topic in unique.items()
+            describable = context.allowed(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, some, quietly=True)
+            answers += await asyncio.gather(
+                *(
+                    _refused(name, ProtocolError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is in the request twice"))
+                    if times[name] > 1
+                    else _refused(
+                        name, ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not create this topic")
+                    )
+                    if name not in creatable
+                    else _create(unique[name], context, request.validate_only, room, name in describable)
+                    for name in some
+                )
             )
-        )
     return CreateTopicsResponse(topics=answers, throttle_time_ms=mutations.throttle_ms)
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     DeleteAclsRequest,
     asks=(on_cluster(AclOperation.ALTER),),
     audited=True,
+    many_names=True,
 )
 async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     try:

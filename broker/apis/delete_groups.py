@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     DeleteGroupsRequest,
     asks=(on_each(AclOperation.DELETE, ResourceType.GROUP),),
     audited=True,
+    many_names=True,
 )
 def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext

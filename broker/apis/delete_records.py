@@ -38,6 +38,7 @@ _NO_OFFSET = -1
     DeleteRecordsRequest,
     asks=(on_each(AclOperation.DELETE, ResourceType.TOPIC),),
     audited=True,
+    many_names=True,
 )
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     deletable = context.allowed(AclOperation.DELETE, ResourceType.TOPIC, (topic.name for topic in request.topics))

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _NO_ID = bytes(16)
 _STRICT_FROM = 5
+_AT_ONCE = 100
+"""Topics that are deleted together: they share commits, and what is refused takes the loop for milliseconds."""
 
 
 @api(
@@ -49,6 +51,7 @@ _STRICT_FROM = 5
         tells(AclOperation.DESCRIBE, ResourceType.TOPIC, "for the name of what its id names"),
     ),
     audited=True,
+    many_names=True,
 )
 async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     states = (
@@ -64,8 +67,10 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
     may_all = context.allows(AclOperation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True)
     times = Counter(name for name in names if name is not None)
     answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
-    wanted = []
-    for state, name in zip(states, names, strict=True):
+    wanted: list[tuple[str, DeletableTopicResult]] = []
+    for done, (state, name) in enumerate(zip(states, names, strict=True), 1):
+        if done % _AT_ONCE == 0:
+            await context.next_turn()
         error: ProtocolError | None = None
         if not context.broker.config.delete_topic_enable:
             code = ErrorCode.TOPIC_DELETION_DISABLED if context.api_version >= 3 else ErrorCode.INVALID_REQUEST
@@ -93,9 +98,13 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
                 result.name = name
         elif name is not None:
             result.name, result.topic_id = name, topic.topic_id.bytes if topic is not None else _NO_ID
-            wanted.append(_delete(name, result, context, mutations))
+            wanted.append((name, result))
         answers[state.name, state.topic_id] = result  # one answer for what is named twice
-    await asyncio.gather(*wanted)
+    for first in range(0, len(wanted), _AT_ONCE):
+        some = wanted[first : first + _AT_ONCE]
+        await asyncio.gather(*(_delete(name, result, context, mutations) for name, result in some))
+        if first + _AT_ONCE < len(wanted):
+            await context.next_turn()
     return DeleteTopicsResponse(responses=list(answers.values()), throttle_time_ms=mutations.throttle_ms)
 
 

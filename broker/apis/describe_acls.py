@@ -17,6 +17,7 @@ from ...protocol.messages.describe_acls import (
 )
 from ..security.acl import AclOperation
 from ..security.asks import on_cluster
+from ..slices import Sliced, Steps, in_slices
 from .registry import api
 
 if TYPE_CHECKING:
@@ -44,8 +45,15 @@ def acl_authorizer(context: RequestContext) -> AclAuthorizer:
     (0, 3),
     DescribeAclsRequest,
     asks=(on_cluster(AclOperation.DESCRIBE),),
+    many_names=True,
 )
-def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def describe_acls(
+    request: DescribeAclsRequest, context: RequestContext
+) -> DescribeAclsResponse | Sliced[DescribeAclsResponse]:
+    return in_slices(_steps(request, context), context)
+
+
+def _steps(request: DescribeAclsRequest, context: RequestContext) -> Steps[DescribeAclsResponse]:
     from ..security.acl_checks import new_filter
 
     try:
@@ -62,7 +70,9 @@ def describe_acls(request: DescribeAclsRequest, context: RequestContext) -> Desc
     except ProtocolError as error:
         return DescribeAclsResponse(error_code=error.code, error_message=error.message)
     resources: dict[tuple[int, str, int], list[AclDescription]] = {}
-    for rule in authorizer.rules.find(wanted):
+    rules = yield from authorizer.rules.find_in_steps(wanted)
+    for rule in rules:
+        yield 1
         key = (rule.resource_type, rule.resource_name, rule.pattern_type)
         resources.setdefault(key, []).append(
             AclDescription(

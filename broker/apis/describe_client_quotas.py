@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     (0, 1),
     DescribeClientQuotasRequest,
     asks=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
+    many_names=True,
 )
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext

@@ -34,6 +34,7 @@ from ..error_mapping import error_code
 from ..logger_levels import levels
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import DENIED, on_each
+from ..slices import Sliced, Steps, in_slices
 from ..topics import check_name
 from .registry import api
 
@@ -50,6 +51,9 @@ _GUARDS = {
     CLIENT_METRICS: ResourceType.CLUSTER,
 }
 
+_MOST_SETTINGS = 200_000
+"""In one answer, about 100 MB while it is written: those of some thousand topics. A group may be asked for by any name."""
+
 
 @api(
     ApiKey.DESCRIBE_CONFIGS,
@@ -60,17 +64,32 @@ _GUARDS = {
         on_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP),
         on_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "for brokers, loggers, client metrics"),
     ),
+    many_names=True,
 )
-def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse | Sliced[DescribeConfigsResponse]:
+    return in_slices(_steps(request, context), context)
+
+
+def _steps(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:
     results = []
+    left = _MOST_SETTINGS
     for resource in request.resources:
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             check_allowed(AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name, context)
+            if left <= 0:
+                raise ProtocolError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"the answer has {_MOST_SETTINGS} settings already: ask for fewer resources at once",
+                )
             result.configs = _describe(resource, request, context)
+            left -= len(result.configs)
         except Exception as error:
             result.error_code, result.error_message = error_code(error)
         results.append(result)
+        yield 2 + len(result.configs)
     return DescribeConfigsResponse(results=results)
 
 

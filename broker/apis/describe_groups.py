@@ -19,6 +19,7 @@ from ...protocol.messages.describe_groups import (
 from ..authorized_operations import NOT_ASKED, operations_of
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
+from ..slices import Sliced, Steps, in_slices
 from .registry import api
 
 if TYPE_CHECKING:
@@ -30,12 +31,21 @@ if TYPE_CHECKING:
     (0, 6),
     DescribeGroupsRequest,
     asks=(on_each(AclOperation.DESCRIBE, ResourceType.GROUP),),
+    many_names=True,
 )
-def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    tells_operations = request.include_authorized_operations
-    return DescribeGroupsResponse(
-        groups=[_describe(group_id, tells_operations, context) for group_id in request.groups]
-    )
+def describe_groups(
+    request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Sliced[DescribeGroupsResponse]:
+    return in_slices(_steps(request, context), context)
+
+
+def _steps(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
+    groups = []
+    for group_id in request.groups:
+        group = _describe(group_id, request.include_authorized_operations, context)
+        groups.append(group)
+        yield 2 + len(group.members)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:

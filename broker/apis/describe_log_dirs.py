@@ -43,6 +43,7 @@ _Rows = dict[str, list[DescribeLogDirsPartition]]
     (0, 5),
     DescribeLogDirsRequest,
     asks=(on_request(AclOperation.DESCRIBE, ResourceType.CLUSTER),),
+    many_names=True,
 )
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     if not context.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

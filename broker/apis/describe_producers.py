@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     (0, 0),
     DescribeProducersRequest,
     asks=(on_each(AclOperation.READ, ResourceType.TOPIC),),
+    many_names=True,
 )
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     readable = context.allowed(AclOperation.READ, ResourceType.TOPIC, (topic.name for topic in request.topics))

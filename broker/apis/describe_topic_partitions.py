@@ -22,6 +22,7 @@ from ..authorized_operations import NOT_ASKED, operations_of
 from ..error_mapping import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, shows
+from ..slices import Sliced, Steps, in_slices
 from ..topics import INTERNAL_TOPICS, check_name
 from .registry import api
 
@@ -40,10 +41,15 @@ MAX_PARTITIONS = 2000
         on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
     ),
+    many_names=True,
 )
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Sliced[DescribeTopicPartitionsResponse]:
+    return in_slices(_steps(request, context), context)
+
+
+def _steps(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Steps[DescribeTopicPartitionsResponse]:
     topics, cursor = context.broker.topics, request.cursor
     if cursor is not None and cursor.partition_index < 0:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {cursor.partition_index}")
@@ -55,6 +61,7 @@ def describe_topic_partitions(
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse(topics=(rows := []), next_cursor=None)
     for name in names:
+        yield 2
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if name not in shown:
             if named:
@@ -69,6 +76,7 @@ def describe_topic_partitions(
             break
         end = min(topic.partition_count, first + left)
         left -= max(0, end - first)
+        yield max(0, end - first)
         rows.append(
             DescribeTopicPartitionsResponseTopic(
                 name=name,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         on_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is in one"),
     ),
+    many_names=True,
 )
 def describe_transactions(
     request: DescribeTransactionsRequest, context: RequestContext

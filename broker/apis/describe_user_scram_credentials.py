@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     (0, 0),
     DescribeUserScramCredentialsRequest,
     asks=(on_cluster(AclOperation.DESCRIBE),),
+    many_names=True,
 )
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext

@@ -32,6 +32,7 @@ _ELECTION_TYPES = (0, 1)
     (0, 2),
     ElectLeadersRequest,
     asks=(on_cluster(AclOperation.ALTER),),
+    many_names=True,
 )
 def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in _ELECTION_TYPES:

@@ -18,6 +18,7 @@ from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRe
 from ..features import SHARE_VERSION
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import DENIED, on_each, on_request
+from ..slices import SLICE_UNITS, batches
 from .registry import api
 
 if TYPE_CHECKING:
@@ -49,10 +50,13 @@ NO_SHARE_GROUPS = "share groups are for version 6 and later, and where share.ver
         on_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "each key of that type"),
         on_request(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "for keys of share groups"),
     ),
+    many_names=True,
 )
 def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    if len(request.coordinator_keys) > SLICE_UNITS:
+        return _in_pieces(request, context)
     guard = _GUARDS.get(request.key_type)
     if context.broker.authorizer is None or guard is None:
         return _find(request, context)
@@ -70,12 +74,24 @@ def find_coordinator(
     return _mixed(request, context, denied, DENIED[guard])
 
 
+async def _in_pieces(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    """The same with time for others in between: each is a question to the authorizer."""
+    found: list[Coordinator] = []
+    for keys in batches(request.coordinator_keys, SLICE_UNITS):
+        if found:
+            await context.next_turn()
+        answer = find_coordinator(FindCoordinatorRequest(key_type=request.key_type, coordinator_keys=keys), context)
+        found += (answer if isinstance(answer, FindCoordinatorResponse) else await answer).coordinators
+    return FindCoordinatorResponse(coordinators=found)
+
+
 async def _mixed(
     request: FindCoordinatorRequest, context: RequestContext, denied: list[str], code: ErrorCode
 ) -> FindCoordinatorResponse:
     """The answer for some keys, and `code` for the others."""
+    refusable = frozenset(denied)
     rest = FindCoordinatorRequest(
-        key_type=request.key_type, coordinator_keys=[key for key in request.coordinator_keys if key not in denied]
+        key_type=request.key_type, coordinator_keys=[key for key in request.coordinator_keys if key not in refusable]
     )
     found = _find(rest, context)
     answer = found if isinstance(found, FindCoordinatorResponse) else await found

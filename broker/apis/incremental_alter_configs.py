@@ -74,6 +74,7 @@ class NamedConfig(Protocol):
         on_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "for brokers, loggers, client metrics"),
     ),
     audited=True,
+    many_names=True,
 )
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     (0, 5),
     LeaveGroupRequest,
     asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+    many_names=True,
 )
 def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     single = context.api_version <= 2

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         suffices(AclOperation.DESCRIBE, ResourceType.CLUSTER),
         shows(AclOperation.DESCRIBE, ResourceType.GROUP, "each"),
     ),
+    many_names=True,
 )
 def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     try:

@@ -25,6 +25,7 @@ from ...protocol.messages.list_offsets import (
 from ..error_mapping import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
+from ..slices import SLICE_UNITS
 from .registry import api
 
 if TYPE_CHECKING:
@@ -49,10 +50,14 @@ _CONSUMER = -1
     (0, 11),
     ListOffsetsRequest,
     asks=(on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),),
+    many_names=True,
 )
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     answers = []
+    done = 0
     for topic in request.topics:
+        if (done := done + 1) % SLICE_UNITS == 0:
+            await context.next_turn()
         if not context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
             refused = [_failed(part, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for part in topic.partitions]
             answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=refused))
@@ -65,6 +70,8 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
         }
         rows = []
         for part in topic.partitions:
+            if (done := done + 1) % SLICE_UNITS == 0:
+                await context.next_turn()
             if part.partition_index in repeated:
                 rows.append(_failed(part, ErrorCode.INVALID_REQUEST))
             elif context.api_version == 0:

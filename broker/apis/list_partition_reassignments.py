@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     (0, 0),
     ListPartitionReassignmentsRequest,
     asks=(on_cluster(AclOperation.DESCRIBE),),
+    many_names=True,
 )
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext

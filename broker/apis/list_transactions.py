@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     (0, 2),
     ListTransactionsRequest,
     asks=(shows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "each"),),
+    many_names=True,
 )
 def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     known = {state.label for state in states.TransactionState}

@@ -32,16 +32,19 @@ from ..error_mapping import error_code
 from ..making_room import Room
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, shows, suffices, tells
+from ..slices import Steps, in_slices
 from ..topics import INTERNAL_TOPICS, Topic, check_name
 from .registry import api
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from ..request_context import RequestContext
 
 _NO_ID = bytes(16)
 _FIRST_WITH_IDS = 12
+_MADE_AT_ONCE = 50
+"""Topics that are made together: they share commits, and what is refused takes the loop for milliseconds."""
 
 
 @api(
@@ -55,6 +58,7 @@ _FIRST_WITH_IDS = 12
         on_each(AclOperation.CREATE, ResourceType.TOPIC, "each that would be made"),
         tells(AclOperation.DESCRIBE, ResourceType.CLUSTER, "for cluster_authorized_operations"),
     ),
+    many_names=True,
 )
 def metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse | Awaitable[MetadataResponse]:
     broker = context.broker
@@ -63,23 +67,52 @@ def metadata(request: MetadataRequest, context: RequestContext) -> MetadataRespo
         shown = context.allowed(
             AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in topics), quietly=True
         )
-        return _response(request, context, [_topic(topic, request, context) for topic in topics if topic.name in shown])
-    wanted = list({(item.topic_id, item.name): item for item in request.topics}.values())
+        return in_slices(_all(request, context, [topic for topic in topics if topic.name in shown]), context)
     may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     if may_create and any(
-        item.name is not None and item.topic_id == _NO_ID and broker.topics.get(item.name) is None for item in wanted
+        item.name is not None and item.topic_id == _NO_ID and broker.topics.get(item.name) is None
+        for item in request.topics
     ):
-        return _create_and_answer(request, context, wanted)
-    return _response(request, context, [_look_up(item, request, context) for item in wanted])
+        return _create_and_answer(request, context, request.topics)
+    return in_slices(_named(request, context, request.topics), context)
+
+
+def _all(request: MetadataRequest, context: RequestContext, topics: list[Topic]) -> Steps[MetadataResponse]:
+    rows = []
+    for topic in topics:
+        rows.append(_topic(topic, request, context))
+        yield topic.partition_count
+    return _response(request, context, rows)
+
+
+def _named(
+    request: MetadataRequest, context: RequestContext, wanted: Sequence[MetadataRequestTopic]
+) -> Steps[MetadataResponse]:
+    rows: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}
+    for item in wanted:
+        place = (item.topic_id, item.name)
+        units = 1
+        if place not in rows:
+            rows[place] = row = _look_up(item, request, context)
+            units += len(row.partitions)
+        yield units
+    return _response(request, context, list(rows.values()))
 
 
 async def _create_and_answer(
-    request: MetadataRequest, context: RequestContext, wanted: list[MetadataRequestTopic]
+    request: MetadataRequest, context: RequestContext, wanted: Sequence[MetadataRequestTopic]
 ) -> MetadataResponse:
     mutations = context.broker.quotas.mutations(context.client_id, context.user, strict=True)
+    rows: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}
     with Room(context, mutations) as room:
-        rows = await asyncio.gather(*(_look_up_or_create(item, request, context, room) for item in wanted))
-    response = _response(request, context, list(rows))
+        for first in range(0, len(wanted), _MADE_AT_ONCE):
+            some = {(item.topic_id, item.name): item for item in wanted[first : first + _MADE_AT_ONCE]}
+            new = [item for place, item in some.items() if place not in rows]
+            made = await asyncio.gather(*(_look_up_or_create(item, request, context, room) for item in new))
+            rows.update(zip(((item.topic_id, item.name) for item in new), made, strict=True))
+            if first + _MADE_AT_ONCE < len(wanted):
+                await context.next_turn()
+    response = _response(request, context, list(rows.values()))
     response.throttle_time_ms = mutations.throttle_ms
     return response
 

@@ -23,10 +23,13 @@ from ...protocol.messages.offset_commit import (
 from ..group_commits import CommitRequest, OffsetToCommit
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, on_field
+from ..slices import Sliced, Steps, in_slices
 from .registry import api
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
+
+_Checked = tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitResponsePartition]]
 
 
 @api(
@@ -37,13 +40,30 @@ if TYPE_CHECKING:
         on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
         on_each(AclOperation.READ, ResourceType.TOPIC),
     ),
+    many_names=True,
 )
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if context.api_version == 0 and not context.broker.groups.is_open:
         return _make_topic(request, context)
-    response, offsets, places = _check(request, context)
+    checked = in_slices(_check(request, context), context)
+    if isinstance(checked, Sliced):
+        return _check_and_commit(request, context, checked)
+    return _commit(request, context, checked)
+
+
+async def _check_and_commit(
+    request: OffsetCommitRequest, context: RequestContext, checking: Sliced[_Checked]
+) -> OffsetCommitResponse:
+    answer = _commit(request, context, await checking)
+    return answer if isinstance(answer, OffsetCommitResponse) else await answer
+
+
+def _commit(
+    request: OffsetCommitRequest, context: RequestContext, checked: _Checked
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    response, offsets, places = checked
     if not offsets:
         return response
     commit = CommitRequest(
@@ -72,9 +92,7 @@ async def _make_topic(request: OffsetCommitRequest, context: RequestContext) -> 
     return answer if isinstance(answer, OffsetCommitResponse) else await answer
 
 
-def _check(
-    request: OffsetCommitRequest, context: RequestContext
-) -> tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitResponsePartition]]:
+def _check(request: OffsetCommitRequest, context: RequestContext) -> Steps[_Checked]:
     """The answer as far as it is known, the offsets to commit, and for each of these its place in the answer."""
     by_id = context.api_version >= 10
     table = context.broker.partitions
@@ -85,7 +103,9 @@ def _check(
         name = table.name_of(topic.topic_id) if by_id else topic.name
         may_read = name is None or context.allows(AclOperation.READ, ResourceType.TOPIC, name)
         answers = []
+        yield 1
         for each in topic.partitions:
+            yield 1
             partition = None if name is None or not may_read else table.get(name, each.partition_index)
             answer = OffsetCommitResponsePartition(partition_index=each.partition_index)
             answers.append(answer)

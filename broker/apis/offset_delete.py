@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         on_each(AclOperation.READ, ResourceType.TOPIC),
     ),
     audited=True,
+    many_names=True,
 )
 def offset_delete(
     request: OffsetDeleteRequest, context: RequestContext

@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -28,6 +29,7 @@ from ...protocol.messages.offset_fetch import (
 from ..group_commits import NO_OFFSET, FetchedGroup, FetchedOffset, FetchedTopic, TopicToFetch
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, shows
+from ..slices import SLICE_UNITS, batches
 from .registry import api
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_IDS = 10
+
+_PIECE_UNITS = SLICE_UNITS // 2
 
 
 @api(
@@ -46,10 +50,13 @@ FIRST_WITH_IDS = 10
         on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
     ),
+    many_names=True,
 )
 def offset_fetch(
     request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    if sum(_units(group) for group in request.groups) > SLICE_UNITS:
+        return _in_pieces(request, context)
     groups = context.broker.groups
     plans = _plans(request, context)
     if context.api_version == 0 and not groups.is_open and not plans[0].is_refused:
@@ -74,6 +81,45 @@ def offset_fetch(
     if any(inspect.isawaitable(outcome) for outcome in outcomes):
         return _later(request, context, plans, outcomes)
     return _respond(request, context, plans, [outcome for outcome in outcomes if isinstance(outcome, FetchedGroup)])
+
+
+def _units(group: OffsetFetchRequestGroup) -> int:
+    return 3 + len(group.topics or ())
+
+
+async def _in_pieces(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    """The same with time for others in between: groups, and the topics of one, are nothing to each other."""
+    answers: list[OffsetFetchResponseGroup] = []
+    for some in _pieces(request.groups):
+        if answers:
+            await context.next_turn()
+        found = offset_fetch(OffsetFetchRequest(groups=some, require_stable=request.require_stable), context)
+        for group in (found if isinstance(found, OffsetFetchResponse) else await found).groups:
+            before = answers[-1] if answers else None
+            if before is None or before.group_id != group.group_id:
+                answers.append(group)
+            elif not before.error_code:
+                before.error_code = group.error_code
+                before.topics = [] if group.error_code else [*before.topics, *group.topics]
+    return OffsetFetchResponse(groups=answers)
+
+
+def _pieces(groups: Sequence[OffsetFetchRequestGroup]) -> Iterator[list[OffsetFetchRequestGroup]]:
+    """Groups of a slice each; one with more topics goes into several."""
+    piece: list[OffsetFetchRequestGroup] = []
+    left = _PIECE_UNITS
+    for group in groups:
+        many = group.topics is not None and len(group.topics) > _PIECE_UNITS
+        for topics in batches(group.topics or (), _PIECE_UNITS) if many else (group.topics,):
+            part = OffsetFetchRequestGroup(
+                group_id=group.group_id, topics=topics, member_id=group.member_id, member_epoch=group.member_epoch
+            )
+            if piece and _units(part) > left:
+                yield piece
+                piece, left = [], _PIECE_UNITS
+            piece.append(part)
+            left -= _units(part)
+    yield piece
 
 
 class _Plan(NamedTuple):

@@ -22,6 +22,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
 from ..request_context import EVERY_NAME
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, suffices
+from ..slices import Sliced, Steps, in_slices
 from .registry import api
 
 if TYPE_CHECKING:
@@ -36,27 +37,31 @@ if TYPE_CHECKING:
         suffices(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
         on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
     ),
+    many_names=True,
 )
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse:
+) -> OffsetForLeaderEpochResponse | Sliced[OffsetForLeaderEpochResponse]:
+    return in_slices(_steps(request, context), context)
+
+
+def _steps(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:
     known: Container[str] = EVERY_NAME
     if not context.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
         known = context.allowed(AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.topic for topic in request.topics))
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _look_up(topic.topic, part, context)
-                    if topic.topic in known
-                    else EpochEndOffset(partition=part.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    for part in topic.partitions
-                ],
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for part in topic.partitions:
+            rows.append(
+                _look_up(topic.topic, part, context)
+                if topic.topic in known
+                else EpochEndOffset(partition=part.partition, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             )
-            for topic in request.topics
-        ]
-    )
+            yield 1
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
+        yield 1
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _look_up(topic: str, part: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:

@@ -40,6 +40,8 @@ class Registration:
     asks: tuple[Ask, ...] = ()
     #: True: what it did belongs in the audit log (`broker/security/acts.py`).
     audited: bool = False
+    #: True: it may come with very many names, which `long_requests.py` is for; its handler takes turns (`slices.py`).
+    many_names: bool = False
 
     @property
     def is_loaded(self) -> bool:
@@ -118,6 +120,7 @@ def api(
     asks: Sequence[Ask],
     audited: bool = False,
     raw: bool = False,
+    many_names: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Registers a handler for `versions` (first and last, both included) of `api_key`. `asks` has no default: an API
     that asks for nothing says so."""
@@ -127,7 +130,9 @@ def api(
         assert known is None or not known.is_loaded, f"{api_key.name} is registered twice"
         assert ON_DEMAND.get(api_key, versions) == versions, f"{api_key.name} has other versions in ON_DEMAND"
         low, high = versions
-        _registrations[api_key] = Registration(api_key, low, high, request, handler, raw, tuple(asks), audited)
+        _registrations[api_key] = Registration(
+            api_key, low, high, request, handler, raw, tuple(asks), audited, many_names
+        )
         return handler
 
     return register

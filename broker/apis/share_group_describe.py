@@ -37,6 +37,7 @@ ASSIGNOR = "simple"
         on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
         on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is assigned"),
     ),
+    many_names=True,
 )
 def share_group_describe(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:
     tells_operations = request.include_authorized_operations

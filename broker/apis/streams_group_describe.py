@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
         on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each of its topology"),
     ),
+    many_names=True,
 )
 def streams_group_describe(
     request: StreamsGroupDescribeRequest, context: RequestContext

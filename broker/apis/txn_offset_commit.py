@@ -44,6 +44,7 @@ ADDS_PARTITIONS_FROM = 5
         on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
         on_each(AclOperation.READ, ResourceType.TOPIC),
     ),
+    many_names=True,
 )
 async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     broker = context.broker

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         on_cluster(AclOperation.CLUSTER_ACTION),
     ),
     audited=True,
+    many_names=True,
 )
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     broker = context.broker

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
+from ..slices import Steps
 from .acl import EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
 
 EVERYBODY = "User:*"
@@ -36,6 +37,8 @@ _ALLOWED_BY: Mapping[AclOperation, frozenset[AclOperation]] = {
 }
 """Operation → those that allow it where a rule allows them."""
 
+_LOOKS_IN_A_UNIT = 8
+"""Rules that are looked at in the time of one name."""
 _ANY_NAME = "hardcode"
 """The name with which Kafka asks whether there is a resource of some type that a client may use: where a rule's prefix
 fits it, or a default holds for it, that counts. It is a part of what clients see, so it is the same here."""
@@ -217,6 +220,16 @@ class AclRules:
     def find(self, wanted: AclFilter) -> list[Acl]:
         """What a filter finds. Costs a look at every rule only where it does not say how a resource is named."""
         return [rule for rule in self._candidates(wanted) if wanted.fits(rule)]
+
+    def find_in_steps(self, wanted: AclFilter) -> Steps[list[Acl]]:
+        """The same, with time for others in between (`slices.py`): what was there when it began, and is there still."""
+        found = []
+        for number, rule in enumerate(list(self._candidates(wanted))):
+            if rule in self._ids and wanted.fits(rule):
+                found.append(rule)
+            if number % _LOOKS_IN_A_UNIT == 0:
+                yield 1
+        return found
 
     def _candidates(self, wanted: AclFilter) -> Iterable[Acl]:
         name = wanted.resource_name

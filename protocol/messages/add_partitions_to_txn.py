@@ -36,6 +36,7 @@ class AddPartitionsToTxnRequest(ApiMessage):
     API_KEY = ApiKey.ADD_PARTITIONS_TO_TXN
     VERSIONS = (0, 5)
     FLEXIBLE_FROM = 3
+    MOST_ELEMENTS = 5_000
 
     transactions: Sequence[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
     v3_and_below_transactional_id: str = string("0-3")

@@ -25,6 +25,7 @@ class AddRaftVoterRequest(ApiMessage):
     API_KEY = ApiKey.ADD_RAFT_VOTER
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     cluster_id: str | None = string(nullable="0+")
     timeout_ms: int = int32()

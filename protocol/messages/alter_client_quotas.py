@@ -39,6 +39,7 @@ class AlterClientQuotasRequest(ApiMessage):
     API_KEY = ApiKey.ALTER_CLIENT_QUOTAS
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 1
+    MOST_ELEMENTS = 5_000
 
     entries: Sequence[EntryData] = array(EntryData)
     validate_only: bool = boolean()

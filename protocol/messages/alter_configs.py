@@ -29,6 +29,7 @@ class AlterConfigsRequest(ApiMessage):
     API_KEY = ApiKey.ALTER_CONFIGS
     VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
+    MOST_ELEMENTS = 5_000
 
     resources: Sequence[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()

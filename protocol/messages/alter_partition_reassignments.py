@@ -31,6 +31,7 @@ class AlterPartitionReassignmentsRequest(ApiMessage):
     API_KEY = ApiKey.ALTER_PARTITION_REASSIGNMENTS
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     timeout_ms: int = int32(default=60000)
     allow_replication_factor_change: bool = boolean("1+", default=True)

@@ -31,6 +31,7 @@ class AlterReplicaLogDirsRequest(ApiMessage):
     API_KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
     VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
+    MOST_ELEMENTS = 10_000
 
     dirs: Sequence[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 

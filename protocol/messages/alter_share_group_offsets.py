@@ -28,6 +28,7 @@ class AlterShareGroupOffsetsRequest(ApiMessage):
     API_KEY = ApiKey.ALTER_SHARE_GROUP_OFFSETS
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     topics: Sequence[RequestTopic] = array(RequestTopic)

@@ -17,6 +17,7 @@ class ConsumerGroupDescribeRequest(ApiMessage):
     API_KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 5_000
 
     group_ids: Sequence[str] = array(STRING)
     include_authorized_operations: bool = boolean()

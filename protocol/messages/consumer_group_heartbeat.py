@@ -24,6 +24,7 @@ class ConsumerGroupHeartbeatRequest(ApiMessage):
     API_KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     member_id: str = string()

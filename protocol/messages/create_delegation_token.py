@@ -24,6 +24,7 @@ class CreateDelegationTokenRequest(ApiMessage):
     API_KEY = ApiKey.CREATE_DELEGATION_TOKEN
     VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
+    MOST_ELEMENTS = 10_000
 
     owner_principal_type: str | None = string("3+", nullable="3+")
     owner_principal_name: str | None = string("3+", nullable="3+")

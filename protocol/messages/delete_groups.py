@@ -14,6 +14,7 @@ class DeleteGroupsRequest(ApiMessage):
     API_KEY = ApiKey.DELETE_GROUPS
     VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
+    MOST_ELEMENTS = 5_000
 
     groups_names: Sequence[str] = array(STRING)
 

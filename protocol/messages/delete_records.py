@@ -28,6 +28,7 @@ class DeleteRecordsRequest(ApiMessage):
     API_KEY = ApiKey.DELETE_RECORDS
     VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
+    MOST_ELEMENTS = 10_000
 
     topics: Sequence[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = int32()

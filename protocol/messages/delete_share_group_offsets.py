@@ -20,6 +20,7 @@ class DeleteShareGroupOffsetsRequest(ApiMessage):
     API_KEY = ApiKey.DELETE_SHARE_GROUP_OFFSETS
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     topics: Sequence[RequestTopic] = array(RequestTopic)

@@ -30,6 +30,7 @@ class DeleteShareGroupStateRequest(ApiMessage):
     API_KEY = ApiKey.DELETE_SHARE_GROUP_STATE
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     topics: Sequence[DeleteStateData] = array(DeleteStateData)

@@ -25,6 +25,7 @@ class DescribeClientQuotasRequest(ApiMessage):
     API_KEY = ApiKey.DESCRIBE_CLIENT_QUOTAS
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 1
+    MOST_ELEMENTS = 10_000
 
     components: Sequence[ComponentData] = array(ComponentData)
     strict: bool = boolean()

@@ -24,6 +24,7 @@ class DescribeDelegationTokenRequest(ApiMessage):
     API_KEY = ApiKey.DESCRIBE_DELEGATION_TOKEN
     VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
+    MOST_ELEMENTS = 10_000
 
     owners: Sequence[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")
 

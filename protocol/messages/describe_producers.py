@@ -21,6 +21,7 @@ class DescribeProducersRequest(ApiMessage):
     API_KEY = ApiKey.DESCRIBE_PRODUCERS
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     topics: Sequence[TopicRequest] = array(TopicRequest)
 

@@ -30,6 +30,7 @@ class DescribeQuorumRequest(ApiMessage):
     API_KEY = ApiKey.DESCRIBE_QUORUM
     VERSIONS = (0, 2)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     topics: Sequence[TopicData] = array(TopicData)
 

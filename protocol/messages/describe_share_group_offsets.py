@@ -31,6 +31,7 @@ class DescribeShareGroupOffsetsRequest(ApiMessage):
     API_KEY = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     groups: Sequence[RequestGroup] = array(RequestGroup)
 

@@ -14,6 +14,7 @@ class DescribeTransactionsRequest(ApiMessage):
     API_KEY = ApiKey.DESCRIBE_TRANSACTIONS
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     transactional_ids: Sequence[str] = array(STRING)
 

@@ -20,6 +20,7 @@ class DescribeUserScramCredentialsRequest(ApiMessage):
     API_KEY = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     users: Sequence[UserName] | None = array(UserName, nullable="0+")
 

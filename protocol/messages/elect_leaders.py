@@ -24,6 +24,7 @@ class ElectLeadersRequest(ApiMessage):
     API_KEY = ApiKey.ELECT_LEADERS
     VERSIONS = (0, 2)
     FLEXIBLE_FROM = 2
+    MOST_ELEMENTS = 10_000
 
     election_type: int = int8("1+")
     topic_partitions: Sequence[TopicPartitions] | None = array(TopicPartitions, nullable="0+")

@@ -30,6 +30,7 @@ class IncrementalAlterConfigsRequest(ApiMessage):
     API_KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 1
+    MOST_ELEMENTS = 5_000
 
     resources: Sequence[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()

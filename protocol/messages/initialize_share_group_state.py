@@ -32,6 +32,7 @@ class InitializeShareGroupStateRequest(ApiMessage):
     API_KEY = ApiKey.INITIALIZE_SHARE_GROUP_STATE
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     topics: Sequence[InitializeStateData] = array(InitializeStateData)

@@ -25,6 +25,7 @@ class JoinGroupRequest(ApiMessage):
     API_KEY = ApiKey.JOIN_GROUP
     VERSIONS = (0, 9)
     FLEXIBLE_FROM = 6
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     session_timeout_ms: int = int32()

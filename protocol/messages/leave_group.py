@@ -25,6 +25,7 @@ class LeaveGroupRequest(ApiMessage):
     API_KEY = ApiKey.LEAVE_GROUP
     VERSIONS = (0, 5)
     FLEXIBLE_FROM = 4
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     member_id: str = string("0-2")

@@ -14,6 +14,7 @@ class ListConfigResourcesRequest(ApiMessage):
     API_KEY = ApiKey.LIST_CONFIG_RESOURCES
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     resource_types: Sequence[int] = array(INT8, "1+")
 

@@ -31,6 +31,7 @@ class ReadShareGroupStateRequest(ApiMessage):
     API_KEY = ApiKey.READ_SHARE_GROUP_STATE
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     topics: Sequence[ReadStateData] = array(ReadStateData)

@@ -31,6 +31,7 @@ class ReadShareGroupStateSummaryRequest(ApiMessage):
     API_KEY = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     topics: Sequence[ReadStateSummaryData] = array(ReadStateSummaryData)

@@ -39,6 +39,7 @@ class ShareAcknowledgeRequest(ApiMessage):
     API_KEY = ApiKey.SHARE_ACKNOWLEDGE
     VERSIONS = (1, 2)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 50_000
 
     group_id: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+")

@@ -14,6 +14,7 @@ class ShareGroupDescribeRequest(ApiMessage):
     API_KEY = ApiKey.SHARE_GROUP_DESCRIBE
     VERSIONS = (1, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 5_000
 
     group_ids: Sequence[str] = array(STRING)
     include_authorized_operations: bool = boolean()

@@ -14,6 +14,7 @@ class ShareGroupHeartbeatRequest(ApiMessage):
     API_KEY = ApiKey.SHARE_GROUP_HEARTBEAT
     VERSIONS = (1, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     member_id: str = string()

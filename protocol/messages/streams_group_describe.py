@@ -15,6 +15,7 @@ class StreamsGroupDescribeRequest(ApiMessage):
     API_KEY = ApiKey.STREAMS_GROUP_DESCRIBE
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 5_000
 
     group_ids: Sequence[str] = array(STRING)
     include_authorized_operations: bool = boolean()

@@ -94,6 +94,7 @@ class StreamsGroupHeartbeatRequest(ApiMessage):
     API_KEY = ApiKey.STREAMS_GROUP_HEARTBEAT
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     member_id: str = string()

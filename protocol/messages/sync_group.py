@@ -24,6 +24,7 @@ class SyncGroupRequest(ApiMessage):
     API_KEY = ApiKey.SYNC_GROUP
     VERSIONS = (0, 5)
     FLEXIBLE_FROM = 4
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     generation_id: int = int32()

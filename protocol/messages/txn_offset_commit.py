@@ -34,6 +34,7 @@ class TxnOffsetCommitRequest(ApiMessage):
     API_KEY = ApiKey.TXN_OFFSET_COMMIT
     VERSIONS = (0, 5)
     FLEXIBLE_FROM = 3
+    MOST_ELEMENTS = 10_000
 
     transactional_id: str = string()
     group_id: str = string()

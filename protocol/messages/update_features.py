@@ -26,6 +26,7 @@ class UpdateFeaturesRequest(ApiMessage):
     API_KEY = ApiKey.UPDATE_FEATURES
     VERSIONS = (0, 2)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     timeout_ms: int = int32(default=60000)
     feature_updates: Sequence[FeatureUpdateKey] = array(FeatureUpdateKey)

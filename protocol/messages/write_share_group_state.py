@@ -44,6 +44,7 @@ class WriteShareGroupStateRequest(ApiMessage):
     API_KEY = ApiKey.WRITE_SHARE_GROUP_STATE
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 0
+    MOST_ELEMENTS = 10_000
 
     group_id: str = string()
     topics: Sequence[WriteStateData] = array(WriteStateData)

@@ -36,6 +36,7 @@ class WriteTxnMarkersRequest(ApiMessage):
     API_KEY = ApiKey.WRITE_TXN_MARKERS
     VERSIONS = (0, 2)
     FLEXIBLE_FROM = 1
+    MOST_ELEMENTS = 10_000
 
     markers: Sequence[WritableTxnMarker] = array(WritableTxnMarker)
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from support.connections import Server, Transport, frame
-from tidelog.broker.connection import Connection, ConnectionAborted
+from tidelog.broker.connection import Connection, ConnectionAborted, NotYet
 from tidelog.broker.descriptors import open_count
 from tidelog.broker.later_answer import LaterAnswer
 from tidelog.broker.receive_room import ReceiveRoom
 from tidelog.broker.socket_server import Endpoint
+from tidelog.broker.turns import Turn
 
 
 class Rig:
@@ -463,4 +464,38 @@ async def test_a_new_client_waits_where_others_wait_and_one_that_is_known_does_n
     await asyncio.sleep(0)
     assert rig.seen == [b"new"]
     known.end()
+    rig.end()
+
+
+@pytest.mark.parametrize("size", [10, 20_000])
+async def test_a_request_that_has_to_wait_comes_again_whole_and_in_order(size: int) -> None:
+    """Small ones from the scratch buffer, large ones from the connection's own; it is no request that comes slowly."""
+    waiting: list[Callable[[], None]] = []
+    refused: list[bytes] = []
+
+    def answer(data: bytes) -> bytes:
+        if data.startswith(b"w") and len(refused) < 2:
+            refused.append(data)
+
+            def join(go_on: Callable[[], None]) -> Turn:
+                turn = Turn(go_on)
+                waiting.append(turn.come)  # type: ignore[arg-type]
+                return turn
+
+            rig.connection.mute_in(join)
+            raise NotYet
+        return frame(data[:1] + b"!")
+
+    rig = Rig(answer)
+    wanted = b"w" * size
+    rig.feed(frame(b"first") + frame(wanted) + frame(b"last"))
+    assert rig.received() == frame(b"f!")
+    assert len(rig.server.receiving) == 0
+    waiting.pop()()
+    assert rig.received() == b"", "it waits once more"
+    waiting.pop()()
+    rig.feed(rig.unread)
+    assert rig.received() == frame(b"w!") + frame(b"l!")
+    assert refused == [wanted, wanted]
+    assert rig.seen == [b"first", wanted, wanted, wanted, b"last"]
     rig.end()

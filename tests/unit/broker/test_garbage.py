@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from tidelog.broker import garbage
 from tidelog.broker.garbage import MANY_LOGS, give_back, keep, undisturbed
 
 
@@ -52,3 +53,29 @@ def test_free_memory_goes_back_to_the_system() -> None:
     del held
     give_back()
     assert len(keep) == 100_000
+
+
+def test_full_collections_are_held_off_and_come_all_the_same() -> None:
+    before = gc.get_threshold()
+    garbage.hold_off()
+    garbage.hold_off()
+    assert gc.get_threshold()[:2] == before[:2]
+    assert gc.get_threshold()[2] > 1_000_000
+    garbage.go_on()
+    assert gc.get_threshold()[2] > 1_000_000
+    garbage.go_on()
+    assert gc.get_threshold() == before
+    full: list[int] = []
+
+    def note(phase: str, facts: dict[str, int]) -> None:
+        if phase == "start" and facts["generation"] == 2:
+            full.append(1)
+
+    gc.callbacks.append(note)
+    try:
+        for _ in range(100):
+            garbage.hold_off()
+            garbage.go_on()
+    finally:
+        gc.callbacks.remove(note)
+    assert full

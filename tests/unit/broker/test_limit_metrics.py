@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tidelog.broker.limit_metrics import limit_families, maker_families
+from tidelog.broker.limit_metrics import limit_families, long_request_families, maker_families
 from tidelog.broker.receive_room import ReceiveRoom
 from tidelog.broker.send_room import SendRoom
 from tidelog.broker.topic_makers import MakerAccounts, Makers
@@ -52,3 +52,25 @@ def test_topics_that_were_refused_and_the_largest_accounts() -> None:
         ("tidelog_largest_principal_topics",): 1,
         ("tidelog_largest_principal_partitions",): 5,
     }
+
+
+def test_long_requests_by_what_they_do() -> None:
+    rows = {
+        (family.name, *labels): value
+        for family in long_request_families(Requests(3, 2), Requests(5, 4))  # type: ignore[arg-type]
+        for labels, value in family.rows  # type: ignore[union-attr]
+    }
+    assert rows == {
+        ("tidelog_long_requests", "look"): 3,
+        ("tidelog_long_requests", "change"): 5,
+        ("tidelog_waiting_long_requests", "look"): 2,
+        ("tidelog_waiting_long_requests", "change"): 4,
+    }
+
+
+class Requests:
+    def __init__(self, taken: int, waiting: int) -> None:
+        self.taken, self.waiting = taken, waiting
+
+    def __len__(self) -> int:
+        return self.waiting
