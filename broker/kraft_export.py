@@ -20,6 +20,7 @@ Where Kafka has been, its own files stay: the snapshot lies behind the end of it
 from __future__ import annotations
 
 import dataclasses
+import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -219,14 +220,19 @@ def _export(
     path = files.path if files is not None else f"{paths[0]}/{METADATA_LOG_DIRECTORY}"
     # Behind everything Kafka has, and in a newer epoch: so Kafka takes it for newer than its log.
     snapshot = SnapshotId(end_offset + len(records), epoch + 1)
-    write_snapshot(
-        file_system,
-        path,
-        snapshot,
-        [encode_record(record, _version(record, features)) for record in records],
-        timestamp=now_ms,
-        control_values=sorted(quorum.items()),
-    )
+    file_system.make_directory(path)
+    before_umask = os.umask(0o077)  # it has users' credentials and settings that are secret, as metadata.db
+    try:
+        write_snapshot(
+            file_system,
+            path,
+            snapshot,
+            [encode_record(record, _version(record, features)) for record in records],
+            timestamp=now_ms,
+            control_values=sorted(quorum.items()),
+        )
+    finally:
+        os.umask(before_umask)
     written = find_metadata_log(file_system, paths)
     assert written is not None
     store.replace(_at(stored, written.position))

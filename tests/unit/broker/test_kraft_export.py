@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import shutil
+import stat
 from pathlib import Path
 from uuid import UUID
 
@@ -124,6 +126,17 @@ def test_what_was_exported_is_not_taken_over_again(paths: list[str]) -> None:
         STORED.topics, STORED.broker_configs, {}, 3000, "00000000000000000016-0000000001.checkpoint 0:0"
     )
     opened.close()
+
+
+def test_what_has_credentials_is_its_owners_alone(paths: list[str]) -> None:
+    before = os.umask(0o027)
+    try:
+        snapshot = Path(export(paths).snapshot)
+        assert stat.S_IMODE(snapshot.stat().st_mode) == 0o600
+        assert stat.S_IMODE(snapshot.parent.stat().st_mode) == 0o750
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
 
 
 def test_a_second_export_counts_more_than_the_first(paths: list[str]) -> None:
