@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -88,7 +89,9 @@ def test_a_tail_prints_what_comes_and_ends_when_told(tidelog_broker: Broker, run
         "--bootstrap-server",
         tidelog_broker.bootstrap_servers,
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+    # A shell starts its background jobs, and what they start, with SIGINT ignored.
+    listens = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=listens) as tail:
         assert tail.stdout is not None
         assert tail.stderr is not None
         for line in (b"first\n", b"second\n"):

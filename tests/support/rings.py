@@ -40,7 +40,7 @@ RANDOM = [*PYTEST, *UNLIMITED, "-n", "2", "tests/unit", "tests/property"]
 RINGS = [
     Ring("lint", ["make", "lint"], ["make", "lint"], 4, 4),
     Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 4, 4),
-    Ring("clients", ["make", "compat"], ["make", "compat"], 15, 23),
+    Ring("clients", ["make", "compat"], ["make", "compat"], 20, 23),
     Ring("client suites", [], ["make", "compat-report"], 0, 45),  # `clients` has them against the daemon alone
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
     Ring("spark", ["make", "spark"], ["make", "spark"], 7, 12),
