@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -264,12 +265,23 @@ class Connection(asyncio.BufferedProtocol):
         if self._muted is None:
             self._muted = join(self._unmute)
 
+    def _is_gone(self) -> bool:
+        """Whether the client has reset the connection. One that has only ended its side may still read."""
+        if self._closing or self._transport is None:
+            return False
+        look = select.poll()
+        look.register(self._transport.get_extra_info("socket").fileno(), 0)
+        return bool(look.poll(0))
+
     def wait_turn(self, go_on: Callable[[], None]) -> Turn:
         """`go_on` is called in the turn of this connection's client, while its request is in work."""
         return self._server.turns.join(self._client, go_on)
 
     def _unmute(self) -> None:
         self._muted = None
+        if self._is_gone():  # nothing is read while it waits: its end is not seen, and its requests would be answered
+            self.close()
+            return
         if self._pending is None and (self._outbound is None or self._outbound.idle):
             self._resume()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -432,6 +433,32 @@ async def test_a_client_is_heavy_by_what_its_requests_take_in_the_mean() -> None
     await asyncio.sleep(0)
     assert rig.seen[-1] == b"in its turn"
     rig.end()
+
+
+@pytest.mark.parametrize("how", ["reset", "half closed"])
+async def test_a_client_that_has_gone_while_it_waited_is_answered_no_more(how: str) -> None:
+    """Thousands that leave in the row would be worked for, one after the other; who only ended its side still reads."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(listener.getsockname())
+    near, _ = listener.accept()
+    listener.close()
+    rig = Rig(lambda body: body)
+    near.setblocking(False)
+    rig.connection._transport = Transport(near)
+    rig.server.turns.join("another", lambda: None)
+    rig.feed(frame(b"waits"))
+    if how == "reset":
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    else:
+        client.shutdown(socket.SHUT_WR)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert rig.seen == ([] if how == "reset" else [b"waits"])
+    assert rig.connection.closing == (how == "reset")
+    rig.end()
+    client.close()
+    near.close()
 
 
 async def test_a_client_that_sends_its_requests_in_parts_is_as_heavy() -> None:
