@@ -37,7 +37,7 @@ FLOOR_MS = 20.0
 """A p99 below this is good whatever the quiet one was: it is what a scheduler does."""
 GENEROUS_MS = 1000.0
 """What CI allows: the machine may be busy, and both sides of the attack are on it."""
-CALM_S = 20.0
+CALM_S = 60.0
 
 
 class Figures(NamedTuple):
