@@ -168,8 +168,7 @@ class Dispatcher:
     ) -> Answer | Awaitable[Answer]:
         key = registration.api_key
         try:
-            header, body = parse_request_header(frame)
-            request, _ = decode(registration.request, version, frame, body)
+            header, request = _read(registration, version, frame)
         except ProtocolError as error:
             raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
         context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
@@ -182,7 +181,7 @@ class Dispatcher:
             raise
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
-        if asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is Sliced:
+        if _comes_later(response):
             return self._later(registration, request, context, response, meter)
         if registration.audited:
             self._broker.audit.did(context, acts_of(request, response, context))
@@ -234,7 +233,7 @@ class Dispatcher:
         else:
             try:
                 response = handler(request, context)
-                if asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is Sliced:
+                if _comes_later(response):
                     response = await response
             except ConnectionAborted:
                 raise
@@ -301,6 +300,11 @@ class Dispatcher:
         own = [api for api in listed_versions(self._registrations) if api.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def _comes_later(response: Any) -> bool:
+    """Whether a handler gave what has to be awaited."""
+    return asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is Sliced
 
 
 def _read(registration: Registration, version: int, frame: bytes) -> tuple[RequestHeader, Any]:

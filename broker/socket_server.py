@@ -260,16 +260,18 @@ class SocketServer:
 
     def connection_waits(self) -> None:
         """Some connection has a request or an answer that is not whole: they are looked at until none has."""
-        if self.sending.is_crowded(self._crowded) is not self._crowded:
-            self._crowd()
+        self._look_at_crowd()
         if self._ticker is None:
             self._ticked = self.loop.time()
             self._ticker = self.loop.call_later(TICK_S, self._tick)
 
-    def _crowd(self) -> None:
-        """The kernel is to have little of each answer from now on, or as much as it likes again."""
-        self._crowded = not self._crowded
-        unsent = self.send_counters.unsent_bytes = CROWDED_UNSENT_BYTES if self._crowded else 0
+    def _look_at_crowd(self) -> None:
+        """Where many answers wait, the kernel is to have little of each; later as much as it likes again."""
+        crowded = self.sending.is_crowded(self._crowded)
+        if crowded is self._crowded:
+            return
+        self._crowded = crowded
+        unsent = self.send_counters.unsent_bytes = CROWDED_UNSENT_BYTES if crowded else 0
         for connection in self.connections:
             connection.leave_unsent(unsent)
 
@@ -294,8 +296,7 @@ class SocketServer:
         try:
             self.receiving.tick(elapsed_ms)
             self.sending.tick(elapsed_ms)
-            if self.sending.is_crowded(self._crowded) is not self._crowded:
-                self._crowd()
+            self._look_at_crowd()
         finally:  # not before: who is disconnected within asks for a look at the log, and there would be two tickers
             self._ticker = None
         FLOOD.flush(time())

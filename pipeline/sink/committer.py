@@ -131,7 +131,7 @@ class KafkaCluster:
     def sweep(self, keep: Sequence[Part]) -> None:
         if not self._thorough:
             return
-        self._take(r"[^-]+-\d+-\d+-\d", keep, ["Ongoing"])
+        self._take(rf"[^-]+-\d+-\d+-[0-{PHASES - 1}]", keep, ["Ongoing"])
 
     def abandon(self, batch: int, keep: Sequence[Part]) -> None:
         """Takes the transactional ids of all who write `batch` in this run, besides these: what they have open is aborted,
