@@ -286,7 +286,7 @@ CASES: tuple[Case, ...] = (
     ),
     *(
         Case(
-            ApiKey.ALTER_CONFIGS,
+            key,
             lambda n, ids, batch, kind=kind: {
                 "resources": [
                     {"resource_type": 2, "resource_name": n[0], "configs": []},
@@ -295,7 +295,8 @@ CASES: tuple[Case, ...] = (
             },
             names=("alpha", "0"), ask=(O.ALTER_CONFIGS, C),
         )
-        for kind in (4, 16)
+        for key, kinds in ((ApiKey.ALTER_CONFIGS, (4, 16)), (ApiKey.INCREMENTAL_ALTER_CONFIGS, (4, 8, 16)))
+        for kind in kinds
     ),
     Case(
         ApiKey.ALTER_CONFIGS,
@@ -314,19 +315,6 @@ CASES: tuple[Case, ...] = (
     Case(
         ApiKey.ALTER_CONFIGS,
         plain(resources=[{"resource_type": 4, "resource_name": "0", "configs": []}], validate_only=True),
-    ),
-    *(
-        Case(
-            ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            lambda n, ids, batch, kind=kind: {
-                "resources": [
-                    {"resource_type": 2, "resource_name": n[0], "configs": []},
-                    {"resource_type": kind, "resource_name": n[1], "configs": []},
-                ], "validate_only": True,
-            },
-            names=("alpha", "0"), ask=(O.ALTER_CONFIGS, C),
-        )
-        for kind in (4, 8, 16)
     ),
     Case(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
