@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 MAX_HEADER_CHARACTERS = 8192
 """Of a password; tokens may have what HTTP's own bound of a line leaves (64 KiB)."""
+BLANKS = " \t"
+"""What may stand around a header's value (RFC 9110, 5.6.3); Python's own `strip` takes other bytes of Latin-1 too."""
 MAX_CHECKS = 2
 CHECK_TIMEOUT_S = 2.0
 REMEMBERED_S = 300.0
@@ -120,7 +122,7 @@ class HttpUsers:
             name = self._by_certificate(subject)
         else:
             scheme, _, rest = authorization.partition(" ")
-            name = self._by_header(scheme.lower(), rest.strip(), peer)
+            name = self._by_header(scheme.lower(), rest.strip(BLANKS), peer)
         role = self._role(name)
         if role is None:
             raise NotLetInError(

@@ -1,6 +1,8 @@
 # The fuzz ring: what is known again, then new inputs; the kernels under gcc's sanitizers. Included by the Makefile (after VENV, BIN).
 # The random part ends by the clock: FUZZ_SECONDS for all groups of targets together, on two cores.
+# FUZZ_SEED other than 0: the same inputs each time, as far as the time goes.
 FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= 0
 SANITIZED := .cache/sanitized
 SANITIZERS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 COVERAGE := -fsanitize-coverage=trace-pc,trace-cmp
@@ -8,13 +10,13 @@ COVERAGE := -fsanitize-coverage=trace-pc,trace-cmp
 .PHONY: fuzz fuzz-replay fuzz-keep sanitize sanitize-check audit
 
 fuzz: fuzz-replay         ## decoders against the kept inputs, then new ones (FUZZ_SECONDS=60)
-	$(BIN)/python tests/fuzz/run.py explore --seconds $(FUZZ_SECONDS)
+	$(BIN)/python tests/fuzz/run.py explore --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
 fuzz-replay: $(VENV)/.fuzz
 	$(BIN)/python tests/fuzz/run.py replay
 
 fuzz-keep: $(VENV)/.fuzz  ## explores, and adds what reaches new code to tests/fuzz/corpus
-	$(BIN)/python tests/fuzz/run.py keep --seconds $(FUZZ_SECONDS)
+	$(BIN)/python tests/fuzz/run.py keep --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
 $(VENV)/.fuzz: $(VENV)/.dev
 	@$(BIN)/pip install --quiet --editable '.[dev,fuzz]'

@@ -1,7 +1,7 @@
 """Fuzzes the decoders: first what is known, then what is not.
 
     python tests/fuzz/run.py replay [TARGET ...]            seeds and corpus, with memory and time measured; always the same
-    python tests/fuzz/run.py explore [--seconds S] [GROUP ...]   new inputs, S seconds of each of two cores in all
+    python tests/fuzz/run.py explore [--seconds S] [--seed N] [GROUP ...]   new inputs, S seconds of each of two cores in all
     python tests/fuzz/run.py input TARGET BASE64            one input, as a finding names it
     python tests/fuzz/run.py keep [--seconds S] [GROUP ...] explores, and adds to the corpus what reaches new code
 
@@ -183,17 +183,21 @@ def _fuzz_group(group: str, corpus: str, options: list[str]) -> None:
     )
 
 
-def _explore_group(group: str, seconds: float, folder: Path) -> int:
-    """How many findings there were: none or one, as libFuzzer stops with it."""
+def _explore_group(group: str, seconds: float, seed: int, folder: Path) -> int:
+    """How many findings there were: none or one, as libFuzzer stops with it. Seed 0: other inputs each time."""
     corpus = folder / "corpus"
     corpus.mkdir(parents=True)
     command = [
         sys.executable, str(HERE), "_group", group, str(corpus), f"-max_total_time={max(1, round(seconds))}",
-        f"-artifact_prefix={folder}/", "-print_final_stats=1", "-verbosity=0",
+        f"-seed={seed}", f"-artifact_prefix={folder}/", "-print_final_stats=1", "-verbosity=0",
     ]  # fmt: skip
     log = folder / "log"
     with log.open("wb") as out:
-        settings = {**os.environ, **({coverage.LONG: "1"} if seconds >= LONG_S else {})}
+        settings = {
+            **os.environ,
+            **({coverage.LONG: "1"} if seconds >= LONG_S else {}),
+            **({"PYTHONHASHSEED": str(seed)} if seed else {}),
+        }
         code = subprocess.run(command, check=False, stdout=out, stderr=subprocess.STDOUT, env=settings).returncode
     text = log.read_text(errors="replace")
     executed = [line.rpartition(" ")[2] for line in text.splitlines() if "number_of_executed_units" in line]
@@ -217,14 +221,14 @@ def _explore_group(group: str, seconds: float, folder: Path) -> int:
     return int(bool(code or artifacts))
 
 
-def explore(groups: Sequence[str], seconds: float, keep: bool) -> int:
+def explore(groups: Sequence[str], seconds: float, seed: int, keep: bool) -> int:
     """Each group gets an equal share of the time, two at a time."""
     if not coverage.is_there():
         sys.exit("exploring needs atheris: pip install --editable '.[dev,fuzz]', or say `make fuzz`")
     share = seconds * CORES / len(groups)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, ThreadPoolExecutor(CORES) as pool:
         load(groups)
-        found = list(pool.map(lambda group: _explore_group(group, share, Path(folder) / group), groups))
+        found = list(pool.map(lambda group: _explore_group(group, share, seed, Path(folder) / group), groups))
         if keep and not any(found):
             for group in groups:
                 _keep(group, Path(folder) / group)
@@ -278,12 +282,13 @@ def main(arguments: Sequence[str]) -> int:
         command = commands.add_parser(name)
         command.add_argument("groups", nargs="*")
         command.add_argument("--seconds", type=float, default=float(os.environ.get("FUZZ_SECONDS", "60")))
+        command.add_argument("--seed", type=int, default=int(os.environ.get("FUZZ_SEED", "0")))
     given = parser.parse_args(arguments)
     if given.command == "replay":
         return replay(given.names)
     if given.command == "input":
         return run_input(given.name, given.data)
-    return explore(given.groups or GROUPS, given.seconds, given.command == "keep")
+    return explore(given.groups or GROUPS, given.seconds, given.seed, given.command == "keep")
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ RINGS = [
     ),
     Ring("examples", [], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 0, 30),
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 2, 12),
-    Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 10, 40),
+    Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 10, 40),
     Ring("sanitizers", ["make", "sanitize-check"], ["make", "sanitize", "FUZZ_SECONDS=600"], 6, 30),
     Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 4, 4),
     Ring("browser", ["make", "browser"], ["make", "browser"], 5, 5),

@@ -96,10 +96,10 @@ def signed_in_requests(data: bytes) -> None:
     if who is not None:
         scheme, _, rest = environ["HTTP_AUTHORIZATION"].partition(" ")
         if scheme.lower() == "bearer":
-            assert (who, rest.strip()) == (HttpUser("prometheus", Role.READ), TOKEN)
+            assert (who, rest.strip(" \t")) == (HttpUser("prometheus", Role.READ), TOKEN)
         else:
             assert who == HttpUser("alice", Role.ADMIN)
-            assert base64.b64decode(rest) == b"alice:pencil"
+            assert base64.b64decode(rest.strip(" \t"), validate=True) == b"alice:pencil"
     environ["wsgi.input"].seek(0)
     page = read_request(environ)
     assert len(page.query) <= MAX_FIELDS

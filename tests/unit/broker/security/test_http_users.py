@@ -107,6 +107,7 @@ def test_everybody_who_is_known(world: World) -> None:
         basic("alice", "wrong"), basic("alice", ""), basic("nobody", "x"), basic("", "x"), basic("alice", "x" * 1025),
         "Basic", "Basic !!!!", "Basic YWxpY2U=", "Basic /////w==", "Bearer", "Bearer wrong-wrong-wrong-wrong",
         "Digest x", "", "Basic " + "A" * (MAX_HEADER_CHARACTERS + 4), "Bearer \udcff",
+        f"Bearer \u00a0{TOKEN}", basic("alice", "alice: pässword").replace(" ", " \u00a0"),
     ],
 )  # fmt: skip
 def test_who_is_not_let_in_is_told_late_and_nothing(world: World, authorization: str) -> None:
