@@ -49,7 +49,7 @@ from ..protocol.schema import encode
 from ..storage.checkpoint import CleanShutdownFile
 from ..storage.data_directory import DataDirectory
 from ..storage.exceptions import CorruptCheckpointError, DataDirectoryError
-from ..storage.leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
+from ..storage.leader_epoch import LEADER_EPOCH_CHECKPOINT, MAX_EPOCH, LeaderEpochCache
 from ..storage.log_names import DirectoryState
 from ..storage.meta_properties import META_PROPERTIES_FILE
 from ..storage.metadata_log import (
@@ -325,7 +325,7 @@ def _records(
         known = before.topics.get(topic.name)
         for number in range(topic.partitions):
             here = found[topic.name, number]
-            epoch = here.leader_epoch + 1
+            epoch = min(here.leader_epoch + 1, MAX_EPOCH)
             if known is not None and number in known.partitions:
                 epoch = max(epoch, known.partitions[number].leader_epoch)
             yield PartitionRecord(

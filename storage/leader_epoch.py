@@ -24,7 +24,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 
-_MAX_INT32 = 2**31 - 1
+MAX_EPOCH = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 
 
@@ -74,7 +74,7 @@ class LeaderEpochCache:
             if len(fields) != 2:
                 raise CorruptCheckpointError(f"{path}: {line[:200]!r} is not `epoch offset`")
             entry = EpochEntry(
-                parse_number(fields[0], _MAX_INT32, path, line), parse_number(fields[1], _MAX_INT64, path, line)
+                parse_number(fields[0], MAX_EPOCH, path, line), parse_number(fields[1], _MAX_INT64, path, line)
             )
             if entry.epoch <= before.epoch or entry.start_offset < before.start_offset:
                 raise CorruptCheckpointError(f"{path}: {entry} does not rise above {before}")
@@ -97,6 +97,15 @@ class LeaderEpochCache:
         """The epoch that appends are of now."""
         entries = self._entries
         return entries[-1].epoch if entries else None
+
+    @property
+    def next_epoch(self) -> int:
+        """What a start stamps into new batches: one more than the latest, 0 in a log without any.
+
+        No checksum covers a batch's epoch, so that damage can make it `MAX_EPOCH`, which none follows: it stays then.
+        """
+        latest = self.latest_epoch
+        return 0 if latest is None else min(latest + 1, MAX_EPOCH)
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch of the record at `offset`, None when it is before all entries."""

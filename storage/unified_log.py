@@ -133,7 +133,7 @@ class UnifiedLog(ConvertingLog):
         self._high = self._end
         self.needs_sync = False
         self._aborted = AbortedTransactions(directory)
-        self.leader_epoch = epochs.latest_epoch + 1 if epochs.latest_epoch is not None else 0
+        self.leader_epoch = epochs.next_epoch
         self._epoch_is_assigned = False
         self._append_time_floor: int | None = None
         self._quiet_end = -1

@@ -236,6 +236,19 @@ def test_the_leader_epoch_is_in_the_batches_and_rises_with_each_start(world: Wor
     assert log.end_offset_for_epoch(2) == (2, 4)
 
 
+def test_a_log_with_the_greatest_leader_epoch_takes_appends(world: World) -> None:
+    """Found by fuzzing: no checksum covers a batch's epoch, and one more than the greatest does not fit into a batch."""
+    world.kill()
+    world.file_system.put(f"{ROOT}/t-0/{0:020d}.log", bytes(batch("a", partition_leader_epoch=2**31 - 1)))
+    world.start()
+    assert append(world.log(), "b") == 1
+    world.stop()
+    world.start()
+    assert append(world.log(), "c") == 2
+    assert values_of(read_records(world.log(), 0)) == [b"a", b"b", b"c"]
+    assert world.log().end_offset_for_epoch(2**31 - 1) == (2**31 - 1, 3)
+
+
 # --- roll ---
 
 
