@@ -344,9 +344,10 @@ class BatchScanner:
             return "impossible record count"
         if header.last_offset_delta < 0:
             return "impossible record count"
-        if header.base_offset < self.next_offset or header.last_offset < header.base_offset:
+        # Behind the greatest offset there is none: not a segment that is too wide, which recovery splits.
+        if not self.next_offset <= header.base_offset <= header.last_offset < INT64_MAX:
             return "offsets out of order"
-        if header.last_offset - self._base_offset > INT32_MAX or header.last_offset == INT64_MAX:
+        if header.last_offset - self._base_offset > INT32_MAX:
             return "offset too far from the segment's base offset"
         if self.valid_bytes + header.size > INT32_MAX:
             return "segment beyond 2 GiB"
