@@ -159,9 +159,9 @@ class World:
                 pass
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    made = World(tmp_path_factory.mktemp("secrets"))
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
     made.daemon.settings = {"listeners": made.settings["listeners"]}
     with made.daemon:
         yield made
@@ -171,12 +171,7 @@ def basic(name: str, password: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
 
 
-def test_every_secret_setting_has_a_marker(world: World) -> None:
-    secret = {row.name for row in HONOURED_BROKER if row.sensitive}
-    assert secret <= world.settings.keys(), "a setting that is a secret is not tried here"
-
-
-def test_by_sasl(world: World) -> None:
+def sasl(world: World) -> None:
     for name, password, mechanism, is_right in (
         ("alice", SCRAM, "PLAIN", True), ("alice", SCRAM, "SCRAM-SHA-512", True), ("bob", LISTENER_JAAS, "PLAIN", True),
         ("alice", WRONG, "PLAIN", False), ("alice", WRONG, "SCRAM-SHA-256", False), (WRONG, WRONG, "PLAIN", False),
@@ -193,7 +188,7 @@ def test_by_sasl(world: World) -> None:
         world.said[what] = world.said[what].replace(f"user '{WRONG}'", "")
 
 
-def test_by_http(world: World) -> None:
+def http_pages(world: World) -> None:
     bearer, right = {"Authorization": f"Bearer {TOKEN}"}, basic("alice", SCRAM)
     issued = {name: token_of(aud=None, **claims) for name, claims in (("good", {}), ("old", {"exp": 1}))}
     world.secrets |= {token.rpartition(".")[2] for token in issued.values()}
@@ -218,7 +213,7 @@ def test_by_http(world: World) -> None:
         world.ask("/actions/config", form, f"kind=broker&name=1&do=set&setting={setting}&value={secret}".encode())
 
 
-def test_by_message_sets(world: World) -> None:
+def message_sets(world: World) -> None:
     host, _, port = world.address("tcp").rpartition(":")
     with (
         MessageSetClient(host, int(port), user="alice", password=SCRAM) as client,
@@ -229,7 +224,7 @@ def test_by_message_sets(world: World) -> None:
         client.offsets("nothing", 0)
 
 
-def test_garbage_at_each_edge(world: World) -> None:
+def garbage_at_each_edge(world: World) -> None:
     data = GARBAGE.encode()
     frames = [
         data + b"\r\n\r\n", f"GET /?{GARBAGE} {GARBAGE} {GARBAGE}\r\n\r\n".encode(), struct.pack(">i", len(data)) + data,
@@ -248,7 +243,7 @@ def test_garbage_at_each_edge(world: World) -> None:
         connection.sendall(frames[2])
 
 
-def test_settings_changed_while_it_runs(world: World) -> None:
+def settings_changed_while_it_runs(world: World) -> None:
     name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
     key = "listener.name.sasl_ssl.ssl.key.password"
     broker = RESOURCES["broker"]
@@ -275,7 +270,7 @@ def test_settings_changed_while_it_runs(world: World) -> None:
         assert world.command(f"users list {more}", "users", "list", *server) == 0
 
 
-def test_commands_and_starts_that_fail(world: World) -> None:
+def commands_and_starts_that_fail(world: World) -> None:
     for more in ((), ("--json",)):
         world.command(f"doctor {more}", "doctor", "--config", str(world.file), *more)
     file = world.folder / "wrong.properties"
@@ -300,8 +295,15 @@ def test_commands_and_starts_that_fail(world: World) -> None:
         world.said[what] = done.stdout + done.stderr
 
 
-def test_nothing_of_it_shows(world: World) -> None:
-    """The last: all that was said above is looked through."""
+def test_no_secret_shows(world: World) -> None:
+    secret = {row.name for row in HONOURED_BROKER if row.sensitive}
+    assert secret <= world.settings.keys(), "a setting that is a secret is not tried here"
+    sasl(world)
+    http_pages(world)
+    message_sets(world)
+    garbage_at_each_edge(world)
+    settings_changed_while_it_runs(world)
+    commands_and_starts_that_fail(world)
     world.daemon.stop()
     world.said["the log"] = world.daemon.stderr()
     world.said["the ready line"] = world.daemon.ready_line
