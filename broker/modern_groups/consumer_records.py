@@ -1,11 +1,8 @@
 """The records of consumer groups: how each is made of the state, and what each does to it.
 
-    3   group epoch, metadata hash          6   assignment epoch, time        8   one member: epoch, state, what it owns
-    5   one member: what it told            7   one member: its target        16  one expression: its topics
-    4   of Kafka before 4.1: only forgotten here
-
-A group comes into being with its first record of any kind, as in Kafka. While loading, a tombstone for what is not there is
-no error: compaction may have removed what it forgot.
+3   group epoch, metadata hash          6   assignment epoch, time        8   one member: epoch, state, what it owns
+5   one member: what it told            7   one member: its target        16  one expression: its topics
+4   of Kafka before 4.1: only forgotten here
 """
 
 from __future__ import annotations
@@ -35,9 +32,10 @@ from ...protocol.messages.consumer_group_records import (
 )
 from ..group_events import GroupProtocol
 from .consumer_group import ClassicMember, ConsumerGroup, ConsumerMember, Owned, ResolvedExpression
-from .modern_group import LEAVING_EPOCH, NO_ASSIGNMENT_EPOCH, MemberState, Partitions
+from .group_replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
+from .modern_group import LEAVING_EPOCH, MemberState, Partitions
 from .outcome import GroupRecord
-from .registry import Groups, RecordKind, existing, present
+from .registry import RecordKind
 
 # -- made of the state
 
@@ -157,40 +155,31 @@ def group_tombstones(group: ConsumerGroup) -> list[GroupRecord]:
 
 # -- what each does
 
+_CONSUMER = GroupReplay(ConsumerGroup)
+
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     return group.members.get(member_id) or ConsumerMember(member_id=member_id)
 
 
-def _replay_epoch(groups: Groups, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
-    if value is None:
-        if existing(groups, key.group_id, ConsumerGroup) is not None:
-            del groups[key.group_id]
-        return
-    group = present(groups, key.group_id, ConsumerGroup)
+def _put_epoch(group: ConsumerGroup, value: ConsumerGroupMetadataValue) -> None:
     group.group_epoch = value.epoch
     group.metadata_hash = value.metadata_hash
 
 
-def _replay_partition_metadata(
-    groups: Groups, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
+def _put_partition_metadata(
+    group: ConsumerGroup, _key: ConsumerGroupPartitionMetadataKey, _value: ConsumerGroupPartitionMetadataValue
 ) -> None:
-    group = (
-        existing(groups, key.group_id, ConsumerGroup) if value is None else present(groups, key.group_id, ConsumerGroup)
-    )
-    if group is not None:
-        group.has_partition_metadata = value is not None
+    group.has_partition_metadata = True
 
 
-def _replay_member(
-    groups: Groups, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+def _forget_partition_metadata(group: ConsumerGroup, _key: ConsumerGroupPartitionMetadataKey) -> None:
+    group.has_partition_metadata = False
+
+
+def _put_member(
+    group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue
 ) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, ConsumerGroup)
-        if group is not None:
-            group.drop(key.member_id)
-        return
-    group = present(groups, key.group_id, ConsumerGroup)
     classic = value.classic_member_metadata
     group.put(
         replace(
@@ -213,52 +202,17 @@ def _replay_member(
     )
 
 
-def _replay_target_epoch(
-    groups: Groups,
-    key: ConsumerGroupTargetAssignmentMetadataKey,
-    value: ConsumerGroupTargetAssignmentMetadataValue | None,
+def _put_target(
+    group: ConsumerGroup, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue
 ) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, ConsumerGroup)
-        if group is not None:
-            group.assignment_epoch, group.assignment_timestamp_ms = NO_ASSIGNMENT_EPOCH, 0
-        return
-    group = present(groups, key.group_id, ConsumerGroup)
-    group.assignment_epoch, group.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
+    group.set_target(key.member_id, {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions})
 
 
-def _replay_target(
-    groups: Groups, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
-) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, ConsumerGroup)
-        if group is not None:
-            group.drop_target(key.member_id)
-        return
-    target = {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
-    present(groups, key.group_id, ConsumerGroup).set_target(key.member_id, target)
-
-
-def _replay_current(
-    groups: Groups,
+def _put_current(
+    group: ConsumerGroup,
     key: ConsumerGroupCurrentMemberAssignmentKey,
-    value: ConsumerGroupCurrentMemberAssignmentValue | None,
+    value: ConsumerGroupCurrentMemberAssignmentValue,
 ) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, ConsumerGroup)
-        member = None if group is None else group.members.get(key.member_id)
-        if group is not None and member is not None:
-            group.put(
-                replace(
-                    member,
-                    member_epoch=LEAVING_EPOCH,
-                    previous_member_epoch=LEAVING_EPOCH,
-                    assigned={},
-                    pending={},
-                )
-            )
-        return
-    group = present(groups, key.group_id, ConsumerGroup)
     group.put(
         replace(
             _member(group, key.member_id),
@@ -269,6 +223,13 @@ def _replay_current(
             pending=_read_owned(value.partitions_pending_revocation, value.member_epoch),
         )
     )
+
+
+def _forget_current(group: ConsumerGroup, key: ConsumerGroupCurrentMemberAssignmentKey) -> None:
+    member = group.members.get(key.member_id)
+    if member is not None:
+        left = replace(member, member_epoch=LEAVING_EPOCH, previous_member_epoch=LEAVING_EPOCH, assigned={}, pending={})
+        group.put(left)
 
 
 def _read_owned(topics: Iterable[OwnedTopicPartitions], member_epoch: int) -> Owned:
@@ -282,29 +243,50 @@ def _read_owned(topics: Iterable[OwnedTopicPartitions], member_epoch: int) -> Ow
     return owned
 
 
-def _replay_expression(
-    groups: Groups, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+def _put_expression(
+    group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue
 ) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, ConsumerGroup)
-        if group is not None:
-            group.resolve(key.regular_expression, None)
-        return
-    resolved = ResolvedExpression(frozenset(value.topics), value.version, value.timestamp)
-    present(groups, key.group_id, ConsumerGroup).resolve(key.regular_expression, resolved)
+    group.resolve(key.regular_expression, ResolvedExpression(frozenset(value.topics), value.version, value.timestamp))
+
+
+def _forget_expression(group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey) -> None:
+    group.resolve(key.regular_expression, None)
 
 
 RECORDS: Mapping[int, RecordKind] = {
     kind.key.VERSIONS[0]: kind
     for kind in (
-        RecordKind(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, _replay_epoch),
-        RecordKind(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, _replay_partition_metadata),
-        RecordKind(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, _replay_member),
-        RecordKind(
-            ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, _replay_target_epoch
+        _CONSUMER.group(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, _put_epoch),
+        _CONSUMER.part(
+            ConsumerGroupPartitionMetadataKey,
+            ConsumerGroupPartitionMetadataValue,
+            _put_partition_metadata,
+            _forget_partition_metadata,
         ),
-        RecordKind(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, _replay_target),
-        RecordKind(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, _replay_current),
-        RecordKind(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, _replay_expression),
+        _CONSUMER.part(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, _put_member, forget_member),
+        _CONSUMER.part(
+            ConsumerGroupTargetAssignmentMetadataKey,
+            ConsumerGroupTargetAssignmentMetadataValue,
+            put_target_epoch,
+            forget_target_epoch,
+        ),
+        _CONSUMER.part(
+            ConsumerGroupTargetAssignmentMemberKey,
+            ConsumerGroupTargetAssignmentMemberValue,
+            _put_target,
+            forget_target,
+        ),
+        _CONSUMER.part(
+            ConsumerGroupCurrentMemberAssignmentKey,
+            ConsumerGroupCurrentMemberAssignmentValue,
+            _put_current,
+            _forget_current,
+        ),
+        _CONSUMER.part(
+            ConsumerGroupRegularExpressionKey,
+            ConsumerGroupRegularExpressionValue,
+            _put_expression,
+            _forget_expression,
+        ),
     )
 }

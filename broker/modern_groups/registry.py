@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...protocol.errors import ProtocolError
 from ...protocol.schema import Message, decode_with_version, encode_with_version
@@ -21,26 +21,9 @@ from .outcome import GroupRecord
 
 if TYPE_CHECKING:
     from .machine import Machine
-    from .modern_group import ModernGroup
-
-GroupT = TypeVar("GroupT", bound="ModernGroup[Any, Any]")
 
 #: All groups of a shard, of all types.
 Groups = dict[str, Group]
-
-
-def existing(groups: Groups, group_id: str, kind: type[GroupT]) -> GroupT | None:
-    """The group, where there is one of that type."""
-    group = groups.get(group_id)
-    return group if isinstance(group, kind) else None
-
-
-def present(groups: Groups, group_id: str, kind: type[GroupT]) -> GroupT:
-    """The group, made if need be: in the place of one of another type, whose tombstone compaction may have removed."""
-    group = existing(groups, group_id, kind)
-    if group is None:
-        group = groups[group_id] = kind(group_id)
-    return group
 
 
 class RecordKind(NamedTuple):

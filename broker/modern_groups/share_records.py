@@ -1,10 +1,7 @@
 """The records of share groups: how each is made of the state, and what each does to it.
 
-    10  one member: what it told       12  assignment epoch, time      14  one member: epoch, what it reads
-    11  group epoch, metadata hash     13  one member: its target      15  partitions whose state is kept
-
-A group comes into being with its first record of any kind, as in Kafka. While loading, a tombstone for what is not there is
-no error: compaction may have removed what it forgot.
+10  one member: what it told       12  assignment epoch, time      14  one member: epoch, what it reads
+11  group epoch, metadata hash     13  one member: its target      15  partitions whose state is kept
 """
 
 from __future__ import annotations
@@ -31,9 +28,10 @@ from ...protocol.messages.share_group_records import (
     TopicPartitions,
     TopicPartitionsInfo,
 )
-from .modern_group import LEAVING_EPOCH, NO_ASSIGNMENT_EPOCH, MemberState, Partitions
+from .group_replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
+from .modern_group import LEAVING_EPOCH, MemberState, Partitions
 from .outcome import GroupRecord
-from .registry import Groups, RecordKind, existing, present
+from .registry import RecordKind
 from .share_group import ShareGroup, ShareMember, StatePartitions
 
 # -- made of the state
@@ -135,21 +133,19 @@ def tombstones(group: ShareGroup) -> list[GroupRecord]:
     return records
 
 
-# -- done to the state
+# -- what each does
+
+_SHARE = GroupReplay(ShareGroup)
 
 
-def _replay_member(
-    groups: Groups, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None
-) -> None:
-    if value is None:
-        if (group := existing(groups, key.group_id, ShareGroup)) is not None:
-            group.drop(key.member_id)
-        return
-    group = present(groups, key.group_id, ShareGroup)
-    old = group.members.get(key.member_id) or ShareMember(member_id=key.member_id)
+def _member(group: ShareGroup, member_id: str) -> ShareMember:
+    return group.members.get(member_id) or ShareMember(member_id=member_id)
+
+
+def _put_member(group: ShareGroup, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue) -> None:
     group.put(
         replace(
-            old,
+            _member(group, key.member_id),
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
@@ -158,51 +154,22 @@ def _replay_member(
     )
 
 
-def _replay_epoch(groups: Groups, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None) -> None:
-    if value is None:
-        if existing(groups, key.group_id, ShareGroup) is not None:
-            del groups[key.group_id]
-        return
-    group = present(groups, key.group_id, ShareGroup)
+def _put_epoch(group: ShareGroup, value: ShareGroupMetadataValue) -> None:
     group.group_epoch, group.metadata_hash = value.epoch, value.metadata_hash
 
 
-def _replay_target_epoch(
-    groups: Groups, key: ShareGroupTargetAssignmentMetadataKey, value: ShareGroupTargetAssignmentMetadataValue | None
+def _put_target(
+    group: ShareGroup, key: ShareGroupTargetAssignmentMemberKey, value: ShareGroupTargetAssignmentMemberValue
 ) -> None:
-    if value is None:
-        if (group := existing(groups, key.group_id, ShareGroup)) is not None:
-            group.assignment_epoch = NO_ASSIGNMENT_EPOCH
-        return
-    group = present(groups, key.group_id, ShareGroup)
-    group.assignment_epoch, group.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
+    group.set_target(key.member_id, _partitions(value.topic_partitions))
 
 
-def _replay_target(
-    groups: Groups, key: ShareGroupTargetAssignmentMemberKey, value: ShareGroupTargetAssignmentMemberValue | None
+def _put_current(
+    group: ShareGroup, key: ShareGroupCurrentMemberAssignmentKey, value: ShareGroupCurrentMemberAssignmentValue
 ) -> None:
-    if value is None:
-        if (group := existing(groups, key.group_id, ShareGroup)) is not None:
-            group.drop_target(key.member_id)
-        return
-    present(groups, key.group_id, ShareGroup).set_target(key.member_id, _partitions(value.topic_partitions))
-
-
-def _replay_assignment(
-    groups: Groups, key: ShareGroupCurrentMemberAssignmentKey, value: ShareGroupCurrentMemberAssignmentValue | None
-) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, ShareGroup)
-        old = None if group is None else group.members.get(key.member_id)
-        if group is not None and old is not None:
-            gone = replace(old, member_epoch=LEAVING_EPOCH, previous_member_epoch=LEAVING_EPOCH, assigned={})
-            group.put(gone)
-        return
-    group = present(groups, key.group_id, ShareGroup)
-    old = group.members.get(key.member_id) or ShareMember(member_id=key.member_id)
     group.put(
         replace(
-            old,
+            _member(group, key.member_id),
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_member_epoch,
             state=MemberState(value.state),
@@ -211,14 +178,15 @@ def _replay_assignment(
     )
 
 
-def _replay_state(
-    groups: Groups, key: ShareGroupStatePartitionMetadataKey, value: ShareGroupStatePartitionMetadataValue | None
+def _forget_current(group: ShareGroup, key: ShareGroupCurrentMemberAssignmentKey) -> None:
+    member = group.members.get(key.member_id)
+    if member is not None:
+        group.put(replace(member, member_epoch=LEAVING_EPOCH, previous_member_epoch=LEAVING_EPOCH, assigned={}))
+
+
+def _put_state(
+    group: ShareGroup, _key: ShareGroupStatePartitionMetadataKey, value: ShareGroupStatePartitionMetadataValue
 ) -> None:
-    if value is None:
-        if (group := existing(groups, key.group_id, ShareGroup)) is not None:
-            group.initializing, group.initialized, group.deleting, group.has_state = {}, {}, {}, False
-        return
-    group = present(groups, key.group_id, ShareGroup)
     group.initializing = {
         info.topic_id: StatePartitions(info.topic_name, frozenset(info.partitions))
         for info in value.initializing_topics
@@ -230,17 +198,36 @@ def _replay_state(
     group.has_state = True
 
 
+def _forget_state(group: ShareGroup, _key: ShareGroupStatePartitionMetadataKey) -> None:
+    group.initializing, group.initialized, group.deleting, group.has_state = {}, {}, {}, False
+
+
 def _partitions(topics: Iterable[Any]) -> dict[bytes, frozenset[int]]:
     return {topic.topic_id: frozenset(topic.partitions) for topic in topics}
 
 
 RECORDS: Mapping[int, RecordKind] = {
-    10: RecordKind(ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, _replay_member),
-    11: RecordKind(ShareGroupMetadataKey, ShareGroupMetadataValue, _replay_epoch),
-    12: RecordKind(
-        ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue, _replay_target_epoch
-    ),
-    13: RecordKind(ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, _replay_target),
-    14: RecordKind(ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue, _replay_assignment),
-    15: RecordKind(ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, _replay_state),
+    kind.key.VERSIONS[0]: kind
+    for kind in (
+        _SHARE.part(ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, _put_member, forget_member),
+        _SHARE.group(ShareGroupMetadataKey, ShareGroupMetadataValue, _put_epoch),
+        _SHARE.part(
+            ShareGroupTargetAssignmentMetadataKey,
+            ShareGroupTargetAssignmentMetadataValue,
+            put_target_epoch,
+            forget_target_epoch,
+        ),
+        _SHARE.part(
+            ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue, _put_target, forget_target
+        ),
+        _SHARE.part(
+            ShareGroupCurrentMemberAssignmentKey,
+            ShareGroupCurrentMemberAssignmentValue,
+            _put_current,
+            _forget_current,
+        ),
+        _SHARE.part(
+            ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue, _put_state, _forget_state
+        ),
+    )
 }

@@ -1,10 +1,7 @@
 """The records of streams groups: how each is made of the state, and what each does to it.
 
-    17  group epoch, metadata hash, validated topology    20  assignment epoch, time     22  one member: epoch, state, tasks
-    19  one member: what it told                          21  one member: its target     23  the topology
-
-A group comes into being with its first record of any kind, as in Kafka. While loading, a tombstone for what is not there is
-no error: compaction may have removed what it forgot.
+17  group epoch, metadata hash, validated topology    20  assignment epoch, time     22  one member: epoch, state, tasks
+19  one member: what it told                          21  one member: its target     23  the topology
 """
 
 from __future__ import annotations
@@ -35,9 +32,10 @@ from ...protocol.messages.streams_group_records import (
     TopologySubtopology,
     TopologyTopic,
 )
-from .modern_group import LEAVING_EPOCH, NO_ASSIGNMENT_EPOCH, MemberState
+from .group_replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
+from .modern_group import LEAVING_EPOCH, MemberState
 from .outcome import GroupRecord
-from .registry import Groups, RecordKind, existing, present
+from .registry import RecordKind
 from .streams_group import StreamsEndpoint, StreamsGroup, StreamsMember
 from .streams_tasks import OWNS_NOTHING, OwnedTasks, TaskEpochs, Tasks, TaskSet, task_set
 from .streams_topology import CopartitionGroup, InternalTopic, Subtopology, Topology
@@ -196,32 +194,23 @@ def group_tombstones(group: StreamsGroup) -> list[GroupRecord]:
 
 # -- what each does
 
+_STREAMS = GroupReplay(StreamsGroup)
+
 
 def _member(group: StreamsGroup, member_id: str) -> StreamsMember:
     return group.members.get(member_id) or StreamsMember(member_id=member_id)
 
 
-def _replay_epoch(groups: Groups, key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
-    if value is None:
-        if existing(groups, key.group_id, StreamsGroup) is not None:
-            del groups[key.group_id]
-        return
-    group = present(groups, key.group_id, StreamsGroup)
+def _put_epoch(group: StreamsGroup, value: StreamsGroupMetadataValue) -> None:
     group.group_epoch = value.epoch
     group.metadata_hash = value.metadata_hash
     group.validated_topology_epoch = value.validated_topology_epoch
     group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
 
 
-def _replay_member(
-    groups: Groups, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
+def _put_member(
+    group: StreamsGroup, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue
 ) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, StreamsGroup)
-        if group is not None:
-            group.drop(key.member_id)
-        return
-    group = present(groups, key.group_id, StreamsGroup)
     endpoint = value.user_endpoint
     group.put(
         replace(
@@ -239,52 +228,18 @@ def _replay_member(
     )
 
 
-def _replay_target_epoch(
-    groups: Groups,
-    key: StreamsGroupTargetAssignmentMetadataKey,
-    value: StreamsGroupTargetAssignmentMetadataValue | None,
+def _put_target(
+    group: StreamsGroup, key: StreamsGroupTargetAssignmentMemberKey, value: StreamsGroupTargetAssignmentMemberValue
 ) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, StreamsGroup)
-        if group is not None:
-            group.assignment_epoch, group.assignment_timestamp_ms = NO_ASSIGNMENT_EPOCH, 0
-        return
-    group = present(groups, key.group_id, StreamsGroup)
-    group.assignment_epoch, group.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
-
-
-def _replay_target(
-    groups: Groups, key: StreamsGroupTargetAssignmentMemberKey, value: StreamsGroupTargetAssignmentMemberValue | None
-) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, StreamsGroup)
-        if group is not None:
-            group.drop_target(key.member_id)
-        return
     target = Tasks(_read_tasks(value.active_tasks), _read_tasks(value.standby_tasks), _read_tasks(value.warmup_tasks))
-    present(groups, key.group_id, StreamsGroup).set_target(key.member_id, target)
+    group.set_target(key.member_id, target)
 
 
-def _replay_current(
-    groups: Groups,
+def _put_current(
+    group: StreamsGroup,
     key: StreamsGroupCurrentMemberAssignmentKey,
-    value: StreamsGroupCurrentMemberAssignmentValue | None,
+    value: StreamsGroupCurrentMemberAssignmentValue,
 ) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, StreamsGroup)
-        member = None if group is None else group.members.get(key.member_id)
-        if group is not None and member is not None:
-            group.put(
-                replace(
-                    member,
-                    member_epoch=LEAVING_EPOCH,
-                    previous_member_epoch=LEAVING_EPOCH,
-                    assigned=OWNS_NOTHING,
-                    pending=OWNS_NOTHING,
-                )
-            )
-        return
-    group = present(groups, key.group_id, StreamsGroup)
     epoch = value.member_epoch
     group.put(
         replace(
@@ -306,6 +261,20 @@ def _replay_current(
     )
 
 
+def _forget_current(group: StreamsGroup, key: StreamsGroupCurrentMemberAssignmentKey) -> None:
+    member = group.members.get(key.member_id)
+    if member is not None:
+        group.put(
+            replace(
+                member,
+                member_epoch=LEAVING_EPOCH,
+                previous_member_epoch=LEAVING_EPOCH,
+                assigned=OWNS_NOTHING,
+                pending=OWNS_NOTHING,
+            )
+        )
+
+
 def _read_tasks(found: Sequence[TargetTaskIds] | Sequence[OwnedTaskIds]) -> TaskSet:
     return task_set({each.subtopology_id: each.partitions for each in found})
 
@@ -322,18 +291,16 @@ def _read_active(found: Iterable[OwnedTaskIds], member_epoch: int) -> TaskEpochs
     return owned
 
 
-def _replay_topology(groups: Groups, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
-    if value is None:
-        group = existing(groups, key.group_id, StreamsGroup)
-        if group is not None:
-            group.topology = group.configured = None
-        return
-    group = present(groups, key.group_id, StreamsGroup)
+def _put_topology(group: StreamsGroup, _key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue) -> None:
     group.topology = Topology(
         value.epoch,
         tuple(sorted(_read_subtopology(each) for each in value.subtopologies)),
     )
     group.configured = None
+
+
+def _forget_topology(group: StreamsGroup, _key: StreamsGroupTopologyKey) -> None:
+    group.topology = group.configured = None
 
 
 def _read_subtopology(each: TopologySubtopology) -> Subtopology:
@@ -364,13 +331,26 @@ def _read_subtopology(each: TopologySubtopology) -> Subtopology:
 RECORDS: Mapping[int, RecordKind] = {
     kind.key.VERSIONS[0]: kind
     for kind in (
-        RecordKind(StreamsGroupMetadataKey, StreamsGroupMetadataValue, _replay_epoch),
-        RecordKind(StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, _replay_member),
-        RecordKind(
-            StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue, _replay_target_epoch
+        _STREAMS.group(StreamsGroupMetadataKey, StreamsGroupMetadataValue, _put_epoch),
+        _STREAMS.part(StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, _put_member, forget_member),
+        _STREAMS.part(
+            StreamsGroupTargetAssignmentMetadataKey,
+            StreamsGroupTargetAssignmentMetadataValue,
+            put_target_epoch,
+            forget_target_epoch,
         ),
-        RecordKind(StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue, _replay_target),
-        RecordKind(StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue, _replay_current),
-        RecordKind(StreamsGroupTopologyKey, StreamsGroupTopologyValue, _replay_topology),
+        _STREAMS.part(
+            StreamsGroupTargetAssignmentMemberKey,
+            StreamsGroupTargetAssignmentMemberValue,
+            _put_target,
+            forget_target,
+        ),
+        _STREAMS.part(
+            StreamsGroupCurrentMemberAssignmentKey,
+            StreamsGroupCurrentMemberAssignmentValue,
+            _put_current,
+            _forget_current,
+        ),
+        _STREAMS.part(StreamsGroupTopologyKey, StreamsGroupTopologyValue, _put_topology, _forget_topology),
     )
 }
