@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from uuid import UUID
 
 from ..protocol.errors import ErrorCode
 from ..protocol.messages.describe_log_dirs import (
@@ -17,6 +18,7 @@ from ..protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ..storage.partition_metadata import encode_uuid
 from .exceptions import BrokerError, BrokerUnreachableError, TopicError, UnsupportedBrokerError
 from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
 from .splits import AnySplit, FetchSplit
@@ -55,6 +57,11 @@ class Brokers:
             return found
 
         return self._client.retry(ask)
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """None from brokers before Kafka 2.8."""
+        found = self._client.metadata(sorted(topics)).topics if topics else []
+        return {one.name: encode_uuid(UUID(bytes=one.topic_id)) for one in found if one.name and any(one.topic_id)}
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
         starts = self._list_offsets(dict.fromkeys(wanted, _EARLIEST), read_committed=False)

@@ -8,7 +8,7 @@ batches behind it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..protocol.records.attributes import CONTROL_MASK
 from ..protocol.records.exceptions import RecordError
@@ -20,6 +20,7 @@ from ..storage.ledger import DELETE_RECORDS, LEDGER_FILE, RETENTION
 from ..storage.ledger import decode as decode_ledger
 from ..storage.log_names import SNAPSHOT_SUFFIX, DirectoryState, file_name, parse_directory_name
 from ..storage.meta_properties import read_meta_properties
+from ..storage.partition_metadata import encode_uuid, read_partition_metadata
 from ..storage.producer_snapshot import decode_snapshot
 from .exceptions import DirectoryError, TopicError
 from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
@@ -72,6 +73,19 @@ class LogDirectories:
             if not numbers:
                 there = ", ".join(one for one in self.topics() if one not in INTERNAL_TOPICS)
                 raise TopicError(f"{self.name}: no topic {topic} here; there are {there or 'none'}")
+        return found
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """By `partition.metadata`, which a directory of Kafka before 2.8 has not."""
+        found: dict[str, str] = {}
+        for topic, number in sorted(self._homes):
+            if topic in topics and topic not in found:
+                try:
+                    metadata = read_partition_metadata(self._files, self.directory(topic, number))
+                except StorageError as error:
+                    raise DirectoryError(str(error)) from error
+                if metadata is not None:
+                    found[topic] = encode_uuid(metadata.topic_id)
         return found
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:

@@ -8,7 +8,7 @@ with open_place(options) as place:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
@@ -59,6 +59,9 @@ class Place(Protocol):
 
     def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
         """Of each; TopicError when there is no such topic."""
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Of each whose id is known, as Kafka spells it: another one is another topic."""
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
         """Where each can be read."""
@@ -111,6 +114,9 @@ class FilesBoundedByBroker:
                     f"{self._files.name}: name all of the daemon's log.dirs, and no other daemon's"
                 )
         return there
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return self._files.topic_ids(topics)
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
         return self._broker.bounds(wanted, read_committed=read_committed)

@@ -1,13 +1,15 @@
 """Offsets of a stream: where it begins, how far a trigger goes, what it reads. The driver's; knows nothing of Spark.
 
-An offset is what comes next in each partition, as Spark's Kafka source writes it: {"orders": {"0": 23, "1": 345}}. It holds
-all that a restart needs.
+An offset is what comes next in each partition, as Spark's Kafka source writes it: {"orders": {"0": 23, "1": 345}}. Beside that it
+says which topic each name was: a topic that was deleted and made anew has other records at the same offsets. It holds all that a
+restart needs.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from .batch_plan import check_start, plan_splits, starting_offsets
 from .exceptions import DataLossError, OptionError
@@ -15,26 +17,40 @@ from .options import LATEST, Options
 from .places import Bounds, Place, Range, TopicPartition, chosen, open_place
 from .splits import AnySplit
 
-#: As JSON: topic → partition, in decimal → offset.
-StreamOffset = dict[str, dict[str, int]]
+#: As JSON: topic → partition, in decimal → offset; and `TOPIC_IDS` → topic → its id.
+StreamOffset = dict[str, Any]
 Vector = dict[TopicPartition, int]
+#: No topic can have this name.
+TOPIC_IDS = "topic ids"
 
 
-def to_json(vector: Mapping[TopicPartition, int]) -> StreamOffset:
+class Position(NamedTuple):
+    """A stream's offset. A topic whose id is not known (brokers before Kafka 2.8, older checkpoints) has none here."""
+
+    offsets: Vector
+    topic_ids: Mapping[str, str]
+
+
+def to_json(position: Position) -> StreamOffset:
     """In order of topics and partitions."""
     found: StreamOffset = {}
-    for one in sorted(vector):
-        found.setdefault(one.topic, {})[str(one.partition)] = vector[one]
+    for one in sorted(position.offsets):
+        found.setdefault(one.topic, {})[str(one.partition)] = position.offsets[one]
+    if position.topic_ids:
+        found[TOPIC_IDS] = dict(sorted(position.topic_ids.items()))
     return found
 
 
-def from_json(offset: object) -> Vector:
+def from_json(offset: object) -> Position:
     """OptionError: a checkpoint holds something else."""
     try:
         assert isinstance(offset, dict)
-        return {
+        topic_ids = offset.get(TOPIC_IDS, {})
+        assert all(isinstance(each, str) for each in topic_ids.values())
+        offsets = {
             TopicPartition(topic, int(number)): int(value)
             for topic, partitions in offset.items()
+            if topic != TOPIC_IDS
             for number, value in partitions.items()
         }
     except (AssertionError, AttributeError, OverflowError, TypeError, ValueError):
@@ -42,6 +58,7 @@ def from_json(offset: object) -> Vector:
             f"the checkpoint's offset is {offset!r}, which is none of this source: a query keeps its source; take a new "
             "checkpointLocation"
         ) from None
+    return Position(offsets, topic_ids)
 
 
 class StreamPlan:
@@ -63,31 +80,32 @@ class StreamPlan:
     def close(self) -> None:
         self._place.close()
 
-    def initial(self) -> Vector:
+    def initial(self) -> Position:
         """Where a new query begins: the latest, when nothing was said."""
-        bounds = self._bounds()
+        topic_ids, bounds = self._look()
         offsets = starting_offsets(self._options, self._place, bounds, LATEST)
         for one, there in bounds.items():
             if self._options.fail_on_data_loss:
                 check_start(self._place, one, offsets[one], there)
             offsets[one] = min(max(offsets[one], there.start), there.end)
-        return offsets
+        return Position(offsets, topic_ids)
 
     def stop_at_present(self) -> None:
         """From now on nothing counts that is not there yet (`availableNow`)."""
-        self._target = {one: there.end for one, there in self._bounds().items()}
+        self._target = self.available().offsets
 
-    def available(self) -> Vector:
+    def available(self) -> Position:
         """Where the partitions end."""
-        return {one: there.end for one, there in self._bounds().items()}
+        topic_ids, bounds = self._look()
+        return Position({one: there.end for one, there in bounds.items()}, topic_ids)
 
-    def next(self, start: Vector, *, is_limited: bool = True) -> Vector:
+    def next(self, start: Position, *, is_limited: bool = True) -> Position:
         """How far the next trigger goes; `start` itself when there is nothing, or not enough, to read.
 
         `is_limited`: whether maxOffsetsPerTrigger and minOffsetsPerTrigger hold.
         """
-        bounds = self._bounds()
-        begin = self._begin(start, bounds)
+        topic_ids, bounds = self._look()
+        begin = self._begin(start, topic_ids, bounds)
         ends = {one: there.end for one, there in bounds.items()}
         if self._target is not None:
             ends = {one: min(ends[one], self._target[one]) for one in ends if one in self._target}
@@ -101,38 +119,58 @@ class StreamPlan:
         most = self._options.max_offsets_per_trigger if is_limited else None
         if most is not None and total > most:
             sizes = share(sizes, most)
-        return {one: begin[one] + sizes[one] for one in ends}
+        return Position({one: begin[one] + sizes[one] for one in ends}, topic_ids)
 
-    def splits(self, start: Vector, end: Vector) -> list[AnySplit]:
+    def splits(self, start: Position, end: Position) -> list[AnySplit]:
         """What lies between two offsets, when the query comes to read it."""
-        wanted = list(end)
+        wanted = list(end.offsets)
+        topic_ids = self._place.topic_ids({one.topic for one in wanted})
         bounds = self._place.bounds(wanted, read_committed=self._options.read_committed) if wanted else {}
-        begin = self._begin(start, bounds)
+        begin = self._begin(start, topic_ids, bounds)
+        anew = self._made_anew(end, topic_ids)
         ranges = []
         for one, there in bounds.items():
-            first, last = begin[one], end[one]
+            if one.topic in anew:
+                continue  # what was to be read is gone with its topic; the next trigger begins with the new one
+            first, last = begin[one], end.offsets[one]
             if last > there.end and self._options.fail_on_data_loss:
                 check_start(self._place, one, last, there)
             if min(last, there.end) > first:
                 ranges.append(Range(one, first, min(last, there.end)))
         return plan_splits(self._options, self._place, ranges)
 
-    def _bounds(self) -> dict[TopicPartition, Bounds]:
+    def _look(self) -> tuple[Mapping[str, str], dict[TopicPartition, Bounds]]:
+        """Ids before bounds: of a topic that is made anew in between, the next look tells."""
         partitions = chosen(self._place, self._options)
-        return self._place.bounds(partitions, read_committed=self._options.read_committed)
+        topic_ids = self._place.topic_ids({one.topic for one in partitions})
+        return topic_ids, self._place.bounds(partitions, read_committed=self._options.read_committed)
 
-    def _begin(self, start: Vector, bounds: Mapping[TopicPartition, Bounds]) -> Vector:
+    def _made_anew(self, position: Position, topic_ids: Mapping[str, str]) -> set[str]:
+        """Topics that are others than the position's; DataLossError for the first, unless nobody wants to know."""
+        found = {
+            topic for topic, known in position.topic_ids.items() if topic in topic_ids and topic_ids[topic] != known
+        }
+        if found and self._options.fail_on_data_loss:
+            topic = min(found)
+            raise DataLossError(
+                f"{topic}: deleted and made anew (it had the id {position.topic_ids[topic]}, and has {topic_ids[topic]}), with "
+                "the records that were to be read; set failOnDataLoss to false to read the new one from its beginning"
+            )
+        return found
+
+    def _begin(self, start: Position, topic_ids: Mapping[str, str], bounds: Mapping[TopicPartition, Bounds]) -> Vector:
         """Where each partition that is there goes on; what is lost is told, unless nobody wants to know."""
         careful = self._options.fail_on_data_loss
-        gone = [one for one in start if one not in bounds]
+        gone = [one for one in start.offsets if one not in bounds]
         if gone and careful:
             raise DataLossError(
                 f"{', '.join(map(str, gone))}: gone; the topic was deleted, or is not among those that are read any more; set "
                 "failOnDataLoss to false to go on without"
             )
+        anew = self._made_anew(start, topic_ids)
         begin: Vector = {}
         for one, there in bounds.items():
-            offset = start.get(one)
+            offset = None if one.topic in anew else start.offsets.get(one)
             if offset is None:
                 if careful and there.start > 0:
                     raise DataLossError(

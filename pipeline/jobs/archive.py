@@ -15,8 +15,8 @@ from .common import (
     JobError,
     Progress,
     Stopwatch,
-    bounds_of,
     load,
+    look,
     no_progress,
     offsets_json,
     only_topic,
@@ -52,12 +52,11 @@ def archive(
     """
     watch = Stopwatch()
     source = {"isolation": "read_committed", **source, "includeHeaders": "true"}
-    bounds = bounds_of(source)
+    bounds, topic_ids = look(source)
     topic = only_topic(bounds)
     before = read_archive_log(folder)
     if before is not None:
-        if before.topic != topic:
-            raise ArchiveError(f"{folder} is the archive of {before.topic}, not of {topic}")
+        before.check_topic(topic, topic_ids.get(topic))
         remove_leftovers(folder, before)
     starts, ends = plan(before, {where.partition: (found.start, found.end) for where, found in bounds.items()})
     total = sum(ends[number] - starts[number] for number in ends)
@@ -73,7 +72,10 @@ def archive(
         with watched(spark, total, progress):
             write(rows, os.path.join(folder, data), total)
         files = list_files(folder, data)
-        add_manifest(folder, version, topic, {**(before.ends if before else {}), **ends}, files)
+        if look(source).topic_ids != topic_ids:
+            raise ArchiveError(f"{topic} was deleted and made anew while it was read; nothing was added to {folder}")
+        ends_in_all = {**(before.ends if before else {}), **ends}
+        add_manifest(folder, version, topic, topic_ids.get(topic), ends_in_all, files)
     report |= {
         "version": version if total else version - 1,
         "rows": sum(one.rows for one in files),
@@ -162,10 +164,9 @@ def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None)
     if live is None:
         return rows
     options = {"isolation": "read_committed", **live, "includeHeaders": "true"}
-    bounds = bounds_of(options)
+    bounds, topic_ids = look(options)
     topic = only_topic(bounds)
-    if topic != found.topic:
-        raise ArchiveError(f"{folder} is the archive of {found.topic}, not of {topic}")
+    found.check_topic(topic, topic_ids.get(topic))
     starts, ends = plan(found, {where.partition: (one.start, one.end) for where, one in bounds.items()})
     newer = load(spark, options, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends))
     return rows.unionByName(newer)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..exceptions import PipelineError
 from ..options import parse_options
@@ -26,12 +26,28 @@ def no_progress(total: int, done: int) -> None:
     """For those who don't look."""
 
 
-def bounds_of(options: Mapping[str, str]) -> dict[TopicPartition, Bounds]:
-    """Between which offsets each partition can be read at this moment, by the source's options. Blocks. PipelineError."""
+class Look(NamedTuple):
+    """What there is to read at one moment. `topic_ids` has the topics whose id is known."""
+
+    bounds: dict[TopicPartition, Bounds]
+    topic_ids: dict[str, str]
+
+
+def look(options: Mapping[str, str]) -> Look:
+    """By the source's options. Ids before bounds: a topic that is made anew in between has another id at the next look.
+
+    Blocks. PipelineError.
+    """
     parsed = parse_options(dict(options))
     with open_place(parsed) as place:
         partitions = chosen(place, parsed)
-        return dict(place.bounds(partitions, read_committed=parsed.read_committed))
+        topic_ids = place.topic_ids({one.topic for one in partitions})
+        return Look(dict(place.bounds(partitions, read_committed=parsed.read_committed)), topic_ids)
+
+
+def bounds_of(options: Mapping[str, str]) -> dict[TopicPartition, Bounds]:
+    """Between which offsets each partition can be read at this moment, by the source's options. Blocks. PipelineError."""
+    return look(options).bounds
 
 
 def only_topic(bounds: Mapping[TopicPartition, Bounds]) -> str:

@@ -1,6 +1,6 @@
 """An archive's own log: which files belong to it, and up to which offset it goes. Nothing but its manifests says so.
 
-    ARCHIVE/_manifest/00000003.json     {"version": 3, "topic": t, "ends": {"0": 812, …}, "files": [{"path": …, …}, …]}
+    ARCHIVE/_manifest/00000003.json     {"version": 3, "topic": t, "topic_id": …, "ends": {"0": 812}, "files": [{"path": …}]}
     ARCHIVE/data/00000003-5f2c…/date=2024-05-06/….parquet
 
 A run writes its files, and then its manifest: by a link, which fails where there is one of that number. So a run that dies has
@@ -37,10 +37,14 @@ class ArchiveFile:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """All manifests of an archive together. `ends`: partition → the offset behind what is archived."""
+    """All manifests of an archive together.
+
+    `topic_id` is None where no run could tell it. `ends`: partition → the offset behind what is archived.
+    """
 
     folder: str
     topic: str
+    topic_id: str | None
     version: int
     ends: Mapping[int, int]
     files: tuple[ArchiveFile, ...]
@@ -53,6 +57,16 @@ class Archive:
     def rows(self) -> int:
         return sum(one.rows for one in self.files)
 
+    def check_topic(self, topic: str, topic_id: str | None) -> None:
+        """ArchiveError when this is the archive of another topic, or of another one of that name."""
+        if topic != self.topic:
+            raise ArchiveError(f"{self.folder} is the archive of {self.topic}, not of {topic}")
+        if self.topic_id is not None and topic_id is not None and topic_id != self.topic_id:
+            raise ArchiveError(
+                f"{self.folder} is the archive of a topic {topic} that was deleted (it had the id {self.topic_id}); the one of "
+                f"that name now has {topic_id}: archive it into another folder"
+            )
+
 
 def read_archive_log(folder: str) -> Archive | None:
     """None: there is no archive yet. ArchiveError: a manifest is missing or damaged."""
@@ -62,6 +76,7 @@ def read_archive_log(folder: str) -> Archive | None:
     except FileNotFoundError:
         return None
     topic, ends, files = "", {}, []
+    topic_id: str | None = None
     for number, name in enumerate(names, 1):
         path = os.path.join(place, name)
         if name != f"{number:08}.json":
@@ -70,11 +85,12 @@ def read_archive_log(folder: str) -> Archive | None:
             with open(path, encoding="utf-8") as file:
                 found = json.load(file)
             topic = str(found["topic"])
+            topic_id = str(found["topic_id"]) if found.get("topic_id") else topic_id
             ends = {int(partition): int(offset) for partition, offset in found["ends"].items()}
             files += [ArchiveFile(str(one["path"]), int(one["rows"]), int(one["bytes"])) for one in found["files"]]
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ArchiveError(f"{path}: is no manifest ({error!r})") from None
-    return Archive(folder, topic, len(names), ends, tuple(files)) if names else None
+    return Archive(folder, topic, topic_id, len(names), ends, tuple(files)) if names else None
 
 
 def new_data_folder(folder: str, version: int) -> str:
@@ -82,13 +98,15 @@ def new_data_folder(folder: str, version: int) -> str:
     return f"{_DATA}/{version:08}-{uuid.uuid4().hex[:12]}"
 
 
-def add_manifest(folder: str, version: int, topic: str, ends: Mapping[int, int], files: Sequence[ArchiveFile]) -> None:
+def add_manifest(
+    folder: str, version: int, topic: str, topic_id: str | None, ends: Mapping[int, int], files: Sequence[ArchiveFile]
+) -> None:
     """From now on those files belong to the archive. ArchiveError: another run has written this version."""
     place = os.path.join(folder, _FOLDER)
     os.makedirs(place, exist_ok=True)
     content = {
-        "version": version, "topic": topic, "ends": {str(key): value for key, value in sorted(ends.items())},
-        "files": [asdict(one) for one in files],
+        "version": version, "topic": topic, "topic_id": topic_id,
+        "ends": {str(key): value for key, value in sorted(ends.items())}, "files": [asdict(one) for one in files],
     }  # fmt: skip
     with tempfile.NamedTemporaryFile("w", dir=place, prefix=".new-", delete=False, encoding="utf-8") as file:
         json.dump(content, file, indent=1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kafka.admin import KafkaAdminClient
 from support.committed import committed
 from support.segment_dirs import write_checkpoint, write_log
 from tidelog.pipeline.jobs import archive as archiving
@@ -92,6 +93,13 @@ def test_archive_and_topic_are_one_table(
     broker.create_topic("others", 1)
     with pytest.raises(ArchiveError, match="is the archive of orders, not of others"):
         archive(spark, source(broker, "others"), folder)
+    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.delete_topics(["orders"])
+    broker.create_topic("orders", 2)
+    produce(broker, "orders", 0, 1000)
+    for look in (lambda: archive(spark, live, folder), lambda: read_archive(spark, folder, live)):
+        with pytest.raises(ArchiveError, match="the archive of a topic orders that was deleted"):
+            look()
 
     # And back into a topic: once, in order.
     broker.create_topic("again", 2)

@@ -83,6 +83,7 @@ def test_every_record_comes_once_over_limits_restarts_and_new_partitions(
     ends: dict[str, int] = {}
     for partition, number, _ in topic.sent:
         ends[str(partition)] = max(ends.get(str(partition), 0), number + 1)
+    assert offset.pop("topic ids").keys() == {topic.name}
     assert offset == {topic.name: ends}
     assert topic.run(spark, tmp_path, **way) == []
 
@@ -102,6 +103,25 @@ def test_records_that_are_gone_stop_the_query_with_the_cause(spark: Any, daemon:
     ):
         topic.run(spark, tmp_path, **way, path=str(daemon.directory))
     assert topic.run(spark, tmp_path, **way, failOnDataLoss="false") == [27]
+
+
+@pytest.mark.parametrize("by", ["tcp", "files"])
+def test_a_topic_that_was_made_anew_stops_the_query(spark: Any, daemon: Daemon, tmp_path: Path, by: str) -> None:
+    """With more records than the old one, so that every offset is there."""
+    topic = Topic(daemon, f"anew-{by}")
+    topic.produce(20)
+    way = {"bootstrap_servers": daemon.bootstrap, "startingOffsets": "earliest"}
+    if by == "files":
+        way["path"] = str(daemon.directory)
+    assert sum(topic.run(spark, tmp_path, **way)) == 20
+    with KafkaAdminClient(bootstrap_servers=daemon.bootstrap) as admin:
+        admin.delete_topics([topic.name])
+    topic = Topic(daemon, topic.name)
+    topic.produce(50)
+    with pytest.raises(Exception, match=f"{topic.name}: deleted and made anew"):
+        topic.run(spark, tmp_path, **way)
+    assert sum(topic.run(spark, tmp_path, **way, failOnDataLoss="false")) == 50
+    assert sum(topic.run(spark, tmp_path, **way)) == 0
 
 
 def test_before_spark_4_2_a_trigger_takes_what_there_is(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:

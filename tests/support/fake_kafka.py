@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from support.fake_brokers import Answer, FakeBrokers
 from tidelog.pipeline.wire.client import KafkaClient
@@ -79,10 +80,12 @@ class FakeLog:
 
 
 class FakeKafka:
-    """`fail`: asked before each request, whose answer stands in for the true one unless it is `...`."""
+    """`fail`: asked before each request, whose answer stands in for the true one unless it is `...`. Topics have the ids of
+    `topic_ids`, or none."""
 
     def __init__(self, logs: dict[tuple[str, int], FakeLog]) -> None:
         self.logs = logs
+        self.topic_ids: dict[str, UUID] = {}
         self.fail: Callable[[Any], Any] = lambda request: ...
         self.brokers = FakeBrokers({ADDRESS: self.handle})
         self.pauses = 0.0
@@ -118,7 +121,9 @@ class FakeKafka:
         for name in sorted(wanted):
             numbers = [number for topic, number in self.logs if topic == name]
             parts = [MetadataResponsePartition(partition_index=number, leader_id=1) for number in numbers]
-            topics.append(MetadataResponseTopic(name=name, error_code=0 if name in there else 3, partitions=parts))
+            topic_id = self.topic_ids.get(name, UUID(int=0)).bytes
+            error = 0 if name in there else 3
+            topics.append(MetadataResponseTopic(name=name, topic_id=topic_id, error_code=error, partitions=parts))
         broker = MetadataResponseBroker(node_id=1, host=ADDRESS[0], port=ADDRESS[1])
         return MetadataResponse(brokers=[broker], topics=topics)
 

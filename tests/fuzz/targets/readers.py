@@ -184,6 +184,7 @@ def commit_token(data: bytes) -> None:
 
 def offsets() -> Iterator[bytes]:
     yield b'{"orders":{"0":23,"1":345}}'
+    yield b'{"orders":{"0":23},"topic ids":{"orders":"WSaPqH3DTKKfkASHybcnlA"}}'
     yield b'{"orders":{"0":1e999}}'
     yield b'{"orders":{"x":[]}}'
 
@@ -195,8 +196,8 @@ def stream_offsets(data: bytes) -> None:
         content = json.loads(data)
     except (ValueError, RecursionError):
         return
-    vector = from_json(content)
-    assert from_json(to_json(vector)) == vector
+    position = from_json(content)
+    assert from_json(to_json(position)) == position
 
 
 def manifests() -> Iterator[bytes]:

@@ -11,7 +11,9 @@ from tidelog.pipeline.log_directory import LogDirectories
 from tidelog.pipeline.places import Bounds, TopicPartition
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.filesystem import RealFileSystem
 from tidelog.storage.ledger import DELETE_RECORDS, LEDGER_FILE, RETENTION, Ledger, encode
+from tidelog.storage.partition_metadata import decode_uuid, write_partition_metadata
 from tidelog.storage.producer_entry import ProducerStateEntry
 from tidelog.storage.producer_snapshot import encode_snapshot
 
@@ -40,6 +42,16 @@ def test_topics_and_partitions_are_those_that_are_alive(home: Path, tmp_path: Pa
     assert found.topics() == ["a-b", "t"]
     assert found.partitions(["t", "a-b"]) == {"t": [0, 1, 11], "a-b": [0]}
     assert found.directory("t", 1) == str(second / "t-1")
+
+
+def test_a_topic_is_known_by_the_id_in_its_directories(home: Path) -> None:
+    write_partition_metadata(RealFileSystem(), home / "t-11", decode_uuid("WSaPqH3DTKKfkASHybcnlA"))
+    found = LogDirectories([str(home)])
+    assert found.topic_ids({"t", "a-b"}) == {"t": "WSaPqH3DTKKfkASHybcnlA"}
+    assert found.topic_ids({"a-b"}) == {}
+    (home / "a-b-0" / "partition.metadata").write_text("version: 0")
+    with pytest.raises(DirectoryError, match=r"a-b-0/partition\.metadata"):
+        found.topic_ids({"a-b"})
 
 
 def test_what_is_not_there_is_told_with_what_is(home: Path) -> None:

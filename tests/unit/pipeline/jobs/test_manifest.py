@@ -24,9 +24,9 @@ def test_there_is_no_archive_before_the_first_manifest(tmp_path: Path) -> None:
 
 
 def test_manifests_add_up(tmp_path: Path) -> None:
-    add_manifest(str(tmp_path), 1, "t", {0: 5, 11: 7}, FILES)
+    add_manifest(str(tmp_path), 1, "t", None, {0: 5, 11: 7}, FILES)
     more = ArchiveFile("data/00000002-b/date=2024-01-02/y.parquet", 3, 50)
-    add_manifest(str(tmp_path), 2, "t", {0: 8, 11: 7}, [more])
+    add_manifest(str(tmp_path), 2, "t", None, {0: 8, 11: 7}, [more])
     found = read_archive_log(str(tmp_path))
     assert found is not None
     assert (found.topic, found.version, found.ends, found.rows) == ("t", 2, {0: 8, 11: 7}, 8)
@@ -34,10 +34,29 @@ def test_manifests_add_up(tmp_path: Path) -> None:
     assert found.paths == [str(tmp_path / one.path) for one in found.files]
 
 
+def test_a_topic_of_the_same_name_is_another_one_by_its_id(tmp_path: Path) -> None:
+    add_manifest(str(tmp_path), 1, "t", None, {0: 5}, FILES)
+    unknown = read_archive_log(str(tmp_path))
+    assert unknown is not None
+    unknown.check_topic("t", "some-id")
+    add_manifest(str(tmp_path), 2, "t", "one-id", {0: 6}, [])
+    add_manifest(str(tmp_path), 3, "t", None, {0: 7}, [])
+    known = read_archive_log(str(tmp_path))
+    assert known is not None
+    known.check_topic("t", "one-id")
+    known.check_topic("t", None)
+    with pytest.raises(
+        ArchiveError, match=r"a topic t that was deleted .it had the id one-id.; the one of that name now has two"
+    ):
+        known.check_topic("t", "two")
+    with pytest.raises(ArchiveError, match="is the archive of t, not of u"):
+        known.check_topic("u", None)
+
+
 def test_of_two_runs_one_wins(tmp_path: Path) -> None:
-    add_manifest(str(tmp_path), 1, "t", {0: 5}, FILES)
+    add_manifest(str(tmp_path), 1, "t", None, {0: 5}, FILES)
     with pytest.raises(ArchiveError, match="another run has archived meanwhile; this one has added nothing"):
-        add_manifest(str(tmp_path), 1, "t", {0: 6}, [])
+        add_manifest(str(tmp_path), 1, "t", None, {0: 6}, [])
     found = read_archive_log(str(tmp_path))
     assert found is not None
     assert found.ends == {0: 5}
@@ -46,7 +65,7 @@ def test_of_two_runs_one_wins(tmp_path: Path) -> None:
 
 def test_a_manifest_that_is_missing_or_damaged_is_told(tmp_path: Path) -> None:
     for version in (1, 2, 3):
-        add_manifest(str(tmp_path), version, "t", {0: version}, [])
+        add_manifest(str(tmp_path), version, "t", None, {0: version}, [])
     second = tmp_path / "_manifest/00000002.json"
     for text in (
         "{", "[]", json.dumps({"topic": "t", "ends": {"x": 1}, "files": []}), json.dumps({"topic": "t"}), "[" * 100_000,
@@ -61,7 +80,7 @@ def test_a_manifest_that_is_missing_or_damaged_is_told(tmp_path: Path) -> None:
 
 
 def test_what_a_run_that_died_has_left_is_swept_and_no_other(tmp_path: Path) -> None:
-    add_manifest(str(tmp_path), 1, "t", {0: 5}, FILES)
+    add_manifest(str(tmp_path), 1, "t", None, {0: 5}, FILES)
     found = read_archive_log(str(tmp_path))
     assert found is not None
     for name in ("00000001-a", "00000001-dead", "00000002-now", "notes"):
