@@ -100,7 +100,8 @@ def refusal(asks: Sequence[Ask], request: Any, context: RequestContext) -> Error
     """The code to refuse the whole request with, by the questions that the dispatcher asks; None: go on."""
     for ask in asks:
         if ask.guards:
-            name = CLUSTER_NAME if ask.field is None else getattr(request, ask.field)
+            # A name that is null is nobody's: asked as the empty one, and the handler's to refuse.
+            name = CLUSTER_NAME if ask.field is None else getattr(request, ask.field) or ""
             is_enough = ask.consequence is Consequence.NEXT
             if not context.allows(ask.operation, ask.resource_type, name, quietly=is_enough):
                 if not is_enough:

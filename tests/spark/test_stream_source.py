@@ -145,7 +145,7 @@ def test_before_spark_4_2_a_trigger_takes_what_there_is(daemon: Daemon, monkeypa
         reader = old.stream_reader(parse_options(given), schema)
         assert not inspect.signature(reader.latestOffset).parameters
         start, end = reader.initialOffset(), reader.latestOffset()
-        assert (start, end) == ({"old": {"0": 0, "1": 0}}, {"old": {"0": 5, "1": 5}})
+        assert (start["old"], end["old"]) == ({"0": 0, "1": 0}, {"0": 5, "1": 5})
         found = [batch for split in reader.partitions(start, end) for batch in reader.read(split)]
         assert sum(batch.num_rows for batch in found) == 10
         reader.stop()

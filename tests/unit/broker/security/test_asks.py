@@ -16,7 +16,7 @@ READ_GROUP = on_field(AclOperation.READ, ResourceType.GROUP, "group_id")
 ALTER = AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME
 
 
-def asked(rule: Rule, *asks: Any) -> tuple[ErrorCode | None, int]:
+def asked(rule: Rule, *asks: Any, group_id: str | None = "g") -> tuple[ErrorCode | None, int]:
     """The refusal, and how many denials were noted."""
     noted: list[Any] = []
     broker: Any = SimpleNamespace(
@@ -24,13 +24,19 @@ def asked(rule: Rule, *asks: Any) -> tuple[ErrorCode | None, int]:
     )
     connection: Any = SimpleNamespace(principal="User:alice", peer_host="10.0.0.7")
     context = RequestContext(broker, connection, ApiKey.HEARTBEAT, 4, 1, None)
-    return refusal(asks, SimpleNamespace(group_id="g"), context), len(noted)
+    return refusal(asks, SimpleNamespace(group_id=group_id), context), len(noted)
 
 
 def test_a_field_names_the_resource() -> None:
     assert asked(nothing, READ_GROUP) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, 1)
     assert asked(only((AclOperation.READ, ResourceType.GROUP, "g")), READ_GROUP) == (None, 0)
     assert asked(only((AclOperation.READ, ResourceType.GROUP, "h")), READ_GROUP)[0] is not None
+
+
+def test_a_name_that_is_null_is_asked_as_the_empty_one() -> None:
+    """Found by fuzzing: ShareAcknowledge has a group that may be null."""
+    assert asked(nothing, READ_GROUP, group_id=None) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, 1)
+    assert asked(only((AclOperation.READ, ResourceType.GROUP, "")), READ_GROUP, group_id=None) == (None, 0)
 
 
 def test_the_first_that_is_refused_counts() -> None:
