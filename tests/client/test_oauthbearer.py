@@ -39,13 +39,13 @@ class Provider(AbstractTokenProvider):  # type: ignore[misc]
         return self._more
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def keys() -> Iterator[KeyServer]:
     with KeyServer(key_set(OLD)) as server:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker(keys: KeyServer) -> Iterator[Broker]:
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
@@ -95,7 +95,7 @@ def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(bro
 def test_who_has_another_is_told_why_and_disconnected(broker: Broker, claims: dict[str, Any], why: str) -> None:
     security = broker._running().socket_server.securities["SASL_PLAINTEXT"]
     before = security.failures
-    token = token_of(private_key("P-256"), "ES256", "new", **claims)
+    token = token_of(key_id="old", **claims)
     host, _, port = broker.listener("SASL_PLAINTEXT").rpartition(":")
     with WireClient((host, int(port)), 60) as wire:
         wire.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1, SaslHandshakeResponse)
