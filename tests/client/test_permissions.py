@@ -89,15 +89,19 @@ class Guarded:
     def _send(self, request: Any, version: int) -> Any:
         return self.client.ask(request, version, response_class(loaded(load_apis()[request.API_KEY])))
 
-    def ask(
-        self, case: Case, version: int, rule: Rule | None = None, names: tuple[str, ...] | None = None
-    ) -> tuple[Any, Rules]:
-        """The answer under `rule` (None: without an authorizer), and the authorizer."""
+    def prepare(self) -> None:
+        """Topics are there, or not, as each request finds them, whatever was asked before."""
         if self.daemon.topics.get(DOOMED) is None:
             self.broker.create_topic(DOOMED)
         for name in MADE:
             if self.daemon.topics.get(name) is not None:
                 self.broker.delete_topic(name)
+
+    def ask(
+        self, case: Case, version: int, rule: Rule | None = None, names: tuple[str, ...] | None = None
+    ) -> tuple[Any, Rules]:
+        """The answer under `rule` (None: without an authorizer), and the authorizer."""
+        self.prepare()
         ids = {**self.ids, **{name: self.ids.get(name, bytes(15) + b"\1") for name in names or ()}}
         fields = case.fields(names or case.names, ids, self.batch)
         if case.after is not None:
@@ -223,6 +227,7 @@ def _all_fields(cls: Any) -> list[Any]:
 def test_who_is_denied_changes_nothing_and_learns_nothing(guarded: Guarded, case: Case) -> None:
     asks = loaded(load_apis()[case.key]).asks
     for version in versions(case):
+        guarded.prepare()
         before = guarded.state()
         answer, rules = guarded.ask(case, version, nothing)
         assert guarded.state() ^ before == set() or not asks

@@ -75,8 +75,9 @@ def test_levels_of_kafkas_ranges_work(codec: Compression) -> None:
 
 
 def test_a_higher_level_packs_tighter() -> None:
-    words = [RANDOM.randbytes(RANDOM.randint(2, 9)) for _ in range(500)]
-    data = b"".join(RANDOM.choices(words, k=30_000))
+    data = b"".join(
+        b'{"id":%d,"name":"user-%d","balance":%d}\n' % (i, i * 7919 % 1000, i * i % 100_003) for i in range(5000)
+    )
     for codec, low, high in ((Compression.GZIP, 1, 9), (Compression.LZ4, 9, 12), (Compression.ZSTD, 1, 19)):
         assert len(compress(codec, data, high)) < len(compress(codec, data, low))
 
