@@ -18,10 +18,14 @@ from typing import Any, NamedTuple
 
 import wire
 from brokers import Tidelog
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.wire_client import request_frame
 from tidelog.protocol.messages import create_acls, fetch, produce
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
-from tidelog.protocol.schema import ApiMessage, encode
+from tidelog.protocol.schema import encode
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TOPIC, SMALL, MANY = "bench-large", "bench-small", [f"bench-many-{number}" for number in range(100)]
@@ -40,25 +44,17 @@ class Load(NamedTuple):
     per: float
 
 
-def framed(request: ApiMessage, version: int) -> bytes:
-    header = struct.pack(">hhih", request.API_KEY, version, 1, -1)
-    if request.FLEXIBLE_FROM is not None and version >= request.FLEXIBLE_FROM:
-        header += b"\0"
-    body = encode(request, version)
-    return struct.pack(">i", len(header) + len(body)) + header + body
-
-
 def produced(topic: str, value: bytes) -> bytes:
     records = bytes(build_batch([Record(0, 1_700_000_000_000, None, value)]))
     part = produce.PartitionProduceData(index=0, records=records)
     data = [produce.TopicProduceData(name=topic, partition_data=[part])]
-    return framed(produce.ProduceRequest(acks=1, timeout_ms=10_000, topic_data=data), 9)
+    return request_frame(produce.ProduceRequest(acks=1, timeout_ms=10_000, topic_data=data), 9)
 
 
 def fetched(topics: Sequence[str], offset: int) -> bytes:
     part = fetch.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
     wanted = [fetch.FetchTopic(topic=topic, partitions=[part]) for topic in topics]
-    return framed(fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, topics=wanted), 12)
+    return request_frame(fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, topics=wanted), 12)
 
 
 def loads() -> list[Load]:

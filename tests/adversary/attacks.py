@@ -17,7 +17,11 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.wire_client import request_frame
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -26,7 +30,6 @@ from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
-from tidelog.protocol.schema import ApiMessage, encode
 
 HOST = "127.0.0.1"
 TOPIC = "victim"
@@ -75,14 +78,6 @@ def pause(seconds: float) -> bool:
     return bool(select.select([sys.stdin], [], [], seconds)[0])
 
 
-def frame(request: ApiMessage, version: int) -> bytes:
-    header = struct.pack(">hhih", request.API_KEY, version, 1, -1)
-    if request.FLEXIBLE_FROM is not None and version >= request.FLEXIBLE_FROM:
-        header += b"\0"
-    body = encode(request, version)
-    return struct.pack(">i", len(header) + len(body)) + header + body
-
-
 def half_open(world: World) -> None:
     """Connections that say nothing."""
     world.connect_all(world.plain)
@@ -105,7 +100,7 @@ def half_requests(world: World) -> None:
 
 def byte_by_byte(world: World) -> None:
     """Requests that are right, a byte at a time."""
-    data = frame(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 1)
+    data = request_frame(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 1)
     world.connect_all(world.plain)
     at = 0
     while not pause(0.2):
@@ -155,7 +150,7 @@ def slow_readers(world: World) -> None:
     )
     names = [MetadataRequestTopic(name=f"no-such-topic-{n:05}") for n in range(2000)]
     metadata = MetadataRequest(topics=names, allow_auto_topic_creation=False)
-    asks = [frame(fetch, 4) * 3, frame(metadata, 4) * 20]
+    asks = [request_frame(fetch, 4) * 3, request_frame(metadata, 4) * 20]
     for index in range(world.connections):
         made = world.connect(world.plain)
         if made is None:
@@ -178,7 +173,7 @@ def bombs(world: World) -> None:
         made.append(build_batch([Record(0, 0, b"k", bytes(size))], compression=codec))
     made.append(build_batch([Record(0, 0, b"k", bytes(160 << 20))], compression=Compression.ZSTD))
     frames = [
-        frame(
+        request_frame(
             ProduceRequest(
                 acks=1,
                 timeout_ms=1000,
@@ -212,8 +207,8 @@ def bombs(world: World) -> None:
 def huge_counts(world: World) -> None:
     """Requests whose counts are not true, and those that are as full of elements as may be."""
     lie = struct.pack(">ihhih", 18, 3, 1, 1, -1) + struct.pack(">i", 0x7FFFFFFF) + bytes(4)
-    full = frame(MetadataRequest(topics=[MetadataRequestTopic(name="")] * 400_000), 1)
-    most = frame(MetadataRequest(topics=[MetadataRequestTopic(name="a")] * 2000), 1)
+    full = request_frame(MetadataRequest(topics=[MetadataRequestTopic(name="")] * 400_000), 1)
+    most = request_frame(MetadataRequest(topics=[MetadataRequestTopic(name="a")] * 2000), 1)
     announce(0)
     while not pause(0.02):
         for data in (lie, full, most):
@@ -224,8 +219,8 @@ def huge_counts(world: World) -> None:
 
 def failed_logins(world: World) -> None:
     """SASL PLAIN with wrong passwords, as many at once as there are connections."""
-    shake = frame(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-    token = frame(SaslAuthenticateRequest(auth_bytes=b"\0admin\0guess"), 1)
+    shake = request_frame(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    token = request_frame(SaslAuthenticateRequest(auth_bytes=b"\0admin\0guess"), 1)
     announce(0)
     while not pause(0.02):
         batch = [made for made in (world.connect(world.sasl) for _ in range(5)) if made is not None]
@@ -248,7 +243,7 @@ def reconnects(world: World) -> None:
 def deep_sessions(world: World) -> None:
     """Fetch sessions with thousands of partitions each, and never used again."""
     partitions = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=100) for n in range(3000)]
-    data = frame(
+    data = request_frame(
         FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
