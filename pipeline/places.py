@@ -173,3 +173,17 @@ def chosen(place: Place, options: Options) -> list[TopicPartition]:
         topics = [topic for topic in place.topics() if matches(topic) and topic not in INTERNAL_TOPICS]
     there = place.partitions(topics)
     return [TopicPartition(topic, number) for topic in topics for number in there[topic]]
+
+
+class Look(NamedTuple):
+    """What there is to read at one moment. `topic_ids` has the topics whose id is known."""
+
+    bounds: dict[TopicPartition, Bounds]
+    topic_ids: dict[str, str]
+
+
+def look(place: Place, options: Options) -> Look:
+    """At what the options choose. Ids before bounds: a topic that is made anew in between has another id at the next look."""
+    partitions = chosen(place, options)
+    topic_ids = place.topic_ids({one.topic for one in partitions})
+    return Look(place.bounds(partitions, read_committed=options.read_committed), topic_ids)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .batch_plan import check_start, plan_splits, starting_offsets
 from .exceptions import DataLossError, OptionError
 from .options import LATEST, Options
-from .places import Bounds, Place, Range, TopicPartition, chosen, open_place
+from .places import Bounds, Place, Range, TopicPartition, look, open_place
 from .splits import AnySplit
 
 #: As JSON: topic → partition, in decimal → offset; and `TOPIC_IDS` → topic → its id.
@@ -82,7 +82,7 @@ class StreamPlan:
 
     def initial(self) -> Position:
         """Where a new query begins: the latest, when nothing was said."""
-        topic_ids, bounds = self._look()
+        bounds, topic_ids = look(self._place, self._options)
         offsets = starting_offsets(self._options, self._place, bounds, LATEST)
         for one, there in bounds.items():
             if self._options.fail_on_data_loss:
@@ -96,7 +96,7 @@ class StreamPlan:
 
     def available(self) -> Position:
         """Where the partitions end."""
-        topic_ids, bounds = self._look()
+        bounds, topic_ids = look(self._place, self._options)
         return Position({one: there.end for one, there in bounds.items()}, topic_ids)
 
     def next(self, start: Position, *, is_limited: bool = True) -> Position:
@@ -104,7 +104,7 @@ class StreamPlan:
 
         `is_limited`: whether maxOffsetsPerTrigger and minOffsetsPerTrigger hold.
         """
-        topic_ids, bounds = self._look()
+        bounds, topic_ids = look(self._place, self._options)
         begin = self._begin(start, topic_ids, bounds)
         ends = {one: there.end for one, there in bounds.items()}
         if self._target is not None:
@@ -138,12 +138,6 @@ class StreamPlan:
             if min(last, there.end) > first:
                 ranges.append(Range(one, first, min(last, there.end)))
         return plan_splits(self._options, self._place, ranges)
-
-    def _look(self) -> tuple[Mapping[str, str], dict[TopicPartition, Bounds]]:
-        """Ids before bounds: of a topic that is made anew in between, the next look tells."""
-        partitions = chosen(self._place, self._options)
-        topic_ids = self._place.topic_ids({one.topic for one in partitions})
-        return topic_ids, self._place.bounds(partitions, read_committed=self._options.read_committed)
 
     def _made_anew(self, position: Position, topic_ids: Mapping[str, str]) -> set[str]:
         """Topics that are others than the position's; DataLossError for the first, unless nobody wants to know."""

@@ -1,7 +1,9 @@
 """The records of streams groups: how each is made of the state, and what each does to it.
 
-17  group epoch, metadata hash, validated topology    20  assignment epoch, time     22  one member: epoch, state, tasks
-19  one member: what it told                          21  one member: its target     23  the topology
+By the version of their keys (`group_replay.py` has what is the same for all):
+
+    17  group epoch, metadata hash, validated topology    20  assignment epoch, time     22  one member: epoch, state, tasks
+    19  one member: what it told                          21  one member: its target     23  the topology
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from .common import (
     Progress,
     Stopwatch,
     load,
-    look,
+    look_at,
     no_progress,
     offsets_json,
     only_topic,
@@ -52,7 +52,7 @@ def archive(
     """
     watch = Stopwatch()
     source = {"isolation": "read_committed", **source, "includeHeaders": "true"}
-    bounds, topic_ids = look(source)
+    bounds, topic_ids = look_at(source)
     topic = only_topic(bounds)
     before = read_archive_log(folder)
     if before is not None:
@@ -72,7 +72,7 @@ def archive(
         with watched(spark, total, progress):
             write(rows, os.path.join(folder, data), total)
         files = list_files(folder, data)
-        if look(source).topic_ids != topic_ids:
+        if look_at(source).topic_ids != topic_ids:
             raise ArchiveError(f"{topic} was deleted and made anew while it was read; nothing was added to {folder}")
         ends_in_all = {**(before.ends if before else {}), **ends}
         add_manifest(folder, version, topic, topic_ids.get(topic), ends_in_all, files)
@@ -164,7 +164,7 @@ def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None)
     if live is None:
         return rows
     options = {"isolation": "read_committed", **live, "includeHeaders": "true"}
-    bounds, topic_ids = look(options)
+    bounds, topic_ids = look_at(options)
     topic = only_topic(bounds)
     found.check_topic(topic, topic_ids.get(topic))
     starts, ends = plan(found, {where.partition: (one.start, one.end) for where, one in bounds.items()})

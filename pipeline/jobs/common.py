@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..exceptions import PipelineError
 from ..options import parse_options
-from ..places import Bounds, TopicPartition, chosen, open_place
+from ..places import Bounds, Look, TopicPartition, look, open_place
 
 #: (so many more to do, so many more done): offsets, or bytes where a job says so.
 Progress = Callable[[int, int], None]
@@ -26,28 +26,16 @@ def no_progress(total: int, done: int) -> None:
     """For those who don't look."""
 
 
-class Look(NamedTuple):
-    """What there is to read at one moment. `topic_ids` has the topics whose id is known."""
-
-    bounds: dict[TopicPartition, Bounds]
-    topic_ids: dict[str, str]
-
-
-def look(options: Mapping[str, str]) -> Look:
-    """By the source's options. Ids before bounds: a topic that is made anew in between has another id at the next look.
-
-    Blocks. PipelineError.
-    """
+def look_at(options: Mapping[str, str]) -> Look:
+    """What there is to read by the source's options. Blocks. PipelineError."""
     parsed = parse_options(dict(options))
     with open_place(parsed) as place:
-        partitions = chosen(place, parsed)
-        topic_ids = place.topic_ids({one.topic for one in partitions})
-        return Look(dict(place.bounds(partitions, read_committed=parsed.read_committed)), topic_ids)
+        return look(place, parsed)
 
 
 def bounds_of(options: Mapping[str, str]) -> dict[TopicPartition, Bounds]:
     """Between which offsets each partition can be read at this moment, by the source's options. Blocks. PipelineError."""
-    return look(options).bounds
+    return look_at(options).bounds
 
 
 def only_topic(bounds: Mapping[TopicPartition, Bounds]) -> str:
