@@ -49,7 +49,7 @@ from ..protocol.schema import encode
 from ..storage.checkpoint import CleanShutdownFile
 from ..storage.data_directory import DataDirectory
 from ..storage.exceptions import CorruptCheckpointError, DataDirectoryError
-from ..storage.leader_epoch import LEADER_EPOCH_CHECKPOINT, MAX_EPOCH, LeaderEpochCache
+from ..storage.leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from ..storage.log_names import DirectoryState
 from ..storage.meta_properties import META_PROPERTIES_FILE
 from ..storage.metadata_log import (
@@ -111,7 +111,7 @@ class FoundPartition(NamedTuple):
 
     directory_id: UUID
     topic_id: UUID
-    leader_epoch: int
+    next_epoch: int
 
 
 def export_kraft(
@@ -281,8 +281,7 @@ def _partitions(
         except CorruptCheckpointError as error:
             raise DataDirectoryError(entry.path, str(error), "start tidelog once, which mends it") from None
         topic_id = NO_ID if metadata is None else metadata.topic_id
-        epoch = -1 if epochs.latest_epoch is None else epochs.latest_epoch
-        found[entry.name.topic, entry.name.partition] = FoundPartition(directory_id, topic_id, epoch)
+        found[entry.name.topic, entry.name.partition] = FoundPartition(directory_id, topic_id, epochs.next_epoch)
     return found
 
 
@@ -325,7 +324,7 @@ def _records(
         known = before.topics.get(topic.name)
         for number in range(topic.partitions):
             here = found[topic.name, number]
-            epoch = min(here.leader_epoch + 1, MAX_EPOCH)
+            epoch = here.next_epoch
             if known is not None and number in known.partitions:
                 epoch = max(epoch, known.partitions[number].leader_epoch)
             yield PartitionRecord(
