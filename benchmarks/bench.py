@@ -26,6 +26,7 @@ from types import ModuleType
 import bench_catch_up
 import bench_clean
 import bench_command_line
+import bench_connections
 import bench_fetch
 import bench_flush
 import bench_groups
@@ -56,6 +57,7 @@ GROUPS: dict[str, ModuleType] = {
     "produce": bench_produce,
     "fetch": bench_fetch,
     "flush": bench_flush,
+    "connections": bench_connections,
     "tls": bench_tls,
     "catch-up": bench_catch_up,
     "command-line": bench_command_line,

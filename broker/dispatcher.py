@@ -295,9 +295,7 @@ class Dispatcher:
 
     def _unsupported_api_versions(self, correlation_id: int) -> bytes:
         """KIP-511: an unknown version is answered in version 0 with our own range, so that clients ask again."""
-        from .apis.api_versions import listed_versions
-
-        own = [api for api in listed_versions(self._registrations) if api.api_key == ApiKey.API_VERSIONS]
+        own = [api for api in self._broker.listed_apis if api.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)
 

@@ -31,6 +31,7 @@ from ..storage.filesystem import FileSystem, RealFileSystem
 from ..storage.log_manager import LogManager
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, partition_directory_name
 from ..storage.scheduler import ThreadPoolScheduler
+from .apis.api_versions import listed_versions
 from .apis.registry import load_apis
 from .client_telemetry import ClientTelemetry
 from .conversions import Conversions
@@ -136,7 +137,10 @@ class Broker:
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, self.time, randomness)
         self.purgatory = FetchPurgatory(loop, self.timer)
         self.scheduler = ThreadPoolScheduler(config.background_threads, time=self.time)
-        dispatcher = around(Dispatcher(self, load_apis(), self.counters))
+        registrations = load_apis()
+        self.listed_apis = listed_versions(registrations)
+        """What ApiVersions tells: whatever takes an API out of it makes it anew, no request does."""
+        dispatcher = around(Dispatcher(self, registrations, self.counters))
         self.long_requests = LongRequests(loop)
         """Those with very many names that only look; `long_changes`: those that change something."""
         self.long_changes = LongRequests(loop)

@@ -36,7 +36,7 @@ from typing import Any
 
 from .errors import MalformedRequest, UnsupportedFieldError
 from .primitives import MAX_STRING, read_unsigned_varint, skip_tagged_fields, unsigned_varint
-from .schema import BYTES, RECORDS, STRING, Decoder, Element, Encoder, Field, Message, Struct, VersionRange
+from .schema import BYTES, RECORDS, STRING, Decoder, Element, EncodedOnce, Encoder, Field, Message, Struct, VersionRange
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
@@ -471,6 +471,22 @@ class _EncoderSource(_Source):
             self.names["pack"] = _pack
             self.line(f'{out} += pack(f">{{len({variable})}}{element.code}", *{variable})')
             return
+        if not isinstance(element, type) or self._depth > 1:
+            self.elements(element, variable, what, out)
+            return
+        # A field of the message itself, which may be `EncodedOnce`.
+        self.names["EncodedOnce"] = EncodedOnce
+        known, begin, key = self.new_name("x"), self.new_name("x"), (what, self.version)
+        self.line(f"{known} = {variable}.kept.get({key!r}) if type({variable}) is EncodedOnce else None")
+        with self.block(f"if {known} is not None:"):
+            self.line(f"{out} += {known}")
+        with self.block("else:"):
+            self.line(f"{begin} = len({out})")
+            self.elements(element, variable, what, out)
+            self.line(f"if type({variable}) is EncodedOnce: {variable}.kept[{key!r}] = bytes({out}[{begin}:])")
+
+    def elements(self, element: Element, variable: str, what: str, out: str) -> None:
+        """Writes one after the other."""
         item = self.new_name("m")
         with self.block(f"for {item} in {variable}:"):
             if isinstance(element, type):

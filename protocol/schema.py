@@ -32,7 +32,7 @@ Values are mutable and belong to whoever made them. `decode` and `encode` may be
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, dataclass_transform, overload
 
 from . import primitives
@@ -289,6 +289,24 @@ class ApiMessage(Message):
     """The body of a request or a response."""
 
     API_KEY: ClassVar[ApiKey]
+
+
+class EncodedOnce(tuple[S, ...]):
+    """Structs of an array field that many messages carry unchanged: their bytes are kept from the first message on.
+
+    For fields of the message itself (arrays within arrays are written as ever). Nobody may change an element afterwards.
+
+    Attributes:
+        kept: (class and field, version) → the elements' bytes, without their count; `codec` fills it. Any thread: what two
+            threads write is the same.
+    """
+
+    kept: dict[tuple[str, int], bytes]
+
+    def __new__(cls, elements: Iterable[S]) -> EncodedOnce[S]:
+        made = super().__new__(cls, elements)
+        made.kept = {}
+        return made
 
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]

@@ -19,21 +19,29 @@ from ...protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ...protocol.schema import EncodedOnce
 from ..features import SUPPORTED
-from .registry import Registration, api, load_apis
+from .registry import Registration, api
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..request_context import RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FEATURES = EncodedOnce(
+    SupportedFeatureKey(name=name, min_version=low, max_version=high) for name, (low, high, _) in SUPPORTED.items()
+)
+# Up to version 3, clients do not expect a supported range that begins at 0 (KIP-1022).
+_FEATURES_BEFORE_4 = EncodedOnce(feature for feature in _FEATURES if feature.min_version > 0)
 
 
-def listed_versions(registrations: dict[int, Registration]) -> list[ApiVersion]:
-    """One row an API, by key."""
-    return [
+def listed_versions(registrations: Mapping[int, Registration]) -> EncodedOnce[ApiVersion]:
+    """One row an API, by key. A broker makes them once: whoever can connect may ask for them, and does first of all."""
+    return EncodedOnce(
         ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
         for key, entry in sorted(registrations.items())
-    ]
+    )
 
 
 @api(ApiKey.API_VERSIONS, (0, 4), ApiVersionsRequest, asks=())
@@ -42,15 +50,10 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    response = ApiVersionsResponse(api_keys=listed_versions(load_apis()))
+    response = ApiVersionsResponse(api_keys=context.broker.listed_apis)
     if context.api_version >= 3:
         context.connection.software = request.client_software_name, request.client_software_version
-        # Up to version 3, clients do not expect a supported range that begins at 0 (KIP-1022).
-        response.supported_features = [
-            SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high, _) in SUPPORTED.items()
-            if low > 0 or context.api_version >= 4
-        ]
+        response.supported_features = _FEATURES if context.api_version >= 4 else _FEATURES_BEFORE_4
         features = context.broker.features
         response.finalized_features_epoch = features.epoch
         response.finalized_features = [

@@ -14,6 +14,7 @@ from tidelog.protocol.messages.produce import PartitionProduceData, ProduceReque
 from tidelog.protocol.schema import (
     INT64,
     STRING,
+    EncodedOnce,
     Message,
     Struct,
     VersionRange,
@@ -284,3 +285,21 @@ def test_every_message_in_every_version_comes_back(cls: type[Message], version: 
         for cut in prefixes(data):
             with pytest.raises(MalformedRequest):
                 decode(cls, version, cut)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_elements_that_are_encoded_once_have_the_bytes_of_any_others(version: int) -> None:
+    rows = [ApiVersion(api_key=key, min_version=0, max_version=key + 1) for key in range(200)]
+    often = EncodedOnce(rows)
+    for code in (0, 35):  # what is around them is not kept
+        expected = encode(ApiVersionsResponse(error_code=code, api_keys=rows), version)
+        assert encode(ApiVersionsResponse(error_code=code, api_keys=often), version) == expected
+        assert decode(ApiVersionsResponse, version, expected)[0].api_keys == rows
+
+
+def test_elements_that_are_encoded_once_are_not_looked_at_again() -> None:
+    often = EncodedOnce([ApiVersion(api_key=1, max_version=2)])
+    first = encode(ApiVersionsResponse(api_keys=often), 3)
+    often[0].max_version = 9  # which nobody may do
+    assert encode(ApiVersionsResponse(api_keys=often), 3) == first
+    assert encode(ApiVersionsResponse(api_keys=often), 2) != encode(ApiVersionsResponse(api_keys=list(often[:0])), 2)

@@ -15,7 +15,9 @@ from tidelog.protocol.schema import decode, encode
 
 def ask(version: int, name: str = "librdkafka", software: str = "2.16.0-rc1") -> ApiVersionsResponse:
     context: Any = SimpleNamespace(
-        api_version=version, broker=SimpleNamespace(features=Features()), connection=SimpleNamespace()
+        api_version=version,
+        broker=SimpleNamespace(features=Features(), listed_apis=listed_versions(load_apis())),
+        connection=SimpleNamespace(),
     )
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software)
     return decode(ApiVersionsResponse, version, encode(api_versions(request, context), version))[0]
