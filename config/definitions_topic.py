@@ -89,8 +89,9 @@ HONOURED_TOPIC_SETTINGS: tuple[Setting, ...] = (
         _LONG,
         7 * DAY_MS,
         at_least(1),
-        "Age in milliseconds at which a log starts a new segment even if the present one is not full, so that "
-        "retention and cleaning can get at old records. Measured from the segment's first record.",
+        "How much younger than a segment's first record a new one may be, in milliseconds, before a log starts a new "
+        "segment even if the present one is not full, so that retention and cleaning can get at old records. Where "
+        "nothing is written, the clock stands in for the new record.",
         "log.roll.ms",
         Synonym("log.roll.hours", HOUR_MS),
         importance=Importance.HIGH,
@@ -131,8 +132,8 @@ HONOURED_TOPIC_SETTINGS: tuple[Setting, ...] = (
         _BOOLEAN,
         False,
         ANY,
-        "Whether a new segment file gets its full size at once. It is cut to what was written when it is rolled or "
-        "the broker stops.",
+        "Whether a new segment file gets its full size on disk at once. The rest is given back when it is rolled, when "
+        "the broker stops, and after a crash at the next start; sizes and retention count what was written.",
         "log.preallocate",
         group=_ROLL,
     ),

@@ -39,11 +39,15 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 class FileStat(NamedTuple):
-    """Size in bytes, modification time in ms since 1970, inode number."""
+    """Size in bytes, modification time in ms since 1970, inode number, bytes of its disk blocks.
+
+    The blocks are more than the size where room was reserved behind the end, less where the file is sparse.
+    """
 
     size: int
     modified_ms: int
     inode: int
+    allocated_bytes: int
 
 
 class FileLock(Protocol):
@@ -82,7 +86,7 @@ class File(Protocol):
         """Bytes, as this object left it: no system call."""
 
     def truncate(self, size: int) -> None:
-        """Cuts the file (or extends it with zeros)."""
+        """Cuts the file (or extends it with zeros), and frees disk blocks reserved behind `size`, its own size included."""
 
     def sync(self) -> None:
         """fdatasync: contents and size are durable afterwards, the name is not. Blocks."""
@@ -534,7 +538,7 @@ class RealFileSystem:
 
     def stat(self, path: StrPath) -> FileStat:
         status = os.stat(path)
-        return FileStat(status.st_size, status.st_mtime_ns // 1_000_000, status.st_ino)
+        return FileStat(status.st_size, status.st_mtime_ns // 1_000_000, status.st_ino, status.st_blocks * 512)
 
     def set_modified_ms(self, path: StrPath, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))

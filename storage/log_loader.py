@@ -214,9 +214,14 @@ class LogLoader:
         jitter_ms = self._directory.config.segment_jitter_ms
         segments = []
         for base in bases:
-            size = self._fs.stat(self._directory.file(base, LOG_SUFFIX)).size
+            stat = self._fs.stat(self._directory.file(base, LOG_SUFFIX))
+            self._directory.give_back_spare(base, stat)  # the active one reserves again with its first append
             segment = LogSegment(
-                self._directory, base, created_ms=now, size=size, jitter_ms=self._jitter(jitter_ms) if jitter_ms else 0
+                self._directory,
+                base,
+                created_ms=now,
+                size=stat.size,
+                jitter_ms=self._jitter(jitter_ms) if jitter_ms else 0,
             )
             segments.append(segment)
         # Pass 4 sees it when it comes to it.

@@ -213,7 +213,7 @@ class LogSegment:
             try:
                 index.seal()
             except OSError as error:
-                # Not trimmed: readers take no trailing zeros for entries, and the next load trims.
+                # Not trimmed: readers take no trailing zeros for entries, and the file is sparse there.
                 logger.warning("%s: not trimmed: %s", index.path, error)
 
     def truncate_to(self, offset: int) -> int:
@@ -229,7 +229,9 @@ class LogSegment:
         removed = self.size - found.position
         self.size = found.position
         self.hints, self._older_hints = {}, {}
-        files.file.truncate(found.position)
+        files.file.truncate(found.position)  # frees reserved blocks too
+        if self._directory.config.preallocate:
+            files.file.preallocate(self._directory.config.segment_bytes)
         files.file.sync()  # the recovery point may stand right here and be checkpointed: what was cut must stay cut
         files.offset_index.truncate_to(offset)
         files.time_index.truncate_to(offset)
@@ -485,6 +487,7 @@ class LogSegment:
                 file.release()
             self.synced_size = size
         if not is_active and not self.indexes_synced:
+            self._directory.give_back_spare(self.base_offset)
             self.sync_indexes()
 
     def sync_indexes(self) -> None:
@@ -503,10 +506,11 @@ class LogSegment:
         self.indexes_synced = True
 
     def close(self) -> bool:
-        """Trim the indexes as a clean stop leaves them, give the files back. False when they were not open. Writer."""
+        """Trim log and indexes as a clean stop leaves them, give the files back. False when they were not open. Writer."""
         files = self._files
         if files is not None:
             self._seal(files)
+            self._directory.give_back_spare(self.base_offset)
         self.abandon()
         return files is not None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 
     from ..config.log_config import LogConfig
     from .file_cache import FileCache
-    from .filesystem import File, FileSystem
+    from .filesystem import File, FileStat, FileSystem
     from .scheduler import Scheduler
+
+logger = logging.getLogger(__name__)
+
+_SPARE_BYTES = 16 << 10
+"""Disk blocks behind a file's end that are not worth a system call: its last block, and the file system's own of a file in
+many extents, which count as the file's."""
 
 # Kafka takes segment.index.bytes down to 4. Room for one entry, and in the time index for the one that a roll adds.
 _MIN_OFFSET_INDEX = OffsetIndex.ENTRY_SIZE
@@ -96,6 +103,29 @@ class LogDirectory:
 
     def open_log(self, base_offset: int, *, create: bool = False, writable: bool = True) -> File:
         return self.file_system.open(self.file(base_offset, LOG_SUFFIX), create=create, writable=writable)
+
+    def give_back_spare(self, base_offset: int, stat: FileStat | None = None) -> None:
+        """Free disk blocks that `preallocate` has reserved behind the end of a log file that nobody appends to.
+
+        One look at the file (`stat`, where the caller has it) tells whether there are any, so that what an earlier run, or
+        another setting, has reserved goes too. The file's modification time stays: retention goes by it where records have
+        none. Blocks. A file system that refuses loses nothing but room: it is told, and the next start tries again.
+        """
+        path, file_system = self.file(base_offset, LOG_SUFFIX), self.file_system
+        try:
+            stat = stat or file_system.stat(path)
+            if stat.allocated_bytes - stat.size <= _SPARE_BYTES:
+                return
+            file = file_system.open(path)
+            try:
+                file.truncate(stat.size)
+            finally:
+                file.close()
+            file_system.set_modified_ms(path, stat.modified_ms)
+        except FileNotFoundError:
+            return  # retention took it
+        except OSError as error:
+            logger.warning("%s: disk blocks reserved behind its end could not be given back: %s", path, error)
 
     def indexes(self, base_offset: int, *, writable: bool) -> tuple[OffsetIndex, TimeIndex]:
         """The two index objects of a segment; nothing is opened or mapped yet."""

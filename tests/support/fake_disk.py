@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 SECTOR = 512  # what a disk writes whole or not at all
+BLOCK = 4096  # what a file system gives to a file whole
 
 
 @dataclass(slots=True)
@@ -31,8 +32,17 @@ class Inode:
     modified_ms: int = 0
     mapped: bool = False
     poisoned: bool = False
+    reserved: int = 0
+    """Bytes from the start that have disk blocks whether the file reaches there or not."""
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Of its disk blocks. No file is sparse here."""
+        size = max(len(self.data), self.reserved)
+        return size + -size % BLOCK
 
     def resize(self, size: int) -> None:
+        self.reserved = 0  # as ext4 and XFS do it, also where the size stays what it was
         self.changes.append(Change(size, None))
         # A new array, since a mapped one can't change its size under its views.
         self.data = bytearray(self.data[:size].ljust(size, b"\0"))

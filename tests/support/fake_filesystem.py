@@ -130,6 +130,8 @@ class FakeFile:
 
     def preallocate(self, size: int) -> None:
         self._check(write=True)
+        self._system._enter("preallocate", self.path, size)
+        self._inode.reserved = max(self._inode.reserved, size)
 
     def is_cached(self, position: int, length: int) -> bool | None:
         self._check()
@@ -328,7 +330,9 @@ class FakeFileSystem:
         def copy_inode(inode: Inode) -> Inode:
             if inode.number not in copies:
                 inode.note_mapped_writes()
-                copy = Inode(inode.number, bytearray(chooser.data(inode)), modified_ms=inode.modified_ms)
+                copy = Inode(
+                    inode.number, bytearray(chooser.data(inode)), modified_ms=inode.modified_ms, reserved=inode.reserved
+                )
                 if keep_durability:
                     copy.sync()
                 else:
@@ -464,8 +468,8 @@ class FakeFileSystem:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
         if isinstance(node, Directory):
-            return FileStat(0, 0, 0)
-        return FileStat(len(node.data), node.modified_ms, node.number)
+            return FileStat(0, 0, 0, 0)
+        return FileStat(len(node.data), node.modified_ms, node.number, node.allocated_bytes)
 
     def set_modified_ms(self, path: StrPath, modified_ms: int) -> None:
         self._inode(path).modified_ms = modified_ms

@@ -23,6 +23,7 @@ from support.cleaning import (
     put,
     state_of,
 )
+from support.fake_disk import BLOCK
 from support.logs import read_records
 from support.mock_time import START_MS
 from tidelog.protocol.records.attributes import Compression
@@ -439,18 +440,26 @@ def test_lesson_17_keyless_records_of_an_earlier_policy_are_dropped_and_counted(
 
 
 def test_lesson_23_a_preallocated_log_leaves_no_room_in_cleaned_files() -> None:
-    made = world(segment_bytes=10_000, preallocate=True)
+    made = world(segment_bytes=100_000, preallocate=True)
     log = made.log()
+
+    def held() -> list[int]:
+        paths = [log.log_directory.file(segment.base_offset, ".log") for segment in log.segments]
+        return [made.fake.stat(path).allocated_bytes for path in paths]
+
     for number in range(300):
-        put(log, f"k{number % 5}", "v")
+        put(log, f"k{number % 5}", "v" * 800)
     log.roll()
+    made.time.advance(seconds=1)
+    assert len(log.segments) > 3
+    assert held()[-1] >= 100_000
+    for segment, blocks in zip(log.segments[:-1], held(), strict=False):
+        assert segment.size <= blocks < segment.size + BLOCK
     made.clean_all()
-    for segment in log.segments[:-1]:
-        size = made.fake.stat(log.log_directory.file(segment.base_offset, ".log")).size
-        assert size == segment.size
-        assert size == sum(
-            h.size for h in iterate_batches(made.fake.contents()[log.log_directory.file(segment.base_offset, ".log")])
-        )
+    for segment, blocks in zip(log.segments[:-1], held(), strict=False):
+        data = made.fake.contents()[log.log_directory.file(segment.base_offset, ".log")]
+        assert len(data) == segment.size == sum(header.size for header in iterate_batches(data))
+        assert segment.size <= blocks < segment.size + BLOCK
 
 
 def test_lesson_28_an_aborted_pass_leaves_no_temporary_file_and_is_taken_up_again() -> None:
