@@ -231,6 +231,47 @@ cdef object verdict_error(Verdict verdict, const uint8_t *p):
     return CorruptRecordError(f"batch at offset {base_offset}: {_VERDICTS[<int>verdict]}")
 
 
+def check_offsets(buffer, Py_ssize_t start, Py_ssize_t end, int64_t lowest, int64_t limit):
+    """Look at the offsets of the whole batches in buffer[start:end], of any format; one more than the last, else `lowest`.
+
+    No checksum covers a batch's base offset, so its neighbours have to: it must be at or above `lowest`, the end of the batch
+    before or the segment's base offset, and its last one below `limit`, the next segment's base offset. Ends without an error
+    where no whole batch begins: the passes tell that.
+
+    Raises:
+        CorruptRecordError: a batch is not where its offsets belong.
+        ValueError: start or end outside of the buffer.
+    """
+    cdef Py_buffer view
+    cdef const uint8_t *p
+    cdef int64_t position = start, needed = 0, base = 0, last = 0, bad = -1
+    cdef Verdict verdict
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        check_range(&view, start, end)
+        with nogil:
+            while True:
+                p = <const uint8_t *>view.buf + position
+                verdict = judge(p, end - position, &needed)
+                if verdict != WHOLE and verdict != OLD:
+                    break
+                base = last = tl_i64(p)  # of a wrapper of format 0 or 1 it is the last one
+                if verdict == WHOLE:
+                    last = tl_add(base, tl_i32(p + LAST_OFFSET_DELTA_AT))
+                if base < lowest or last < base or last >= limit:
+                    bad = position
+                    break
+                lowest = last + 1
+                position += LOG_OVERHEAD + tl_i32(p + LENGTH_AT)
+    finally:
+        PyBuffer_Release(&view)
+    if bad >= 0:
+        raise CorruptRecordError(
+            f"batch at offset {base}: it ends at {last} and stands where offsets from {lowest} to {limit - 1} belong"
+        )
+    return lowest
+
+
 cdef struct Raw:
     const uint8_t *key  # NULL for a null key
     int32_t key_size

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..protocol.records.exceptions import CorruptRecordError
 from ..storage.ledger import SegmentExtent
 from . import legacy
-from ._kernel import OffsetMap, RecordFilter, Transactions
+from ._kernel import OffsetMap, RecordFilter, Transactions, check_offsets
 from .aborted_transactions import AbortedTransactions
 from .cleaned_writer import MAX_SEGMENT_BYTES, CleanedWriter
 from .exceptions import CleaningAborted, CleaningError
@@ -199,7 +199,7 @@ class _Pass:
         for segment, segment_end in zip(closed, self._ends(closed), strict=True):
             if segment_end <= first or segment.size == 0:
                 continue
-            full_at = self._build_segment(segment, transactions)
+            full_at = self._build_segment(segment, segment_end, transactions)
             if full_at >= 0:
                 result.map_was_full = True
                 if not is_first:
@@ -228,7 +228,7 @@ class _Pass:
             )
         return full_at
 
-    def _build_segment(self, segment: LogSegment, transactions: Transactions) -> int:
+    def _build_segment(self, segment: LogSegment, segment_end: int, transactions: Transactions) -> int:
         """Offset of the first record that found no room; -1: all did."""
         first, end, result = self._task.first_dirty, self._task.first_uncleanable, self._result
         size = segment.size
@@ -238,12 +238,14 @@ class _Pass:
             if found is None:
                 return -1
             position = found.position
+        lowest = segment.base_offset
         file = segment.lease_file()
         try:
             buffer = self._cleaner._input
             while position < size:
                 self._control.check()
                 length = self._read(file, buffer, position, size)
+                lowest = check_offsets(buffer, 0, length, lowest, segment_end)
                 step = legacy.build(self._map, buffer, 0, length, first, end, transactions)
                 position += step.consumed
                 result.map_bytes += step.consumed
@@ -322,9 +324,10 @@ class _Pass:
         modified_ms = members[-1].modified_ms()
         output = _GroupOutput(self, members, end_offset)
         try:
-            for segment in members:
+            ends = [*(segment.base_offset for segment in members[1:]), end_offset]
+            for segment, segment_end in zip(members, ends, strict=True):
                 record_filter.retain_deletes = segment.modified_ms() > horizon_ms
-                self._filter_segment(segment, record_filter, output)
+                self._filter_segment(segment, segment_end, record_filter, output)
             counts = record_filter.take_counts()
             kept_aborts = transactions.take_kept_aborts()
             result.segments_before += len(members)
@@ -374,14 +377,17 @@ class _Pass:
             raise CleaningAborted(f"{self._log.name}: the log was truncated while it was being cleaned")
         self._result.horizons.pop(members[0].base_offset, None)
 
-    def _filter_segment(self, segment: LogSegment, record_filter: MixedFilter, output: _GroupOutput) -> None:
-        size, position = segment.size, 0
+    def _filter_segment(
+        self, segment: LogSegment, segment_end: int, record_filter: MixedFilter, output: _GroupOutput
+    ) -> None:
+        size, position, lowest = segment.size, 0, segment.base_offset
         file = segment.lease_file()
         try:
             buffer = self._cleaner._input
             while position < size:
                 self._control.check()
                 length = self._read(file, buffer, position, size)
+                lowest = check_offsets(buffer, 0, length, lowest, segment_end)
                 start = 0
                 while True:
                     step = record_filter.filter(buffer, start, length, self._cleaner._output)

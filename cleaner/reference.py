@@ -27,7 +27,10 @@ from ..protocol.records.record_batch import (
     ATTRIBUTES_AT,
     HEADER,
     HEADER_UP_TO_MAGIC,
+    LAST_OFFSET_DELTA_AT,
     LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
     MIN_MESSAGE_SIZE,
     NO_TIMESTAMP,
     OVERHEAD,
@@ -51,6 +54,7 @@ ENTRY_SIZE = 24
 INT64_MAX = 0x7FFF_FFFF_FFFF_FFFF
 ABORT, COMMIT = 0, 1
 _MARKER = struct.Struct(">hh")  # version, type
+_INT32 = struct.Struct(">i")
 
 
 def _next_header(buffer: Buffer, position: int, end: int, check_crc: bool) -> BatchHeader | tuple[Stop, int]:
@@ -87,6 +91,28 @@ def _records(buffer: Buffer, header: BatchHeader, max_decompressed: int) -> list
             raise InvalidRecordError(f"batch at offset {header.base_offset}: record {index} is broken", index)
         previous = record.offset_delta
     return records
+
+
+def check_offsets(buffer: Buffer, start: int, end: int, lowest: int, limit: int) -> int:
+    """The offsets of whole batches against their neighbours'. See the kernel's."""
+    position = start
+    while end - position >= HEADER_UP_TO_MAGIC:
+        base, length = OVERHEAD.unpack_from(buffer, position)
+        magic = buffer[position + MAGIC_AT]
+        size = LOG_OVERHEAD + length
+        smallest = RECORD_BATCH_OVERHEAD if magic == MAGIC_V2 else LOG_OVERHEAD + MIN_MESSAGE_SIZE
+        if magic > MAGIC_V2 or size < smallest or size > end - position:
+            break
+        last = base
+        if magic == MAGIC_V2:
+            last = to_int64(base + _INT32.unpack_from(buffer, position + LAST_OFFSET_DELTA_AT)[0])
+        if not lowest <= base <= last < limit:
+            raise CorruptRecordError(
+                f"batch at offset {base}: it ends at {last} and stands where offsets from {lowest} to {limit - 1} belong"
+            )
+        lowest = last + 1
+        position += size
+    return lowest
 
 
 class Transactions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from dataclasses import replace
 from typing import Any
 
@@ -531,6 +532,46 @@ def test_a_damaged_batch_fails_the_pass_and_leaves_the_log_as_it_was() -> None:
     assert "CorruptRecordError" in failure.cause
     assert made.fake.contents()[path] == before
     assert temporary_files(made) == []
+
+
+@pytest.mark.parametrize("bit", [0, 1, 2, 3, 5, 8, 31, 45, 62])
+@pytest.mark.parametrize("victim", [0, 3, 9])
+def test_no_flipped_bit_of_a_base_offset_makes_an_older_value_win(victim: int, bit: int) -> None:
+    made = world(segment_bytes=100_000)
+    log = made.log()
+    for number in range(10):
+        put(log, "only" if number in (2, 3, 9) else f"k{number}", str(number))
+    log.roll()
+    put(log, "later", "")
+    path = log.log_directory.file(0, ".log")
+    batches = headers(log)
+    data = made.fake.contents()[path]
+    at = batches[victim].position + 7 - bit // 8
+    made.fake.corrupt(path, at, bytes([data[at] ^ 1 << bit % 8]))
+    before = made.fake.contents()[path]
+    assert made.clean_once() is None
+    ((name, failure),) = made.cleaners.uncleanable()
+    assert name == "t-0"
+    assert "belong" in failure.cause
+    assert made.fake.contents()[path] == before
+    assert temporary_files(made) == []
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 8, 1 << 40])
+def test_the_second_pass_looks_at_offsets_of_what_was_clean_before(offset: int) -> None:
+    made = world(segment_bytes=100_000)
+    log = made.log()
+    for number in range(4):
+        put(log, f"k{number}", "old")
+    log.roll()
+    assert made.clean_once() is not None
+    path = log.log_directory.file(0, ".log")
+    made.fake.corrupt(path, headers(log)[2].position, struct.pack(">q", offset))
+    put(log, "k2", "new")
+    log.roll()
+    put(log, "later", "")
+    assert made.clean_once() is None
+    assert "belong" in made.cleaners.uncleanable()[0][1].cause
 
 
 def test_a_group_of_one_in_which_nothing_changes_is_not_written() -> None:

@@ -24,6 +24,7 @@ from tidelog.protocol.records.exceptions import (
     RecordTooLargeError,
     UnsupportedCompressionError,
 )
+from tidelog.protocol.records.legacy_record import append_legacy_record
 from tidelog.protocol.records.record_batch import Record, iterate_batches, iterate_records, read_batch_header
 
 SECRET = bytes(range(16))
@@ -524,6 +525,37 @@ def test_a_broken_batch_is_an_error_in_both_passes_and_never_sealed_again(
     assert record_filter.counts() == FilterCounts()
 
 
+def test_offsets_are_held_against_those_around_the_batch(module: ModuleType) -> None:
+    batches = b"".join(
+        build_batch([Record(0, NOW, b"k", b"v"), Record(0, NOW, b"l", b"w")], base_offset=base) for base in (10, 12, 20)
+    )
+    size = len(batches) // 3
+    assert module.check_offsets(batches, 0, len(batches), 10, 22) == 22
+    assert module.check_offsets(batches, 0, len(batches) - 1, 3, 14) == 14  # of the last one not all is there
+    assert module.check_offsets(batches, 2 * size, len(batches), 20, 22) == 22
+    assert module.check_offsets(batches, 0, 0, 5, 6) == 5
+    for lowest, limit in ((11, 100), (10, 21), (10, 13)):
+        with pytest.raises(CorruptRecordError, match="belong"):
+            module.check_offsets(batches, 0, len(batches), lowest, limit)
+    swapped = batches[size : 2 * size] + batches[:size]
+    with pytest.raises(CorruptRecordError, match="stands where offsets from 14 to 99 belong"):
+        module.check_offsets(swapped, 0, len(swapped), 10, 100)
+    backwards = bytearray(batches[:size])
+    backwards[23:27] = b"\xff" * 4  # the last offset lies before the first
+    with pytest.raises(CorruptRecordError):
+        module.check_offsets(backwards, 0, size, 0, 100)
+
+
+def test_offsets_of_old_messages_are_looked_at_too(module: ModuleType) -> None:
+    messages = bytearray()
+    for offset in (3, 4, 9):
+        append_legacy_record(messages, 1, offset, NOW, b"k", b"v", 0)
+    assert module.check_offsets(messages, 0, len(messages), 3, 10) == 10
+    for lowest, limit in ((4, 10), (3, 9)):
+        with pytest.raises(CorruptRecordError, match="belong"):
+            module.check_offsets(messages, 0, len(messages), lowest, limit)
+
+
 def test_codecs_that_do_not_exist_break_or_expand_too_far_are_errors(module: ModuleType) -> None:
     map_ = module.OffsetMap(2400)
     map_.reset(SECRET)
@@ -559,6 +591,8 @@ def test_old_formats_are_left_to_legacy(module: ModuleType) -> None:
 
 
 def test_what_a_caller_gets_wrong_is_refused() -> None:
+    with pytest.raises(ValueError, match="not within a buffer"):
+        kernel.check_offsets(BATCH, 0, len(BATCH) + 1, 0, 100)
     map_ = kernel.OffsetMap(2400)
     with pytest.raises(ValueError, match="reset it first"):
         map_.build(BATCH, 0, len(BATCH), 0, 1, kernel.Transactions())
