@@ -3,7 +3,7 @@
 - 1 has key types, 4 asks for many keys at once (KIP-699), 6 knows share partitions (KIP-932).
 - The first look-up for a group makes `__consumer_offsets`, that for a transactional id `__transaction_state`, that
   for a share partition (GROUP:TOPIC-ID:PARTITION) `__share_group_state`; the answer waits for it, where Kafka answers
-  COORDINATOR_NOT_AVAILABLE and has the client come again.
+  COORDINATOR_NOT_AVAILABLE and has the client come again. A request without keys makes none.
 """
 
 from __future__ import annotations
@@ -103,10 +103,17 @@ async def _mixed(
 def _find(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    """What the client may ask. Who asks for no key has asked for no coordinator: none is made."""
     broker = context.broker
+    if context.api_version >= _FIRST_WITH_KEYS and not request.coordinator_keys:
+        return _answer(request, context, ErrorCode.NONE, None)
     if request.key_type == GROUP and not broker.groups.is_open:
         return _make_topic(broker.groups, request, context)
-    if _is_for_share_groups(request, context) and not broker.share.coordinator.is_open:
+    if (
+        _is_for_share_groups(request, context)
+        and not broker.share.coordinator.is_open
+        and any(map(_is_share_key, request.coordinator_keys))
+    ):
         return _make_topic(broker.share.coordinator, request, context)
     if request.key_type == TRANSACTION and not broker.transactions.is_open:
         return _make_topic(broker.transactions, request, context)

@@ -45,8 +45,6 @@ _Checked = tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitRe
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    if context.api_version == 0 and not context.broker.groups.is_open:
-        return _make_topic(request, context)
     checked = in_slices(_check(request, context), context)
     if isinstance(checked, Sliced):
         return _check_and_commit(request, context, checked)
@@ -66,6 +64,8 @@ def _commit(
     response, offsets, places = checked
     if not offsets:
         return response
+    if context.api_version == 0 and not context.broker.groups.is_open:
+        return _make_topic(request, context, checked)
     commit = CommitRequest(
         request.group_id,
         offsets,
@@ -85,10 +85,10 @@ def _commit(
     return _later(response, places, outcome)
 
 
-async def _make_topic(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+async def _make_topic(request: OffsetCommitRequest, context: RequestContext, checked: _Checked) -> OffsetCommitResponse:
     """Nobody who kept offsets in ZooKeeper has looked for a coordinator, which would have made the topic."""
     await context.broker.groups.ensure_topic()
-    answer = offset_commit(request, context)
+    answer = _commit(request, context, checked)
     return answer if isinstance(answer, OffsetCommitResponse) else await answer
 
 

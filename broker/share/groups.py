@@ -207,13 +207,14 @@ class ShareGroups:
             known = wanted[topic_id].partitions if topic_id in wanted else frozenset()
             wanted[topic_id] = StatePartitions(name, known | {index})
             places[topic_id, index] = place
+        if not wanted:  # nor is the group made
+            return outcome
         decide = self._machine.initializing
         epoch = await self._run(group_id, lambda group, _: decide(group, group_id, wanted, must_be_empty=True))
-        if wanted:
-            await self._shares.coordinator.ensure_topic()
-            at = {key: starts[place] for key, place in places.items()}
-            for key, error in (await self._initialize(group_id, wanted, at, epoch)).items():
-                outcome[places[key]] = error
+        await self._shares.coordinator.ensure_topic()
+        at = {key: starts[place] for key, place in places.items()}
+        for key, error in (await self._initialize(group_id, wanted, at, epoch)).items():
+            outcome[places[key]] = error
         return outcome
 
     async def delete_offsets(self, group_id: str, names: Sequence[str]) -> dict[str, ProtocolError | None]:
