@@ -37,8 +37,9 @@ NAMES = (
     )),
 )  # fmt: skip
 _TOKENS = ("token", "token.endpoint.url")
-MAX_ITERATIONS = 1 << 20
-"""A server that asks for more wants to keep a client busy."""
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 1 << 20
+"""Of SCRAM's hash. A server that asks for fewer (RFC 7677, section 4) wants proofs whose password is guessed fast, with one round
+4096 times as fast. One that asks for more, a second of work, wants to keep a client busy."""
 
 
 class ClientSecurityError(ValueError):
@@ -159,8 +160,14 @@ class _Scram:
                 raise ClientSecurityError("the server does not know the password: it is not who it says it is")
             return None
         nonce, iterations = fields.get("r", ""), fields.get("i", "")
-        if not nonce.startswith(self._nonce) or not 0 < _whole(iterations) <= MAX_ITERATIONS:
+        # One that adds nothing of its own to the nonce could have been answered before: proofs could be used again.
+        if not nonce.startswith(self._nonce) or nonce == self._nonce or not _whole(iterations):
             raise ClientSecurityError(_NO_SENSE)
+        if not MIN_ITERATIONS <= int(iterations) <= MAX_ITERATIONS:
+            raise ClientSecurityError(
+                f"the server asks for {int(iterations)} iterations of {self._mechanism}; from {MIN_ITERATIONS} to "
+                f"{MAX_ITERATIONS} are done: it shall not get a proof whose password is easily guessed, nor keep this client busy"
+            )
         salt = _decoded(fields.get("s", ""))
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, int(iterations))
         client_key = hmac.digest(salted, b"Client Key", self._hash)

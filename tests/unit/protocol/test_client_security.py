@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ssl
 from pathlib import Path
 
@@ -132,6 +133,27 @@ def test_a_server_that_makes_no_sense_is_refused(said: bytes) -> None:
     nonce = str(tokens(None)).rpartition("r=")[2].rstrip("'")
     with pytest.raises(ClientSecurityError, match="makes no sense"):
         tokens(said.replace(b"NONCE", nonce.encode()))
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 4095, (1 << 20) + 1, 999_999_999])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_no_server_gets_a_proof_that_is_guessed_fast_nor_keeps_a_client_busy(
+    mechanism: str, iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked: list[object] = []
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", lambda *work: worked.append(work))
+    tokens = ClientSecurity("SASL_SSL", mechanism, "alice", "pencil").tokens()
+    nonce = str(tokens(None)).rpartition("r=")[2].rstrip("'")
+    with pytest.raises(ClientSecurityError, match=f"asks for {iterations} iterations of {mechanism}; from 4096"):
+        tokens(f"r={nonce}x,s=AA==,i={iterations}".encode())
+    assert not worked
+
+
+def test_a_server_that_adds_nothing_to_the_nonce_is_refused() -> None:
+    tokens = ClientSecurity("SASL_SSL", "SCRAM-SHA-256", "alice", "pencil").tokens()
+    nonce = str(tokens(None)).rpartition("r=")[2].rstrip("'")
+    with pytest.raises(ClientSecurityError, match="makes no sense"):
+        tokens(f"r={nonce},s=AA==,i=4096".encode())
 
 
 def test_plain_says_it_once() -> None:
