@@ -1,6 +1,8 @@
 """AlterUserScramCredentials, API key 51, version 0: sets and deletes SCRAM credentials of users (KIP-554).
 
 Passwords come salted, so the broker never sees them. A user's changes hold together or not at all; users are independent.
+As in Kafka, a salted password has any length and a salt may be empty; an empty salted password, which Kafka fails over
+(UNKNOWN_SERVER_ERROR), is UNACCEPTABLE_CREDENTIAL here, and so are a name or a salt of more than 1024.
 """
 
 from __future__ import annotations
@@ -115,9 +117,7 @@ def _mechanism(number: int) -> str:
 
 
 def _credential(upsertion: ScramCredentialUpsertion) -> Credential:
-    import hashlib
-
-    from ..security.credentials import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, credential_of
+    from ..security.credentials import MAX_ITERATIONS, MIN_ITERATIONS, credential_of
 
     mechanism = _mechanism(upsertion.mechanism)
     if not MIN_ITERATIONS <= upsertion.iterations <= MAX_ITERATIONS:
@@ -125,9 +125,9 @@ def _credential(upsertion: ScramCredentialUpsertion) -> Credential:
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
             f"{upsertion.iterations} iterations; allowed: {MIN_ITERATIONS} … {MAX_ITERATIONS}",
         )
-    if not upsertion.salt or len(upsertion.salt) > MAX_SALT_BYTES:
-        raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salt has 1 to {MAX_SALT_BYTES} bytes")
-    size = hashlib.new(HASHES[mechanism]).digest_size
-    if len(upsertion.salted_password) != size:
-        raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salted password of {mechanism} has {size} bytes")
+    if len(upsertion.salt) > MAX_SALT_BYTES:
+        raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"a salt has at most {MAX_SALT_BYTES} bytes")
+    # A client that has another way from a password to its key than the hash's may keep a key of any length: it gets in with it.
+    if not upsertion.salted_password:
+        raise ProtocolError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a salted password of no byte")
     return credential_of(mechanism, upsertion.salted_password, upsertion.salt, upsertion.iterations)
