@@ -151,7 +151,7 @@ class HttpApi:
 
 
 def _refuse_pages(environ: dict[str, Any]) -> None:
-    """Also reads the body, which says nothing: an answer to a request that was not read to its end may be lost."""
+    """Raises `_Refusal`. A body says nothing here, and nobody reads it."""
     if environ.get("HTTP_ORIGIN") is not None or environ.get("HTTP_SEC_FETCH_SITE", "none") != "none":
         raise _Refusal("403 Forbidden", "web pages may not clean: a request with an Origin is refused")
     if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != "application/json":
@@ -159,8 +159,6 @@ def _refuse_pages(environ: dict[str, Any]) -> None:
     length = environ.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.isdigit()) or len(length) > MAX_DIGITS or int(length) > MAX_BODY_BYTES:
         raise _Refusal("413 Content Too Large", f"a body has at most {MAX_BODY_BYTES} bytes")
-    if int(length):
-        environ["wsgi.input"].read(int(length))
 
 
 def _wait_of(environ: dict[str, Any]) -> float:

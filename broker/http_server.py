@@ -1,10 +1,10 @@
 """The HTTP listener: `/metrics` for Prometheus, `/health` for whoever starts containers (`health.py`), `/why` and `/clean` for
 people who ask about segments (`http_api.py`), and the console for people who look (`console/`).
 
-Runs on threads of its own, so that a scrape never delays a client: at most `MAX_REQUESTS` at a time, each bounded in
-time. When all are taken, the oldest connection that has not asked yet makes room, so that those who connect and say
-nothing keep nobody out. The socket is bound at start (its port is in the ready line); what serves it is imported when it
-is first needed.
+Runs on threads of its own, so that a scrape never delays a client. How many connections there are, how long each may take and
+who makes room for others is `http_connections.py`'s; how many requests are worked on at a time is said here, by lanes: scrapes
+have one of their own, and probes need none, so that neither waits for the console or for passwords that are checked. The socket
+is bound at start (its port is in the ready line); what serves it is imported when it is first needed.
 
 With `http.authentication` a request passes `http_gate.py` before anything looks at it; by https:// its connection goes
 through `https.py`.
@@ -12,7 +12,6 @@ through `https.py`.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import socket
@@ -20,6 +19,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from .http_connections import BodyStream, BusyError, Lane
+from .http_user import USER
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
@@ -35,46 +36,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_REQUESTS = 8
-REQUEST_TIMEOUT_S = 10.0
+LANE_WAIT_S = 5.0
 _PATHS = "here are /, /metrics, /health, /health/ready, /health/live, /why/<topic> and /clean/<topic>\n"
 
 #: Paths, and the method of `Health` that answers them.
 _HEALTH = {"/health": "whole", "/health/live": "live", "/health/ready": "ready"}
 
+SERVER_NAME = "tidelog"
 _READS = ("GET", "HEAD")
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
-
-
-class _Silent:
-    """Connections whose request has not come yet, oldest first; as many as there are threads. Any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sockets: list[socket.socket] = []
-
-    def add(self, connection: socket.socket) -> None:
-        with self._lock:
-            self._sockets.append(connection)
-
-    def wrapped(self, connection: socket.socket, by_tls: socket.socket) -> None:
-        """The connection is another object from here on."""
-        with self._lock:
-            self._sockets = [by_tls if one is connection else one for one in self._sockets]
-
-    def discard(self, connection: socket.socket) -> None:
-        with self._lock:
-            self._sockets = [one for one in self._sockets if one is not connection]
-
-    def end_oldest(self) -> None:
-        """Its thread then reads the end of its stream, and gives its place back."""
-        with self._lock, contextlib.suppress(OSError):
-            if self._sockets:
-                # TLS's own would take the session away from the thread that reads.
-                socket.socket.shutdown(self._sockets.pop(0), socket.SHUT_RDWR)
-
-
-SERVER_NAME = "tidelog"
 
 
 class HttpServer:
@@ -95,6 +65,8 @@ class HttpServer:
         self._samples: Samples | None = None
         self._lock = threading.Lock()
         self._stopped = False
+        self._work = Lane(working=8, waiting=8, wait_s=LANE_WAIT_S)
+        self._monitors = Lane(working=2, waiting=4, wait_s=LANE_WAIT_S)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -142,85 +114,19 @@ class HttpServer:
         self._socket.close()
 
     def _serve(self) -> None:
-        from socketserver import ThreadingMixIn
-        from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
-
         from .console.samples import Samples
-        from .http_user import SUBJECT
+        from .http_handler import Server
 
         self._samples = samples = Samples(self._broker)
         https = self.https
         asks_certificates = self.gate is not None and self.gate.users.asks_certificates
-        slots = threading.BoundedSemaphore(MAX_REQUESTS)
-        silent = _Silent()
 
-        class Server(ThreadingMixIn, WSGIServer):
-            daemon_threads = True
+        def tick() -> None:
+            samples.tick()
+            if https is not None:
+                https.renew()
 
-            def process_request(self, request: Any, client_address: Any) -> None:
-                if not slots.acquire(blocking=False):
-                    silent.end_oldest()
-                    slots.acquire()
-                silent.add(request)
-                super().process_request(request, client_address)
-
-            def process_request_thread(self, request: Any, client_address: Any) -> None:
-                try:
-                    if https is not None:
-                        plain, request = request, https.wrap(request)
-                        silent.wrapped(plain, request)
-                        if not https.shake(request, client_address[0]):
-                            self.shutdown_request(request)
-                            return
-                    super().process_request_thread(request, client_address)
-                except OSError as error:  # it was gone before TLS began
-                    log.debug("http %s: %s", client_address[0], error)
-                finally:
-                    silent.discard(request)
-                    slots.release()
-
-            def service_actions(self) -> None:
-                samples.tick()
-                if https is not None:
-                    https.renew()
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                log.debug("http %s: request failed", client_address, exc_info=True)
-
-        class Handler(WSGIRequestHandler):
-            timeout = REQUEST_TIMEOUT_S
-
-            def version_string(self) -> str:
-                return SERVER_NAME
-
-            def parse_request(self) -> bool:
-                is_right = super().parse_request()
-                silent.discard(self.connection)
-                return is_right
-
-            def get_environ(self) -> dict[str, Any]:
-                environ: dict[str, Any] = super().get_environ()
-                if https is not None and asks_certificates and (subject := https.subject_of(self.connection)):
-                    environ[SUBJECT] = subject
-                return environ
-
-            def log_request(self, code: Any = "-", size: Any = "-") -> None:
-                # Not what is behind the question mark: forms put there what users type.
-                path = getattr(self, "path", "").partition("?")[0]  # none where the first line is no request
-                log.debug("http %s: %s %s: %s", self.client_address[0], self.command, path, code)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-                # Not what could not be read: anything may be in it.
-                log.debug("http %s: the request could not be read", self.client_address[0])
-
-        server = Server((self.host, self.port), Handler, bind_and_activate=False)
-        server.socket.close()
-        server.socket = self._socket
-        server.server_name, server.server_port = self.host, self.port
-        server.setup_environ()
-        if https is not None:
-            server.base_environ["HTTPS"] = "on"  # wsgi.url_scheme comes of it
-        server.set_app(self._signed)
+        server = Server(self._socket, self._signed, https=https, asks_certificates=asks_certificates, tick=tick)
         with self._lock:
             if self._stopped:
                 return
@@ -236,6 +142,25 @@ class HttpServer:
         return self._application(environ, start)
 
     def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        lane = self._lane(environ.get("PATH_INFO", "/"))
+        if lane is None:
+            return self._answer(environ, start_response)
+        try:
+            with lane.entered():
+                if (body := environ.get("wsgi.input")) is not None:
+                    environ["wsgi.input"] = BodyStream(body, lane)
+                return self._answer(environ, start_response)
+        except BusyError as error:
+            return _text(start_response, "503 Service Unavailable", f"{error}; try again\n", [("Retry-After", "1")])
+
+    def _lane(self, path: str) -> Lane | None:
+        """Where a request waits for its turn; None: it is answered at once. For what is not open to all a password may have to be
+        checked, which takes its time."""
+        if path in _HEALTH and (self.gate is None or self.gate.is_open(path)):
+            return None
+        return self._monitors if path in _HEALTH or path == "/metrics" else self._work
+
+    def _answer(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
         if self.gate is not None:
             from .security.http_users import NotLetInError
@@ -247,6 +172,9 @@ class HttpServer:
             if path == "/sign-out":
                 start_response("303 See Other", [("Location", "/"), ("Content-Length", "0")])
                 return []
+        is_ours = self._is_for_us(environ)
+        if not is_ours and (path == "/metrics" or path == "/health" or path.startswith(("/why/", "/clean/"))):
+            return self._misdirect(environ, start_response)
         if path.startswith(("/why/", "/clean/")):
             return self._ask_api(environ, start_response)
         if path == "/metrics" and method in _READS:
@@ -255,7 +183,7 @@ class HttpServer:
             verdict: Verdict = getattr(self._health, _HEALTH[path])()
             status = "200 OK" if verdict.is_well else "503 Service Unavailable"
             content = verdict.content
-            if self.gate is not None and self.gate.is_open(path):
+            if not is_ours or (self.gate is not None and self.gate.is_open(path)):
                 content = {"status": content["status"]}  # what is wrong is for those who may look
             return _json(start_response, status, json.dumps(content).encode() + b"\n")
         return self._browse(environ, start_response)
@@ -269,6 +197,25 @@ class HttpServer:
 
                 self._health_made = Health(self._broker)
             return self._health_made
+
+    def _is_for_us(self, environ: dict[str, Any]) -> bool:
+        """Whether no other's page can have sent it by a name of its own that points here. Who has signed in has not come so, and
+        what has no Host is no browser."""
+        from .console.access import host_of, is_own_host
+
+        authority = environ.get("HTTP_HOST")
+        if environ.get(USER) is not None or authority is None:
+            return True
+        host = host_of(authority)
+        return host is not None and is_own_host(host, self._broker.config)
+
+    def _misdirect(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        from .console.access import misdirected
+
+        status, text = misdirected(environ.get("HTTP_HOST"))
+        if environ.get("PATH_INFO") == "/metrics":
+            return _text(start_response, status, f"{text}\n")
+        return _json(start_response, status, json.dumps({"error": text}).encode() + b"\n")
 
     def _ask_api(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         with self._lock:

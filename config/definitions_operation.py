@@ -34,9 +34,10 @@ OPERATION_ROWS: tuple[Setting, ...] = (
         "http.allowed.hosts",
         SettingType.LIST,
         (),
-        "Host names under which browsers may ask for the console, besides addresses and localhost. A name that is not here is "
-        "refused, so that no other web site can read the console by pointing a name of its own at it. With http.authentication "
-        "any name will do.",
+        "Host names under which the HTTP listener may be asked (console, /metrics, /health, /why, /clean), besides addresses, "
+        "localhost, this machine's host name and the hosts of http.listener and advertised.listeners. Another name is answered "
+        "with 421, so that no web site can read the daemon by pointing a name of its own at it. /health/live and /health/ready "
+        "answer with one word under every name. With http.authentication any name will do for who has signed in.",
         ANY,
         Importance.MEDIUM,
         group="Network",

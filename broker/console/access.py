@@ -2,8 +2,9 @@
 
 A web page that somebody opens elsewhere must not read or change a daemon that only its visitor can reach. So
 
-- the Host of every request is an address, this machine's own name for itself, or one of http.allowed.hosts: a name of the
-  page's own that was made to point here (DNS rebinding) is none of these;
+- the Host of every request is an address, this machine's own name for itself, one that the settings give it
+  (http.listener, advertised.listeners) or one of http.allowed.hosts: a name of the page's own that was made to point here
+  (DNS rebinding) is none of these (`is_own_host`; the rest of HTTP asks it too, see `http_server.py`);
 - an action needs http.admin.enable and, where there is no authentication, a peer and a Host that are this machine, and no proxy
   that says it passed the request on: for it everybody is this machine;
 - with http.authentication whoever comes has been asked who they are (`http_gate.py`), and their role decides: any user who was
@@ -20,6 +21,7 @@ import hashlib
 import hmac
 import re
 import secrets
+import socket
 from enum import Enum
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,14 +57,8 @@ def refusal(request: PageRequest, right: Right, config: BrokerConfig) -> Refusal
     host = host_of(request.authority)
     if config.http_authentication:
         return _role_refusal(request, right, config)
-    if host is None or not (
-        is_address(host) or is_local_name(host) or host in map(str.lower, config.http_allowed_hosts)
-    ):
-        return Refusal(
-            MISDIRECTED,
-            f"The console is not to be asked for under the name {(request.authority or '(none)')[:100]}. Use an address or "
-            "localhost, or put the name into http.allowed.hosts.",
-        )
+    if host is None or not is_own_host(host, config):
+        return misdirected(request.authority)
     if right is not Right.ACT:
         return None
     if not config.http_admin_enable:
@@ -90,6 +86,24 @@ def _role_refusal(request: PageRequest, right: Right, config: BrokerConfig) -> R
     if user.role < Role.ADMIN:
         return Refusal(FORBIDDEN, f"{user.name[:100]} may only look: http.users.admin has who may act.")
     return None
+
+
+def is_own_host(host: str, config: BrokerConfig) -> bool:
+    """Whether a host that a request names is this daemon for certain, and none that another's page could have."""
+    if is_address(host) or is_local_name(host):
+        return True
+    listeners = (*config.advertised_listeners, *((config.http_listener,) if config.http_listener is not None else ()))
+    own = (*config.http_allowed_hosts, *(listener.host for listener in listeners), socket.gethostname())
+    return host in (name.rstrip(".").lower() for name in own)
+
+
+def misdirected(authority: str | None) -> Refusal:
+    """What a request under another's name is answered."""
+    return Refusal(
+        MISDIRECTED,
+        f"This daemon is not to be asked for under the name {(authority or '(none)')[:100]}. Use an address or localhost, or put "
+        "the name into http.allowed.hosts.",
+    )
 
 
 def host_of(authority: str | None) -> str | None:
@@ -124,6 +138,11 @@ def is_loopback(address: str) -> bool:
     return bool((mapped or found).is_loopback)
 
 
+_NO_FORM_OF_OURS = Refusal(
+    FORBIDDEN, "The form is not of this run of the daemon. Go back, load the page again, and confirm again."
+)
+
+
 class FormTokens:
     """What proves that a form was filled in on a page of ours. Lives as long as the process; any thread."""
 
@@ -140,16 +159,19 @@ class FormTokens:
         """What a form brings back."""
         return hmac.new(self._secret, cookie.encode(), hashlib.sha256).hexdigest()
 
-    def check(self, request: PageRequest) -> Refusal | None:
-        """Whether a POST came from a form of ours; None: it did."""
+    def check_origin(self, request: PageRequest) -> Refusal | None:
+        """Whether a POST came from a page of ours, by what stands in its head; None: it did."""
         if request.origin != f"http://{request.authority}" and request.origin != f"https://{request.authority}":
             return Refusal(FORBIDDEN, "The request does not come from a page of this console: its Origin is another.")
         if request.fetch_site not in (None, "same-origin"):
             return Refusal(FORBIDDEN, "The request does not come from a page of this console.")
-        given = request.form.get("token", "").encode("utf-8", "replace")
-        known = _OUR_COOKIE.fullmatch(request.cookie) is not None
-        if not known or not hmac.compare_digest(given, self.token(request.cookie).encode()):
-            return Refusal(
-                FORBIDDEN, "The form is not of this run of the daemon. Go back, load the page again, and confirm again."
-            )
+        if _OUR_COOKIE.fullmatch(request.cookie) is None:
+            return _NO_FORM_OF_OURS
         return None
+
+    def check(self, request: PageRequest) -> Refusal | None:
+        """Whether a POST came from a form of ours, with its form; None: it did."""
+        if (refused := self.check_origin(request)) is not None:
+            return refused
+        given = request.form.get("token", "").encode("utf-8", "replace")
+        return None if hmac.compare_digest(given, self.token(request.cookie).encode()) else _NO_FORM_OF_OURS

@@ -99,7 +99,7 @@ _FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_HOST",
 
 
 def read_request(environ: Mapping[str, Any]) -> PageRequest:
-    """The request of a WSGI environment; reads a POST's body. PageError for what is too large, or no form."""
+    """The request of a WSGI environment, without its form (`read_form`). PageError for what is too large."""
     query = environ.get("QUERY_STRING", "")
     if len(query) > MAX_QUERY_CHARACTERS:
         raise PageError(TOO_LARGE, f"An address may have {MAX_QUERY_CHARACTERS} characters behind its question mark.")
@@ -108,7 +108,7 @@ def read_request(environ: Mapping[str, Any]) -> PageRequest:
         method,
         path_of(environ),
         _fields(query),
-        _fields(_body(environ)) if method == "POST" else {},
+        {},
         environ.get("REMOTE_ADDR", ""),
         environ.get("HTTP_HOST"),
         environ.get("HTTP_ORIGIN"),
@@ -118,6 +118,11 @@ def read_request(environ: Mapping[str, Any]) -> PageRequest:
         environ.get(USER),
         environ.get("wsgi.url_scheme") == "https",
     )
+
+
+def read_form(environ: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a POST's body: blocks until it has come. PageError for what is too large, or no form."""
+    return _fields(_body(environ))
 
 
 def path_of(environ: Mapping[str, Any]) -> str:

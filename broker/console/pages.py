@@ -5,6 +5,7 @@ Modules of pages are imported when the first page of theirs is asked for.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import logging
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.records.exceptions import RecordError
 from ...storage.exceptions import StorageError
 from ..connection import ANONYMOUS
+from ..http_connections import BusyError
 from . import layout
 from .access import Right, refusal
 from .loop_calls import CALLER, Caller
@@ -25,6 +27,7 @@ from .page_request import (
     PageError,
     PageRequest,
     path_of,
+    read_form,
     read_request,
 )
 from .routes import find
@@ -32,7 +35,7 @@ from .state import ConsoleState
 from .units import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..health import Health
     from ..server import Broker
@@ -73,13 +76,14 @@ class Console:
             request = PageRequest(environ.get("REQUEST_METHOD", "GET"), "/")
             page: Page | None = self._wrong(request, error.status, str(error))
         else:
-            page = self.page(request)
+            page = self.page(request, lambda: read_form(environ))
         assert page is not None
         own = (("Content-Type", page.kind), ("Content-Length", str(len(page.body))), *page.headers)
         return page._replace(headers=own + tuple(pair for pair in HEADERS if pair[0] not in dict(page.headers)))
 
-    def page(self, request: PageRequest) -> Page | None:
-        """The page that is asked for; None where the console has none."""
+    def page(self, request: PageRequest, form: Callable[[], dict[str, str]] | None = None) -> Page | None:
+        """The page that is asked for; None where the console has none. `form` reads a POST's, which is waited for only where
+        everything else about the request is right; without it the request has its form."""
         found = find(request.path)
         if found is None:
             return None
@@ -92,7 +96,10 @@ class Console:
             right = Right.ACT if route.acts else Right.LOAD if route.is_same else Right.READ
             refused = refusal(request, right, self.state.broker.config)
             if refused is None and request.method == "POST":
-                refused = self.state.tokens.check(request)
+                refused = self.state.tokens.check_origin(request)
+                if refused is None and form is not None:
+                    request = dataclasses.replace(request, form=form())
+                refused = refused or self.state.tokens.check(request)
             if refused is not None:
                 return self._wrong(request, *refused)
             if route.is_document and not self.state.broker.ready:
@@ -103,6 +110,8 @@ class Console:
             return page
         except PageError as error:
             return self._wrong(request, error.status, str(error))
+        except (ConnectionError, BusyError):  # the client's form did not come, or nobody has time for it now
+            raise
         except (OSError, StorageError, RecordError, ProtocolError) as error:
             log.info("console: %s: %s", request.path, error)
             return self._wrong(request, FAILED, str(error) or type(error).__name__)

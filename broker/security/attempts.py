@@ -43,7 +43,7 @@ class Attempts:
         """Seconds until requests from there are looked at again; 0: now. Counts those that have to wait."""
         now = self._now_s()
         with self._lock:
-            found = self._by_address.get(_network(peer))
+            found = self._by_address.get(network_of(peer))
             if found is None or len(found) < MOST_FAILURES or now - found[0] >= WINDOW_S:
                 return 0.0
             self.turned_away += 1
@@ -56,9 +56,9 @@ class Attempts:
         now = self._now_s()
         with self._lock:
             self.failures += 1
-            times = self._by_address.setdefault(_network(peer), deque(maxlen=MOST_FAILURES))
+            times = self._by_address.setdefault(network_of(peer), deque(maxlen=MOST_FAILURES))
             times.append(now)
-            self._by_address.move_to_end(_network(peer))
+            self._by_address.move_to_end(network_of(peer))
             if len(self._by_address) > MOST_ADDRESSES:
                 self._by_address.popitem(last=False)
         self._tell(peer, what, now)
@@ -74,7 +74,7 @@ class Attempts:
         log.warning("http %s: authentication failed: %s%s", peer, what, more)
 
 
-def _network(peer: str) -> str:
+def network_of(peer: str) -> str:
     """What an attacker can't change at will: the address, or the /64 that it is in."""
     if ":" not in peer:
         return peer

@@ -20,6 +20,7 @@ import trustme
 from support.console_client import Browser
 from tidelog.broker.cli.main import main
 from tidelog.broker.console.routes import ROUTES
+from tidelog.broker.http_connections import MAX_CONNECTIONS
 from tidelog.broker.security.credentials import new_credential
 from tidelog.testing import Broker, BrokerError
 
@@ -194,7 +195,7 @@ def test_what_is_no_tls_is_told_so(secured: Secured) -> None:
 
 def test_who_connects_and_says_nothing_keeps_nobody_out(secured: Secured) -> None:
     port = int(secured.broker.http_url.rpartition(":")[2])
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(16)]
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * MAX_CONNECTIONS)]
     for connection in idle[::2]:
         connection.sendall(b"\x16\x03\x01")  # a handshake begins
     for _ in range(9):

@@ -15,6 +15,7 @@ ELSEWHERE: dict[str, str] = {
     # Tables and values without logic.
     "broker/__main__.py": "one call",
     "broker/http_user.py": "values",
+    "broker/http_handler.py": "tests/unit/broker/test_http_server.py",
     "broker/https.py": "tests/client/test_http_authentication.py",
     "broker/authorized_operations.py": "tests/unit/broker/apis/test_metadata.py, tests/client/test_permissions.py",
     "broker/metric_family.py": "values",

@@ -8,13 +8,14 @@ import io
 import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from fuzz.target import target
 from tidelog.broker.console import record_text
-from tidelog.broker.console.page_request import COOKIE, MAX_FIELDS, PageError, read_request
+from tidelog.broker.console.page_request import COOKIE, MAX_FIELDS, PageError, read_form, read_request
 from tidelog.broker.console.records import moment_ms
 from tidelog.broker.http_gate import HttpGate
 from tidelog.broker.http_user import USER, HttpUser, Role
@@ -102,6 +103,8 @@ def signed_in_requests(data: bytes) -> None:
             assert base64.b64decode(rest.strip(" \t"), validate=True) == b"alice:pencil"
     environ["wsgi.input"].seek(0)
     page = read_request(environ)
+    if page.method == "POST":
+        page = replace(page, form=read_form(environ))
     assert len(page.query) <= MAX_FIELDS
     assert len(page.form) <= MAX_FIELDS
     assert page.user == who

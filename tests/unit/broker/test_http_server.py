@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
-import time
+import urllib.error
 import urllib.request
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.broker.http_server import MAX_REQUESTS, REQUEST_TIMEOUT_S, HttpServer
+from tidelog.broker import http_connections
+from tidelog.broker.http_connections import MAX_CONNECTIONS
+from tidelog.broker.http_server import HttpServer
+from tidelog.broker.http_user import USER, HttpUser, Role
 from tidelog.broker.request_metrics import RequestCounters
-from tidelog.config.broker_config import BrokerConfig
+from tidelog.config.broker_config import BrokerConfig, broker_config
 from tidelog.storage.disk_space import DiskSpace
 
 
-def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[str, bytes]:
+def ask(server: HttpServer, path: str, method: str = "GET", host: str | None = "localhost") -> tuple[str, bytes]:
     """One request to the application, without a socket."""
     said: list[str] = []
     body = server._application(
-        {"PATH_INFO": path, "REQUEST_METHOD": method, "HTTP_HOST": "localhost"},
+        {"PATH_INFO": path, "REQUEST_METHOD": method, **({} if host is None else {"HTTP_HOST": host})},
         lambda status, headers: said.append(status),
     )
     return said[0], b"".join(body)
@@ -62,19 +66,179 @@ def test_health(server: HttpServer) -> None:
     assert (status, json.loads(body)["status"]) == ("200 OK", "ok")
 
 
-def test_who_connects_and_says_nothing_keeps_nobody_out(server: HttpServer) -> None:
-    """Nor who begins a request and does not end it: those who came first make room, long before their time is up."""
+FORM_HEAD = (
+    b"POST /actions/log-level HTTP/1.0\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 60000\r\nCookie: tidelog-console=%b\r\n\r\nx"
+) % (b"c" * 32)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /health/live HTTP/1.1\r\nX",
+        b"POST /clean/t HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 60000\r\n\r\nx",
+        b"GET /metrics HTTP/1.0\r\nContent-Length: 60000\r\n\r\nx",
+        b"HEAD /health HTTP/1.0\r\nContent-Length: 60000\r\n\r\nx",
+        FORM_HEAD,
+        b"GET /large HTTP/1.0\r\n\r\n",
+    ],
+    ids=["nothing", "head", "refused", "scrape", "probe", "form", "answer"],
+)
+def test_clients_that_drip_keep_nobody_out(server: HttpServer, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They begin, and end nothing: their head, their body, or the taking of an answer. No time ends them in this test."""
+    for name in ("REQUEST_TIMEOUT_S", "ANSWER_TIMEOUT_S", "LINGER_S"):
+        monkeypatch.setattr(http_connections, name, 1e6)
+    answer = server._answer
+
+    def with_large(environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["PATH_INFO"] not in ("/large", "/metrics"):
+            return answer(environ, start_response)
+        start_response("200 OK", [])
+        return [bytes(1 << 25 if environ["PATH_INFO"] == "/large" else 3)]
+
+    monkeypatch.setattr(server, "_answer", with_large)
+    server._broker.config = BrokerConfig(http_admin_enable=True)
     server.start()
-    idle = [socket.create_connection((server.host, server.port)) for _ in range(2 * MAX_REQUESTS)]
-    for connection in idle[::2]:
-        connection.sendall(b"GET /health/live HTTP/1.1\r\nX")
-    began = time.monotonic()
-    for _ in range(MAX_REQUESTS + 1):
-        with urllib.request.urlopen(f"{server.url}/health/live", timeout=30) as answer:
-            assert json.load(answer)["status"] == "alive"
-    assert time.monotonic() - began < REQUEST_TIMEOUT_S / 2
-    for connection in idle:
+    dripping = []
+    for _ in range(2 * MAX_CONNECTIONS):
+        dripping.append(socket.create_connection((server.host, server.port), 60))
+        dripping[-1].sendall(sent)
+    for path in ("/health/live", "/metrics", "/console.css") * 2:
+        with urllib.request.urlopen(f"{server.url}{path}", timeout=60) as found:
+            assert found.status == 200, path
+            found.read()
+    for connection in dripping:
         connection.close()
+
+
+EVIL = "evil.example:9404"
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/health", "/why/t", "/why/t/0", "/clean/t/1", "/clean/t"])
+def test_a_page_of_another_site_reads_nothing_by_a_name_that_points_here(server: HttpServer, path: str) -> None:
+    """DNS rebinding: its Host is the site's own name, whatever address that has now."""
+    for method in ("GET", "HEAD", "POST"):
+        for host in (EVIL, "", "localhost.evil.example", "127.0.0.1.evil.example", "localhost, evil.example"):
+            status, body = ask(server, path, method, host)
+            assert status == "421 Misdirected Request", (method, host)
+            assert b"http.allowed.hosts" in body
+
+
+def test_probes_answer_under_every_name_and_tell_a_strange_one_no_more_than_a_word(server: HttpServer) -> None:
+    server._broker.ready = True
+    assert ask(server, "/health/live", "GET", EVIL) == ("200 OK", b'{"status": "alive"}\n')
+    assert ask(server, "/health/ready", "GET", EVIL) == ("200 OK", b'{"status": "ready"}\n')
+    assert ask(server, "/health/ready", "GET", "10.1.2.3:9404")[1] == b'{"status": "ready", "degraded": []}\n'
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1:9404", "10.1.2.3", "[::1]:9404", "localhost", "a.localhost:1", "kafka.example.org", "Tidelog.LAN:9404", None,
+     socket.gethostname()],
+)  # fmt: skip
+def test_who_asks_under_an_address_or_a_name_of_ours_is_answered(server: HttpServer, host: str | None) -> None:
+    """Prometheus by an address or a name of the settings, a health check of a balancer that sends no Host."""
+    server._broker.ready = True
+    server._broker.config = broker_config(
+        {"advertised.listeners": ("PLAINTEXT://kafka.example.org:9092",), "http.allowed.hosts": ("tidelog.lan",)}
+    )
+    assert ask(server, "/health", "GET", host)[0] == "200 OK"
+
+
+def test_who_has_signed_in_may_use_any_name_and_what_is_open_may_not(server: HttpServer) -> None:
+    """A page of another name has nobody's password; with http.metrics.open it needs none."""
+
+    def admit(environ: dict[str, Any]) -> None:
+        if environ["HTTP_HOST"] == "proxy.example":
+            environ[USER] = HttpUser("alice", Role.READ)
+
+    server._broker.ready = True
+    server.gate = SimpleNamespace(admit=admit, is_open=lambda path: path == "/metrics")  # type: ignore[assignment]
+    assert ask(server, "/health", "GET", "proxy.example")[0] == "200 OK"
+    assert ask(server, "/metrics", "GET", EVIL)[0] == "421 Misdirected Request"
+
+
+def test_who_is_refused_is_answered_before_the_body_comes(server: HttpServer) -> None:
+    """By paths that take no body, methods that take none, and a console that does not act."""
+    server._broker.ready, server._broker.logs.node_id = True, 1  # type: ignore[misc]
+    server.start()
+    heads = {
+        "POST /clean/t HTTP/1.0\r\nContent-Type: application/json\r\nOrigin: http://evil.example": b"403",
+        "POST /clean/t HTTP/1.0\r\nContent-Type: text/plain": b"415",
+        "DELETE /metrics HTTP/1.0": b"405",
+        "GET /health/live HTTP/1.0": b"200",
+        "POST /nothing HTTP/1.0": b"405",
+        "POST /actions/log-level HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded": b"403",
+    }
+    for head, status in heads.items():
+        with socket.create_connection((server.host, server.port), 60) as client:
+            client.sendall(f"{head}\r\nContent-Length: 60000\r\n\r\n".encode())
+            with client.makefile("rb") as answer:
+                assert answer.readline().split()[1] == status, head
+                answer.read()  # not reset: it ends
+
+
+def test_an_answer_is_not_lost_for_a_body_that_nobody_read(server: HttpServer) -> None:
+    server.start()
+    with socket.create_connection((server.host, server.port), 60) as client:
+        client.sendall(b"POST /clean/t HTTP/1.0\r\nContent-Length: 60000\r\n\r\n" + b"x" * 60_000)
+        client.shutdown(socket.SHUT_WR)
+        with client.makefile("rb") as answer:
+            assert answer.readline() == b"HTTP/1.0 503 Service Unavailable\r\n"
+            assert answer.read().endswith(b"}\n")
+
+
+def test_work_has_its_lanes_and_probes_need_none(server: HttpServer) -> None:
+    """With everything taken by pages, /metrics and probes are answered; with scrapes too, probes are; each refusal says when."""
+    with contextlib.ExitStack() as taken:
+        for lane in (server._work, server._monitors):
+            lane._wait_s = 0.0
+        for _ in range(8):
+            taken.enter_context(server._work.entered())
+        assert ask(server, "/topics")[0] == "503 Service Unavailable"
+        assert ask(server, "/clean/t", "POST")[1] == b"too many requests at a time; try again\n"
+        assert server._lane("/metrics") is server._monitors
+        for _ in range(2):
+            taken.enter_context(server._monitors.entered())
+        assert ask(server, "/metrics")[1] == b"too many requests at a time; try again\n"
+        for path in ("/health/live", "/health/ready", "/health"):
+            assert ask(server, path)[1].startswith(b"{")
+    assert server._work.size + server._monitors.size <= MAX_CONNECTIONS - 8, "the rest is for probes and those who come"
+
+
+def test_what_may_ask_for_a_password_has_a_lane(server: HttpServer) -> None:
+    """A password takes time to check: a health that is not open to all must not take the places of those that are."""
+    server.gate = SimpleNamespace(is_open=lambda path: path == "/health/live")  # type: ignore[assignment]
+    assert server._lane("/health/live") is None
+    assert server._lane("/health/ready") is server._lane("/health") is server._monitors
+
+
+def test_a_head_without_end_is_refused(server: HttpServer) -> None:
+    server.start()
+    with socket.create_connection((server.host, server.port), 60) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n" + b"".join(b"X%d: %b\r\n" % (n, b"x" * 60_000) for n in range(4)))
+        with client.makefile("rb") as answer:
+            assert b"431" in answer.readline()
+
+
+def test_what_goes_wrong_within_stands_in_the_log_and_not_on_stderr(
+    server: HttpServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ValueError("a\nb")
+
+    monkeypatch.setattr(server, "_answer", fail)
+    server.start()
+    with pytest.raises(urllib.error.HTTPError, match="500"):
+        urllib.request.urlopen(f"{server.url}/", timeout=60)
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == [
+        "http: a request could not be answered"
+    ]
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("line", [b"x\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET / / /\r\n"])
