@@ -189,7 +189,7 @@ def bombs(world: World) -> None:
     links = []
     while not over():
         while len(links) < 8:
-            link = socket.create_connection((HOST, world.plain), timeout=30)
+            link = socket.create_connection((HOST, world.plain), timeout=60)
             links.append(link)
         for link in list(links):
             try:

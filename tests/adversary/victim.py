@@ -6,6 +6,7 @@ import threading
 import time
 from typing import NamedTuple
 
+from support.patience import PATIENCE_S
 from support.wire_client import WireClient
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -14,7 +15,6 @@ from tidelog.protocol.records.record_batch import Record
 
 TOPIC = "victim"
 PAUSE_S = 0.005
-PATIENCE_S = 60.0
 
 
 class Latencies(NamedTuple):

@@ -20,12 +20,12 @@ from playwright.sync_api import Browser, Page
 from support.console_pages import kind_of, pages
 from support.daemon import Daemon
 from support.page_checks import drawn, keyboard
+from support.patience import PATIENCE_S
 from tidelog.broker.console.routes import ROUTES
 
 Pictures = Callable[[str], Path]
 WIDTHS = (1280, 360)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-PATIENCE_S = 60.0
 #: Pictures of long pages end here.
 TALLEST = 4000
 
@@ -144,7 +144,7 @@ def test_an_action_asks_first_and_is_done(browser: Browser, full: Daemon, screen
     for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": f"http://{full.http}"}):
         request = urllib.request.Request(action, body, headers, method="POST")
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=30)
+            urllib.request.urlopen(request, timeout=60)
         refused.value.close()
         assert refused.value.code == 403, f"{headers}: the form's token is nothing without the cookie"
 

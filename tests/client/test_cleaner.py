@@ -14,9 +14,10 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError
-from support.clients.base import eventually, random_name
+from support.clients.base import random_name
 from support.clients.kafka_python import consumer, producer, take
 from support.daemon import Daemon
+from support.patience import until
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_a_topic_is_compacted_while_it_is_served(daemon: Daemon) -> None:
     p.flush()
     last = p.send(topic, key=b"end", value=b"").get(10).offset
     p.close()
-    eventually(lambda: len(messages_below(daemon, topic, last)) < 200, 20, "cleaned")
+    until(lambda: len(messages_below(daemon, topic, last)) < 200, "cleaned")
     found = messages_below(daemon, topic, last)
     assert {key: value for _, key, value in found if key != b"end"} == {
         b"key-%d" % (number % 20): b"%06d" % number for number in range(1980, 2000)
@@ -97,7 +98,7 @@ def ledger_of(daemon: Daemon, topic: str) -> Any:
     """`{"appended", "live", "removed"}`, once nothing has to be cleaned any more."""
     url = f"http://{daemon.http}/clean/{topic}?wait=5"
     request = urllib.request.Request(url, b"{}", {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         told = json.load(answer)
     assert (told["state"], told["errors"]) == ("done", {})
     return told["byPartition"]["0"]["ledger"]
@@ -142,7 +143,7 @@ def test_a_record_without_a_key_is_refused_by_index(daemon: Daemon) -> None:
 
 
 def thread_line(daemon: Daemon) -> str:
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return next(line for line in lines if line.startswith("tidelog_cleaner_threads "))
 
@@ -158,10 +159,10 @@ def test_the_broker_tells_of_its_cleaner_and_takes_new_settings(daemon: Daemon) 
             )
             admin.alter_configs([resource])
 
-            eventually(lambda threads=threads: thread_line(daemon).endswith(f" {threads}.0"), 10, "new threads")
+            until(lambda threads=threads: thread_line(daemon).endswith(f" {threads}.0"), "new threads")
     finally:
         admin.close()
-    with urllib.request.urlopen(f"http://{daemon.http}/health/ready", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/health/ready", timeout=60) as answer:
         assert json.load(answer) == {"status": "ready", "degraded": []}
 
 
@@ -179,7 +180,7 @@ def test_committed_offsets_survive_the_cleaning_of_their_topic(daemon: Daemon) -
     position = reader.committed(TopicPartition(topic, 0))
     reader.close()
     offsets = daemon.directory / "__consumer_offsets-0"
-    eventually(lambda: sum(path.stat().st_size for path in offsets.glob("*.log")) < 12_000, 20, "cleaned offsets")
+    until(lambda: sum(path.stat().st_size for path in offsets.glob("*.log")) < 12_000, "cleaned offsets")
     for end in (daemon.stop, daemon.kill):
         end()
         daemon.start()

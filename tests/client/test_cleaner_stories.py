@@ -14,9 +14,10 @@ from typing import NamedTuple, Protocol
 
 import pytest
 from kafka import TopicPartition
-from support.clients.base import eventually, random_name
+from support.clients.base import random_name
 from support.clients.kafka_python import consumer, producer
 from support.daemon import Daemon
+from support.patience import until
 from support.wire_client import WireClient
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.errors import ErrorCode
@@ -178,11 +179,11 @@ def clean(daemon: Daemon, topic: str) -> dict[str, int]:
         data=b"",
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         state = json.load(answer)
     while state["state"] != "done":
         url = f"http://{daemon.http}/clean/{topic}/{state['request']}?wait=5"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             state = json.load(answer)
     assert state["errors"] == {}
     removed: dict[str, int] = state["removed"]
@@ -280,14 +281,14 @@ def test_what_a_transaction_writes_supersedes_nothing_until_it_is_committed(daem
         assert clean(daemon, topic)["superseded"] == 0
         assert not decided(daemon, topic)
         transactional.abort_transaction()
-        eventually(lambda: decided(daemon, topic), 20, "the abort marker is written")
+        until(lambda: decided(daemon, topic), "the abort marker is written")
         removed = clean(daemon, topic)
         assert (removed["superseded"], removed["aborted"]) == (0, 1)
         assert committed() == {b"k": b"old", b"other": b"1"}
         transactional.begin_transaction()
         transactional.send(topic, key=b"k", value=b"new").get(10)
         transactional.commit_transaction()
-        eventually(lambda: decided(daemon, topic), 20, "the commit marker is written")
+        until(lambda: decided(daemon, topic), "the commit marker is written")
         assert clean(daemon, topic)["superseded"] == 1
         assert committed() == {b"k": b"new", b"other": b"1"}
     daemon.kill()

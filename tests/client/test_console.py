@@ -10,6 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from support.console_client import Browser
+from support.patience import until
 from tidelog.broker.console.routes import EXAMPLE_COMPACTED_TOPIC, EXAMPLE_GROUP, EXAMPLE_TOPIC, ROUTES, SECTIONS
 from tidelog.testing import Broker
 
@@ -160,12 +161,15 @@ def test_settings_and_where_they_come_from(browser: Browser) -> None:
     assert "segment.bytes topic 2000" in of_topic
 
 
+def words_with(browser: Browser, path: str, is_there: Callable[[str], bool]) -> str:
+    """The page's words once what happens in the background shows there."""
+    return until(lambda: next(filter(is_there, [browser.get(path).words]), ""), f"{path} shows it")
+
+
 def test_the_cleaner_and_what_it_did(browser: Browser) -> None:
     asked = browser.confirm(f"/actions/clean?topic={EXAMPLE_COMPACTED_TOPIC}")
     assert f"Cleaning {EXAMPLE_COMPACTED_TOPIC}" in asked.words
-    words = wait_for(
-        lambda: browser.get("/cleaner").words, lambda text: "superseded" in text.partition("Last passes")[2]
-    )
+    words = words_with(browser, "/cleaner", lambda text: "superseded" in text.partition("Last passes")[2])
     assert f"{EXAMPLE_TOPIC}-0 in 4 days" in words, "retention's next"
 
 
@@ -223,20 +227,6 @@ def test_what_the_brokers_own_records_mean(browser: Browser) -> None:
 
 
 def test_throughput_comes_by_itself(browser: Browser) -> None:
-    words = wait_for(lambda: browser.get("/throughput").words, lambda text: "Requests by API" in text)
+    words = words_with(browser, "/throughput", lambda text: "Requests by API" in text)
     assert "Record bytes" in words
     assert "99 % within" in words or "No requests." in words
-
-
-def wait_for(look: Callable[[], str], is_there: Callable[[str], bool]) -> str:
-    """What `look` gives once it is there: two minutes are more than any machine takes."""
-
-    async def turn() -> str:
-        for _ in range(1200):
-            found = await asyncio.to_thread(look)
-            if is_there(found):
-                return found
-            await asyncio.sleep(0.1)
-        raise AssertionError(found)
-
-    return asyncio.run(turn())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+from support.patience import until
 from support.wire_client import WireClient
 from tidelog.broker.cli.configs import RESOURCES, alter, described
 from tidelog.broker.cli.kafka_client import KafkaClient, KafkaFailure
@@ -112,13 +112,6 @@ def set_broker(admin: KafkaClient, name: str, value: str | None, node: str = "1"
         alter(admin, BROKER, node, "broker", {}, [name])
     else:
         alter(admin, BROKER, node, "broker", {name: value})
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 def test_what_kafka_lets_change_can_change_here_or_means_nothing() -> None:
@@ -273,7 +266,7 @@ def test_the_throttle_of_moves_to_other_directories(broker: Broker, admin: Kafka
 
 
 def connected(broker: Broker) -> socket.socket:
-    return socket.create_connection((broker.host, broker.port), timeout=20)
+    return socket.create_connection((broker.host, broker.port), timeout=60)
 
 
 def is_refused(broker: Broker) -> bool:
@@ -296,12 +289,12 @@ def is_refused(broker: Broker) -> bool:
 )
 def test_limits_of_connections(broker: Broker, admin: KafkaClient, name: str, value: str) -> None:
     server = inside(broker).socket_server
-    until(lambda: len(server.connections) == 1)  # that of this test, which stays
+    until(lambda: len(server.connections) == 1, "the connection of this test alone")
     set_broker(admin, name, value.format(open=1))
     assert is_refused(broker)
     set_broker(admin, name, value.format(open=2))
     assert not is_refused(broker)
-    until(lambda: len(server.connections) == 1)
+    until(lambda: len(server.connections) == 1, "one connection again")
     set_broker(admin, name, value.format(open=1))
     assert is_refused(broker)
     set_broker(admin, name, None)
@@ -368,10 +361,10 @@ def test_the_cleaner(broker: Broker, admin: KafkaClient, name: str) -> None:
     pool = inside(broker).cleaner.pool
     before = getattr(pool.settings, attribute)
     set_broker(admin, name, value)
-    until(lambda: getattr(pool.settings, attribute) == expected)
-    until(lambda: pool.thread_count == pool.settings.threads)
+    until(lambda: getattr(pool.settings, attribute) == expected, f"{attribute} is {expected}")
+    until(lambda: pool.thread_count == pool.settings.threads, "its threads")
     set_broker(admin, name, None)
-    until(lambda: getattr(pool.settings, attribute) == before)
+    until(lambda: getattr(pool.settings, attribute) == before, f"{attribute} is {before} again")
 
 
 def test_threads(broker: Broker, admin: KafkaClient) -> None:

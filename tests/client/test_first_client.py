@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
-from support.clients.base import CODECS, Job, eventually, messages_of, random_name, sample_records
+from support.clients.base import CODECS, Job, messages_of, random_name, sample_records
 from support.clients.kafka_python import KafkaPythonDriver, consumer, producer, take
 from support.daemon import Daemon
+from support.patience import until
 
 TOPIC = "first"
 PARTITIONS = 3
@@ -107,5 +108,5 @@ def test_deleted_topic_is_gone_from_metadata_and_disk(daemon: Daemon) -> None:
     assert sorted(path.name for path in daemon.directory.glob(f"{topic}-?")) == [f"{topic}-0", f"{topic}-1"]
     admin.delete_topics([topic])
     assert topic not in admin.list_topics()
-    eventually(lambda: not list(daemon.directory.glob(f"{topic}-?")), 5, "the partitions' directories are gone")
+    until(lambda: not list(daemon.directory.glob(f"{topic}-?")), "the partitions' directories are gone")
     admin.close()

@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import trustme
 from support.console_client import Browser
+from support.patience import until
 from tidelog.broker.cli.main import main
 from tidelog.broker.console.routes import ROUTES
 from tidelog.broker.http_connections import MAX_CONNECTIONS
@@ -212,10 +212,7 @@ def test_a_renewed_certificate_holds_for_who_comes_next(secured: Secured) -> Non
     renewed = secured.authority.issue_cert("localhost", "127.0.0.1")
     (secured.folder / "server.pem").write_bytes(renewed.private_key_and_cert_chain_pem.bytes())
     https.use(running.config)
-    deadline = time.monotonic() + 60
-    while https.tls.reloads == before:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: https.tls.reloads != before, "the new certificate")
     assert secured.ask("/health/live")[0] == 200
 
 

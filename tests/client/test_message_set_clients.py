@@ -28,7 +28,7 @@ Topic = Callable[[str], str]
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     directory = tmp_path_factory.mktemp("message-sets") / "data"
-    with Daemon(directory, {"message.set.listeners": "tcp://127.0.0.1:0"}) as running:
+    with Daemon(directory, {"message.set.listeners": "tcp://127.0.0.1:0", "log.retention.ms": -1}) as running:
         yield running
 
 

@@ -61,7 +61,7 @@ def test_the_session_is_what_the_daemon_says(daemon: Daemon) -> None:
     kinds = {struct.unpack_from(">h", frame, 4)[0] for mark, frame in steps if mark == ">"}
     assert kinds == {*RequestType, 9} - {RequestType.AUTHENTICATE}, "every request is shown"
     with (
-        socket.create_connection(daemon.message_set_address, timeout=20) as connection,
+        socket.create_connection(daemon.message_set_address, timeout=60) as connection,
         connection.makefile("rb") as answers,
     ):
         for mark, frame in steps:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 from support import message_sets as by_hand
-from support.clients.base import eventually
 from support.daemon import Daemon
 from support.message_sets import FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS, PRODUCE, request
+from support.patience import until
 from support.wire_client import WireClient
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.message_set import NewRecord
@@ -56,7 +56,7 @@ class Wire:
     """A plain socket with bounded waits."""
 
     def __init__(self, daemon: Daemon) -> None:
-        self.socket = socket.create_connection(daemon.message_set_address, timeout=20)
+        self.socket = socket.create_connection(daemon.message_set_address, timeout=60)
 
     def __enter__(self) -> Wire:
         return self
@@ -96,7 +96,7 @@ def wire(daemon: Daemon) -> Iterator[Wire]:
 
 
 def metric(daemon: Daemon, name: str) -> float:
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name + " "))
 
@@ -154,7 +154,7 @@ def test_a_size_beyond_the_limit_ends_the_connection(daemon: Daemon, wire: Wire,
     before = len(daemon.stderr())
     wire.send(struct.pack(">ih", size, FETCH))
     assert wire.is_closed_by_peer()
-    eventually(lambda: len(daemon.stderr_lines_since(before)) > 0, 10, "it is logged")
+    until(lambda: len(daemon.stderr_lines_since(before)) > 0, "it is logged")
     (line,) = daemon.stderr_lines_since(before)
     assert f"a request of {size} bytes is announced; socket.request.max.bytes allows {MAX_REQUEST}" in line
 
@@ -183,7 +183,7 @@ def test_readers_that_do_not_read_cost_no_memory(daemon: Daemon) -> None:
             other.send(whole)
             assert len(other.receive()[1]) > 19 * MIB
         assert daemon.usage().rss_bytes - before < 30 * MIB
-    eventually(lambda: metric(daemon, "tidelog_message_set_connections") == 0, 20, "all have gone")
+    until(lambda: metric(daemon, "tidelog_message_set_connections") == 0, "all have gone")
 
 
 def test_connections_are_limited_with_those_of_kafka(daemon: Daemon) -> None:
@@ -192,7 +192,7 @@ def test_connections_are_limited_with_those_of_kafka(daemon: Daemon) -> None:
             stack.enter_context(Wire(daemon))
         with Wire(daemon) as beyond:
             assert beyond.is_closed_by_peer()
-        with socket.create_connection(daemon.address, timeout=20) as kafkas:
+        with socket.create_connection(daemon.address, timeout=60) as kafkas:
             assert kafkas.recv(1) == b""
 
 

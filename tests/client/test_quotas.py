@@ -61,7 +61,7 @@ def ping(client: WireClient) -> float:
 
 
 def test_quotas_are_told_and_enforced(tmp_path: Path) -> None:
-    with Daemon(tmp_path / "data") as daemon:
+    with Daemon(tmp_path / "data", {"log.retention.ms": -1}) as daemon:
         with dial(daemon) as client:
             created = client.ask(
                 CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]),
@@ -93,7 +93,7 @@ def test_quotas_are_told_and_enforced(tmp_path: Path) -> None:
             assert len(bytes(fetched.responses[0].partitions[0].records or b"")) == len(BATCH)
             ping(client)
             assert time.monotonic() - asked >= fetched.throttle_time_ms / 1000
-    with Daemon(tmp_path / "data") as daemon:
+    with Daemon(tmp_path / "data", {"log.retention.ms": -1}) as daemon:
         assert quotas(daemon) == {"consumer_byte_rate": RATE}
         alter(daemon, consumer_byte_rate=None)
         assert quotas(daemon) == {}

@@ -19,7 +19,7 @@ def complaint(**settings: str) -> str:
     """What a start with these settings (`_` for `.`) says on stderr, without its log lines, when it gives up."""
     chosen = NO_PORTS | {name.replace("_", "."): value for name, value in settings.items()}
     arguments = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
-    done = subprocess.run([*SERVE, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([*SERVE, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stdout == ""
     lines = [line for line in done.stderr.splitlines() if " INFO " not in line]
@@ -95,7 +95,7 @@ def test_a_signal_stops_in_order(tmp_path: Path, number: signal.Signals) -> None
         process = daemon._process
         assert process is not None
         process.send_signal(number)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         daemon._forget(process)
         assert (daemon.directory / ".kafka_cleanshutdown").exists()
         assert "Traceback" not in daemon.stderr()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from support.clients.base import eventually
 from support.clients.kafka_python import producer
 from support.daemon import Daemon, DaemonError
+from support.patience import until
 from support.policies import install_policies
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.schema import decode, encode
@@ -64,7 +64,7 @@ def write(daemon: Daemon, topic: str, values: list[bytes]) -> None:
 
 
 def metric(daemon: Daemon, line: str) -> float | None:
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
         for found in answer.read().decode().splitlines():
             if found.startswith(line + " "):
                 return float(found.rpartition(" ")[2])
@@ -116,9 +116,7 @@ def test_a_slow_consumer_in_mid_send_keeps_its_bytes(daemon: Daemon, admin: Kafk
         size = int.from_bytes(read_exactly(client, 4), "big")
         assert size > len(original)
         admin.delete_records({TopicPartition("slow", 0): -1})
-        eventually(
-            lambda: not first.exists() and not list(daemon.directory.glob("slow-0/*.deleted")), 20, "the files are gone"
-        )
+        until(lambda: not first.exists() and not list(daemon.directory.glob("slow-0/*.deleted")), "the files are gone")
         answer = read_exactly(client, size)
     response, _ = decode(FetchResponse, 11, answer, 4)
     (topic,) = response.responses
@@ -134,9 +132,9 @@ def test_policies_of_packages_and_broken_ones(daemon: Daemon, admin: KafkaAdminC
     make(admin, "broken", segment_bytes=1000, deletion_policies="broken")
     for topic in ("three", "broken"):
         write(daemon, topic, [b"x" * 900 for _ in range(8)])
-    eventually(lambda: len(logs_of(daemon, "three")) == 3, 20, "three segments are left")
+    until(lambda: len(logs_of(daemon, "three")) == 3, "three segments are left")
     failures = counter("policy_failures", "broken", "broken")
-    eventually(lambda: metric(daemon, failures), 20, "the broken policy is counted")
+    until(lambda: metric(daemon, failures), "the broken policy is counted")
     assert len(logs_of(daemon, "broken")) == 8
     assert metric(daemon, counter("deleted_segments", "three", "newest-three")) == 5
     assert "broken-0: deletion policy broken deletes nothing" in daemon.stderr()

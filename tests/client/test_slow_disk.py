@@ -97,7 +97,7 @@ async def test_a_disk_that_hangs_holds_up_its_own_partitions_only(
     def append(file: RealFile, buffer: Buffer) -> None:
         if held and file.path.startswith(held):
             hangs.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
         take(file, buffer)
 
     monkeypatch.setattr(RealFile, "append", append)
@@ -110,7 +110,7 @@ async def test_a_disk_that_hangs_holds_up_its_own_partitions_only(
         return heartbeat
 
     def live_on(client: Client, heartbeat: Callable[[], int], quick: str, slow: str) -> None:
-        assert hangs.wait(30)
+        assert hangs.wait(60)
         for number in range(20):
             assert client.produce(quick, b"meanwhile") == number + 1
             assert heartbeat() == 0

@@ -100,7 +100,7 @@ def test_a_compacted_topic_is_explained_and_cleaned_on_request(daemon: Daemon) -
     assert told(daemon, "why", topic)["partitions"][0]["firstDirtyOffset"] == after[0]["logEndOffset"]
     assert [one["ledger"] for one in told(daemon, "why", topic)["partitions"]] == ledgers
     assert set(told(daemon, "clean", topic, "--wait")["removed"].values()) == {0}
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
         lines = [line for line in answer.read().decode().splitlines() if f'topic="{topic}"' in line]
     told_of = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if "_log_offsets_" in line}
     for partition, ledger in enumerate(ledgers):

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from support.clients.base import eventually
 from support.daemon import Daemon
+from support.patience import until
 from support.wire_client import WireClient, request_frame
 from tidelog.broker.connection import ConnectionAborted
 from tidelog.broker.dispatcher import _framed
@@ -43,6 +43,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         "listeners": "PLAINTEXT://0.0.0.0:0",
         "log.dirs": f"{directory},{directory.with_name('b')}",
         "max.connections": 3,
+        "log.retention.ms": -1,  # some records are as old as can be
         "socket.request.max.bytes": 10_000,
     }
     with Daemon(directory, settings) as running:
@@ -209,4 +210,4 @@ def test_max_connections(daemon: Daemon) -> None:
             except (EOFError, ConnectionError):
                 return False
 
-    eventually(answered, 5, "there is room again")
+    until(answered, "there is room again")

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.clients.base import eventually, random_name
+from support.clients.base import random_name
 from support.daemon import DEFAULT_COMMAND, Daemon
+from support.patience import until
 
-TEST_TIMEOUT_S = 60
+TEST_TIMEOUT_S = 150
 SETTINGS: dict[str, str | int] = {
     # Three seconds of waiting for more members would be most of each group test.
     "group.initial.rebalance.delay.ms": 0,
@@ -115,7 +116,7 @@ def make_topic(bootstrap: str) -> Callable[..., str]:
         config = {setting.replace("_", "."): str(value) for setting, value in {"retention_ms": -1, **settings}.items()}
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(15)
         # Apache Kafka answers before every part of it knows the topic.
-        eventually(lambda: _partitions(admin, name) == partitions, 15, f"{name} is in the metadata")
+        until(lambda: _partitions(admin, name) == partitions, f"{name} is in the metadata")
         return name
 
     return make

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 from aiokafka import TopicPartition
 from support.clients.asyncio_kafka import AiokafkaDriver, consumer, producer, take
-from support.clients.base import CODECS, Job, eventually, in_order, messages_of, random_name, sample_records
+from support.clients.base import CODECS, Job, in_order, messages_of, random_name, sample_records
 from support.clients.librdkafka import LibrdkafkaDriver
 from support.daemon import Daemon
+from support.patience import until
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ async def test_aiokafka_group(daemon: Daemon) -> None:
 def test_answers_keep_the_order_of_requests_and_garbage_and_idleness_end(daemon: Daemon) -> None:
     host, port = daemon.address
     held = daemon.sockets()
-    with socket.create_connection((host, port), timeout=10) as client:
+    with socket.create_connection((host, port), timeout=60) as client:
         client.sendall(b"".join(struct.pack(">ihhih", 10, 18, 0, i, -1) for i in range(500)))
         stream = client.makefile("rb")
         for i in range(500):
@@ -63,6 +64,6 @@ def test_answers_keep_the_order_of_requests_and_garbage_and_idleness_end(daemon:
             stream.read(size - 4)
         client.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert stream.read() == b""
-    with socket.create_connection((host, port), timeout=10) as client:
+    with socket.create_connection((host, port), timeout=60) as client:
         assert client.recv(1) == b"", "closed after connections.max.idle.ms"
-    eventually(lambda: daemon.sockets() <= held, 10, "the daemon holds no more sockets than before")
+    until(lambda: daemon.sockets() <= held, "the daemon holds no more sockets than before")

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import crc32c
 import pytest
-from support.clients.base import eventually
 from support.clients.librdkafka import LibrdkafkaDriver
 from support.daemon import Daemon
+from support.patience import until
 
 MakeTopic = Callable[..., str]
 
@@ -100,7 +100,7 @@ class Connection:
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=10)
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
 
     @property
     def port(self) -> int:
@@ -184,7 +184,7 @@ def others(settled: None, bootstrap: str, daemon: Daemon | None) -> Iterator[Non
     yield
     other.ping()
     if daemon is not None:
-        eventually(lambda: daemon.sockets() <= before, 10, "the daemon holds no more sockets than before")
+        until(lambda: daemon.sockets() <= before, "the daemon holds no more sockets than before")
     other.close()
 
 
@@ -202,7 +202,7 @@ def new_topic(bootstrap: str, make_topic: MakeTopic) -> Callable[..., str]:
     def make(partitions: int, **settings: object) -> str:
         name, ready = make_topic("bad", partitions, **settings), Connection(bootstrap)
         for partition in range(partitions):
-            eventually(lambda p=partition: ready.fetch_error(name, p, 0) == NONE, 10, f"{name} is served")
+            until(lambda p=partition: ready.fetch_error(name, p, 0) == NONE, f"{name} is served")
         ready.close()
         return name
 
@@ -222,7 +222,7 @@ def assert_one_log_line(daemon: Daemon | None, connection: Connection, position:
     def lines() -> list[str]:
         return [line for line in daemon.stderr_lines_since(position) if str(connection.port) in line]
 
-    eventually(lines, 5, "a log line about the connection")
+    until(lines, "a log line about the connection")
     assert len(lines()) == 1, lines()
 
 

@@ -24,9 +24,10 @@ from typing import NamedTuple
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
-from support.clients.base import CODECS, eventually
+from support.clients.base import CODECS
 from support.daemon import Daemon
 from support.kafka_broker import KEEP, QUIET, export, kafka
+from support.patience import until
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 
 TEST_TIMEOUT_S = 120
@@ -143,7 +144,7 @@ def test_one_pass_leaves_the_same_records_as_apache_kafkas(tmp_path: Path, seed:
         for topic in PAST:
             bury(bootstrap, topic)
             write(bootstrap, topic, chance, 250)
-        eventually(lambda: is_clean(theirs, ends_of(theirs, PAST)), 20, "the first pass")
+        until(lambda: is_clean(theirs, ends_of(theirs, PAST)), "the first pass")
         stamped = time.monotonic()
     before = checkpoint(theirs)
     assert all(before[topic] > 0 for topic in PAST)
@@ -162,9 +163,9 @@ def test_one_pass_leaves_the_same_records_as_apache_kafkas(tmp_path: Path, seed:
     shutil.copytree(theirs, ours)
 
     with kafka(theirs.parent, log_cleaner_backoff_ms="100", **KAFKA):
-        eventually(lambda: is_clean(theirs, ends), 40, "Kafka's pass")
+        until(lambda: is_clean(theirs, ends), "Kafka's pass")
     with Daemon(ours, QUICK):
-        eventually(lambda: is_clean(ours, ends), 20, "our pass")
+        until(lambda: is_clean(ours, ends), "our pass")
 
     for topic, end in ends.items():
         mine, kafkas = list(survivors(ours, topic, end)), list(survivors(theirs, topic, end))

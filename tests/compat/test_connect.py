@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from support.clients.base import eventually, random_name
+from support.clients.base import random_name
 from support.clients.programs import connect_command
 from support.kafka_broker import free_port
+from support.patience import until
 
 TEST_TIMEOUT_S = 300
 LINES = [f"line {number}" for number in range(200)]
@@ -51,7 +52,7 @@ class Worker:
         data = None if content is None else json.dumps(content).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._address + path, data, headers, method="PUT" if data else "GET")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
     def can(self, path: str, content: object = None) -> bool:
@@ -96,14 +97,14 @@ def test_a_distributed_worker_from_file_to_file(bootstrap: str, tmp_path: Path) 
     program = "org.apache.kafka.connect.cli.ConnectDistributed"
     with running(program, settings, tmp_path):
         for name, config in connectors.items():
-            eventually(lambda n=name, c=config: worker.can(f"/connectors/{n}/config", c), 90, f"{name} is made")
-        eventually(lambda: lines_of(target) >= 100, 60, "the first half has arrived")
+            until(lambda n=name, c=config: worker.can(f"/connectors/{n}/config", c), f"{name} is made", 90)
+        until(lambda: lines_of(target) >= 100, "the first half has arrived")
     with source.open("a") as more:
         more.write("".join(f"{line}\n" for line in LINES[100:]))
     with running(program, settings, tmp_path):
         for name in connectors:
-            eventually(lambda n=name: worker.is_running(n), 120, f"{name} goes on")
-        eventually(lambda: target.read_text().splitlines()[-1:] == LINES[-1:], 60, "the second half has arrived")
+            until(lambda n=name: worker.is_running(n), f"{name} goes on", 120)
+        until(lambda: target.read_text().splitlines()[-1:] == LINES[-1:], "the second half has arrived")
     assert values(bootstrap, stem, len(LINES)) == LINES
 
 
@@ -160,7 +161,7 @@ def values(bootstrap: str, topic: str, count: int) -> list[str]:
         return len(found) >= count
 
     try:
-        eventually(more, 120, f"{count} records are in {topic}")
+        until(more, f"{count} records are in {topic}", 120)
     finally:
         consumer.close()
     return found

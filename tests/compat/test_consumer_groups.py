@@ -10,10 +10,10 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.clients.base import eventually
 from support.clients.librdkafka import producer
 from support.daemon import Daemon
 from support.dump_log_segments import dump
+from support.patience import until
 from tidelog.broker.cli.groups import describe
 from tidelog.broker.cli.kafka_client import KafkaClient
 
@@ -83,7 +83,7 @@ class Members:
         return sorted(len(each.assignment()) for each in self.consumers)
 
     def settle(self, *expected: int) -> None:
-        eventually(lambda: self.shares() == sorted(expected), 60, f"shares {expected}")
+        until(lambda: self.shares() == sorted(expected), f"shares {expected}")
         places = [(p.topic, p.partition) for each in self.consumers for p in each.assignment()]
         assert len(set(places)) == len(places) == PARTITIONS
 
@@ -120,7 +120,7 @@ def test_a_group_migrates_there_and_back(own: Daemon) -> None:
         assert {each["protocol"] for each in described["members"]} == {"classic", "consumer"}  # type: ignore[attr-defined]
         members.remove(new)
         members.settle(6)
-        eventually(lambda: members.described()["type"] == "classic", 30, "a classic group again")
+        until(lambda: members.described()["type"] == "classic", "a classic group again")
 
 
 def test_kill_in_mid_rebalance(own: Daemon) -> None:
@@ -135,7 +135,7 @@ def test_kill_in_mid_rebalance(own: Daemon) -> None:
         members.settle(3, 3)
         before = members.described()["epoch"]
         third = members.add()
-        eventually(lambda: bool(members.poll()) or members.described()["epoch"] != before, 30, "a rebalance begins")
+        until(lambda: bool(members.poll()) or members.described()["epoch"] != before, "a rebalance begins")
         own.kill()
         own.start()
         members.settle(2, 2, 2)

@@ -21,10 +21,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
-from support.clients.base import CODECS, eventually
+from support.clients.base import CODECS
 from support.daemon import Daemon
 from support.dump_log_segments import complaints, dump, files_of, first_offsets
 from support.kafka_broker import KEEP, QUIET, all_led, export, free_port, kafka
+from support.patience import until
 
 TEST_TIMEOUT_S = 150
 START_MS = 1_700_000_000_000
@@ -90,7 +91,7 @@ def committed(admin: AdminClient) -> dict[tuple[str, int], int]:
         found.update(((one.topic, one.partition), one.offset) for one in partitions)
         return True
 
-    eventually(ask, 20, "the group's coordinator has loaded")
+    until(ask, "the group's coordinator has loaded")
     return found
 
 
@@ -129,7 +130,7 @@ def write(
 def commit(bootstrap: str, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False, **QUIET})
     offsets = [TopicPartition(f"codec-{codec}", 0, offset + n, metadata="m") for n, codec in enumerate(CODECS)]
-    eventually(lambda: consumer.commit(offsets=offsets, asynchronous=False), 20, "offsets are committed")
+    until(lambda: consumer.commit(offsets=offsets, asynchronous=False), "offsets are committed")
     consumer.close()
 
 
@@ -193,7 +194,7 @@ def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path) -> None:
         changed.result(15)
         for codec in CODECS:
             write(bootstrap, f"codec-{codec}", "third", codec=codec)
-        eventually(lambda: all_led(admin), 20, "the new topic has leaders")
+        until(lambda: all_led(admin), "the new topic has leaders")
         write(bootstrap, "kafkas-own", "Kafka's", codec="zstd")
         commit(bootstrap, 20)
         theirs = see(bootstrap)

@@ -14,8 +14,9 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from support.clients.base import CODECS, Job, eventually, in_order, messages_of, random_name, sample_records
+from support.clients.base import CODECS, Job, in_order, messages_of, random_name, sample_records
 from support.clients.kafka_python import KafkaPythonDriver, consumer, producer, take
+from support.patience import until
 
 MakeTopic = Callable[..., str]
 
@@ -89,13 +90,13 @@ def test_rebalance(bootstrap: str, make_topic: MakeTopic) -> None:
         return [len(c.assignment()) for c in members]
 
     first = group_member(bootstrap, topic, group)
-    eventually(lambda: owned(first) == [4], 20, "the first member has all")
+    until(lambda: owned(first) == [4], "the first member has all")
     second = group_member(bootstrap, topic, group)
-    eventually(lambda: owned(first, second) == [2, 2], 20, "both have half")
+    until(lambda: owned(first, second) == [2, 2], "both have half")
     assert len(first.assignment() | second.assignment()) == 4
     second.close()
-    eventually(lambda: owned(first) == [4], 20, "the first member has all again")
-    eventually(lambda: bool(owned(first)) and len(seen) == 400, 20, "every record is seen")
+    until(lambda: owned(first) == [4], "the first member has all again")
+    until(lambda: bool(owned(first)) and len(seen) == 400, "every record is seen")
     first.close()
 
 
@@ -148,7 +149,7 @@ def test_many_partitions(bootstrap: str, make_topic: MakeTopic, admin: KafkaAdmi
 def test_admin(bootstrap: str, admin: KafkaAdminClient) -> None:
     name = random_name("kp-admin")
     admin.create_topics({name: {"num_partitions": 2, "configs": {"retention.ms": "123456789"}}})
-    eventually(lambda: name in admin.list_topics(), 15, "the topic is listed")
+    until(lambda: name in admin.list_topics(), "the topic is listed")
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics({name: {"num_partitions": 2}})
     with pytest.raises(InvalidConfigurationError):
@@ -156,9 +157,9 @@ def test_admin(bootstrap: str, admin: KafkaAdminClient) -> None:
     described = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)], config_filter="all")
     assert "123456789" in str(described)
     admin.create_partitions({name: 5})
-    eventually(lambda: len(admin.describe_topics([name])[0]["partitions"]) == 5, 15, "five partitions")
+    until(lambda: len(admin.describe_topics([name])[0]["partitions"]) == 5, "five partitions")
     assert len(admin.describe_cluster()["brokers"]) == 1
     admin.delete_topics([name])
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.delete_topics([name])
-    eventually(lambda: name not in admin.list_topics(), 15, "the topic is gone")
+    until(lambda: name not in admin.list_topics(), "the topic is gone")

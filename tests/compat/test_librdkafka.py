@@ -17,8 +17,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from support.clients.base import CODECS, Job, Message, eventually, in_order, messages_of, random_name, sample_records
+from support.clients.base import CODECS, Job, Message, in_order, messages_of, random_name, sample_records
 from support.clients.librdkafka import Deliveries, LibrdkafkaDriver, consumer, message_of, producer
+from support.patience import until
 
 MakeTopic = Callable[..., str]
 
@@ -37,7 +38,7 @@ def poll(c: Consumer, count: int) -> list[Message]:
         messages.extend(message_of(m) for m in c.consume(500, 0.2))
         return len(messages) >= count
 
-    eventually(more, 20, f"{count} messages")
+    until(more, f"{count} messages")
     return messages
 
 
@@ -103,13 +104,13 @@ def test_rebalance(bootstrap: str, make_topic: MakeTopic, strategy: str) -> None
         return [len(c.assignment()) for c in members]
 
     first = member()
-    eventually(lambda: owned(first) == [4], 20, "the first member has all")
+    until(lambda: owned(first) == [4], "the first member has all")
     second = member()
-    eventually(lambda: owned(first, second) == [2, 2], 20, "both have half")
+    until(lambda: owned(first, second) == [2, 2], "both have half")
     assert len({p.partition for c in (first, second) for p in c.assignment()}) == 4
     second.close()
-    eventually(lambda: owned(first) == [4], 20, "the first member has all again")
-    eventually(lambda: bool(owned(first)) and len(seen) == 400, 20, "every record is seen")
+    until(lambda: owned(first) == [4], "the first member has all again")
+    until(lambda: bool(owned(first)) and len(seen) == 400, "every record is seen")
     first.close()
 
 
@@ -128,11 +129,11 @@ def test_static_member_comes_back_to_its_partitions(bootstrap: str, make_topic: 
 
     first = member("one", on_revoke=lambda *_: moved.append("revoked"))
     second = member("two")
-    eventually(lambda: owned(first, second) == [1, 1], 20, "one partition each")
+    until(lambda: owned(first, second) == [1, 1], "one partition each")
     before, partition = len(moved), second.assignment()[0].partition
     second.close()
     second = member("two")
-    eventually(lambda: owned(first, second) == [1, 1], 20, "the static member is back")
+    until(lambda: owned(first, second) == [1, 1], "the static member is back")
     assert second.assignment()[0].partition == partition
     assert len(moved) == before
     first.close()
@@ -220,7 +221,7 @@ def test_admin(bootstrap: str) -> None:
         admin.create_topics([NewTopic(topic, 2, 1, config=settings)])[topic].result(15)
 
     create(name, retention_ms="123456789")
-    eventually(lambda: name in admin.list_topics(timeout=10).topics, 15, "the topic is listed")
+    until(lambda: name in admin.list_topics(timeout=10).topics, "the topic is listed")
     assert code(lambda: create(name)) == KafkaError.TOPIC_ALREADY_EXISTS
     assert code(lambda: create(random_name("rd-bad"), retention_ms="-7")) == KafkaError.INVALID_CONFIG
     assert code(lambda: create(random_name("rd-bad"), no_such_setting="1")) == KafkaError.INVALID_CONFIG
@@ -234,7 +235,7 @@ def test_admin(bootstrap: str) -> None:
     assert config["cleanup.policy"].is_default
 
     admin.create_partitions([NewPartitions(name, 5)])[name].result(15)
-    eventually(lambda: len(admin.list_topics(name, 10).topics[name].partitions) == 5, 15, "five partitions")
+    until(lambda: len(admin.list_topics(name, 10).topics[name].partitions) == 5, "five partitions")
     assert code(lambda: admin.create_partitions([NewPartitions(name, 5)])[name].result(15)) in (
         KafkaError.INVALID_PARTITIONS,
     )
@@ -245,7 +246,7 @@ def test_admin(bootstrap: str) -> None:
 
     admin.delete_topics([name])[name].result(15)
     assert code(lambda: admin.delete_topics([name])[name].result(15)) == KafkaError.UNKNOWN_TOPIC_OR_PART
-    eventually(lambda: name not in admin.list_topics(timeout=10).topics, 15, "the topic is gone")
+    until(lambda: name not in admin.list_topics(timeout=10).topics, "the topic is gone")
 
 
 def test_long_poll_answers_at_once_when_data_comes(bootstrap: str, make_topic: MakeTopic) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-from support.clients.base import eventually
 from support.daemon import Daemon
 from support.dump_log_segments import PEER
+from support.patience import until
 
 TEST_TIMEOUT_S = 180
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -107,14 +107,14 @@ def test_kafkas_tool_moves_a_partition_that_is_written_to(daemon: Daemon, writer
     lifted = ConfigEntry("replica.alter.log.dirs.io.max.bytes.per.second", str(1 << 30), incremental_operation=SET)
     broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[lifted])
     admin.incremental_alter_configs([broker])[broker].result(15)
-    eventually((Path(other) / "moving-0").is_dir, 60, "the partition lies in the other directory")
+    until((Path(other) / "moving-0").is_dir, "the partition lies in the other directory")
     assert "is complete" in reassign(daemon, plan, "--verify")
     before = len(writer.acked)
-    eventually(lambda: len(writer.acked) > before + 50, 30, "writing goes on there")
+    until(lambda: len(writer.acked) > before + 50, "writing goes on there")
     writer.stopping.set()
     writer.join(60)
     assert not writer.errors
-    eventually(lambda: not list(Path(home).glob("moving-0*")), 30, "what was left behind is removed")
+    until(lambda: not list(Path(home).glob("moving-0*")), "what was left behind is removed")
     for _ in range(2):
         assert read_all(daemon, len(writer.acked)) == sorted(writer.acked)
         daemon.kill()

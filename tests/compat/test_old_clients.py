@@ -195,7 +195,7 @@ def test_what_is_old_enough_is_not_copied(written: Written, daemon: Daemon) -> N
 
 
 def fetched_bytes(daemon: Daemon) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://{daemon.http}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     return {path: float(value) for path, value in _FETCH_BYTES.findall(text)}
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from support.acl_peers import GHOSTS, NO_TOPIC, PASSWORD, ROOT, G, Peer, RuleOf, T, X, users
-from support.clients.base import eventually
 from support.daemon import Daemon
 from support.kafka_broker import free_port, kafka
+from support.patience import until
 from support.permission_case import GROUPS, NEW_TOPICS, TOPICS, TRANSACTIONS, Case
 from support.permission_cases import CASES
 from tidelog.broker.apis.registry import load_apis
@@ -150,7 +150,7 @@ def test_the_same_topics_are_deleted(peers: Peers, is_by_id: bool) -> None:
             for row in rows:
                 if not row.error_code:
                     del ids[peer][row.name]
-                    eventually(lambda name=row.name, peer=peer: name not in peer.topics(), 20, f"{row.name} is gone")  # type: ignore[misc]
+                    until(lambda name=row.name, peer=peer: name not in peer.topics(), f"{row.name} is gone")  # type: ignore[misc]
         assert answers[0] == answers[1], user
 
 
@@ -170,4 +170,4 @@ def test_the_same_topics_are_made_by_being_asked_for(peers: Peers) -> None:
     made = {name for user, names in wanted.items() for name in names if name not in refused[0][user]}
     everything = {name for names in wanted.values() for name in names}
     for peer in peers.both:
-        eventually(lambda peer=peer: peer.topics().keys() & everything == made, 30, f"topics on {peer.name}")  # type: ignore[misc]
+        until(lambda peer=peer: peer.topics().keys() & everything == made, f"topics on {peer.name}")  # type: ignore[misc]

@@ -26,9 +26,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from support.clients.base import eventually, random_name
+from support.clients.base import random_name
 from support.clients.programs import go_command, java_command, node_command, run_cases, tools_command
 from support.daemon import Daemon
+from support.patience import until
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 
 TEST_TIMEOUT_S = 120
@@ -96,7 +97,7 @@ class Secured(NamedTuple):
         return {"COMPAT_SECURITY": json.dumps({**asked, **more})}
 
     def metric(self, name: str, listener: str) -> float:
-        with urllib.request.urlopen(f"http://{self.daemon.http}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{self.daemon.http}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         match = re.search(rf'^{name}{{listener="{listener}"}} (\S+)$', text, re.MULTILINE)
         assert match is not None, name
@@ -250,7 +251,7 @@ def first_error(settings: dict[str, Any], wanted: tuple[int, ...]) -> str:
         admin.poll(0.1)  # counts whatever it has called: other errors too, such as that no broker is there
         return [one.str() for one in found if one.code() in wanted]
 
-    eventually(texts, 60, "an error")
+    until(texts, "an error")
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=1)
     return texts()[0]
@@ -314,7 +315,7 @@ def goes_on(secured: Secured, producer: Producer, topic: str, sessions: int) -> 
         producer.poll(0.05)
         return secured.again() >= before + sessions
 
-    eventually(more, 90, "sessions that went on")
+    until(more, "sessions that went on", 90)
     flushed(producer)
     assert not lost
 
@@ -375,7 +376,7 @@ def test_java_authenticates_again_before_its_session_ends(secured: Secured, way:
             return secured.again() >= before + 2
 
         try:
-            eventually(more, 90, "sessions that went on")
+            until(more, "sessions that went on", 90)
             program.stdin.close()
             assert program.wait(60) == 0, program.stderr.read()[-2000:]
         finally:
@@ -400,14 +401,14 @@ def test_clients_go_on_over_a_renewed_certificate_and_a_restart(secured: Secured
             producer.poll(0.1)  # counts other events too
             return len(acknowledged) >= wanted
 
-        eventually(is_acknowledged, 60, "an acknowledgement")
+        until(is_acknowledged, "an acknowledgement")
         assert acknowledged[-1] is None
 
     running = Producer(secured.librdkafka("SCRAM-SHA-512"))
     written(running)
     renewals = secured.metric("tidelog_certificate_reloads_total", "SASL_SSL")
     secured.renew()
-    eventually(lambda: secured.metric("tidelog_certificate_reloads_total", "SASL_SSL") > renewals, 60, "a renewal")
+    until(lambda: secured.metric("tidelog_certificate_reloads_total", "SASL_SSL") > renewals, "a renewal")
     written(running)
     written(Producer(secured.librdkafka("certificate")))
     secured.daemon.restart()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from support.patience import until
 from tidelog.testing import Broker
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "TESTING_WITH_TIDELOG.md"
@@ -37,13 +38,6 @@ def read(broker: Broker, topic: str) -> list[tuple[bytes | None, bytes | None]]:
             consumer.close()
             return got
         got.append((message.key(), message.value()))
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.02)
 
 
 def test_retention_and_tombstones(tidelog_broker: Broker) -> None:
@@ -85,9 +79,9 @@ def test_a_member_loses_its_session_and_joins_again_by_itself(tidelog_broker: Br
     def polled(condition: Callable[[], bool]) -> Callable[[], bool]:
         return lambda: consumer.poll(0.05) is None and condition()
 
-    until(polled(lambda: given == [1]))
+    until(polled(lambda: given == [1]), "partition 1 is given")
     tidelog_broker.clock.advance(seconds=46)
-    until(polled(lambda: lost == [1] and given == [1, 1]))
+    until(polled(lambda: lost == [1] and given == [1, 1]), "partition 1 is lost and given again")
     described = admin.describe_consumer_groups(["g"])["g"].result(LIMIT_S)
     assert (described.state, len(described.members)) == (ConsumerGroupState.STABLE, 1)
     consumer.close()

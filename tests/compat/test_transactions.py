@@ -19,11 +19,11 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 from support.clients import transform
-from support.clients.base import eventually
 from support.clients.librdkafka import consumer
 from support.clients.programs import java_command, run_cases
 from support.daemon import Daemon
 from support.dump_log_segments import dump
+from support.patience import until
 from support.wire_client import WireClient
 from tidelog.broker.transaction_states import TransactionState
 from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -57,7 +57,7 @@ def read(bootstrap: str, topic: str, partitions: int = 1, *, committed: bool = T
                 found[message.partition()].append(message.value())
         return not left
 
-    eventually(done, 20, f"the ends of partitions of {topic}")
+    until(done, f"the ends of partitions of {topic}")
     reader.close()
     return list(itertools.chain.from_iterable(found.values()))
 

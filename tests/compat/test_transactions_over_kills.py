@@ -27,9 +27,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.clients.base import eventually
 from support.clients.librdkafka import consumer
 from support.daemon import Daemon
+from support.patience import until
 
 TEST_TIMEOUT_S = 1800
 PARTITIONS = 3
@@ -215,9 +215,8 @@ def test_list_append_over_kills(daemon: Daemon, rounds: int, seed: int) -> None:
     try:
         for number in range(rounds):
             goal = sum(len(worker.history) for worker in workers) + 20 + chance.randrange(20)
-            eventually(
+            until(
                 lambda goal=goal: sum(len(w.history) for w in workers) >= goal or any(w.failures for w in workers),
-                60,
                 f"{goal} transactions (round {number})",
             )
             time.sleep(chance.random() * 0.05)

@@ -69,7 +69,7 @@ def test_no_fault_while_it_is_written_to(tmp_path: Path) -> None:
             rounds = [verify(daemon.directory) for _ in range(4)]
         finally:
             stop.set()
-            writer.join(30)
+            writer.join(60)
         assert [faults(report) for report in rounds] == [[]] * len(rounds)
         assert written > 1000
         assert rounds[-1]["bytes"] > 100_000

@@ -31,13 +31,13 @@ class HeldFileSystem(RealFileSystem):
     def open(self, path: StrPath, **arguments: Any) -> RealFile:
         if self.held in str(path) and str(path).endswith(".log") and not self.go.is_set():
             self.reached.set()
-            self.go.wait(30)
+            self.go.wait(60)
         return super().open(path, **arguments)
 
 
 def get(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -9,11 +9,10 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +22,12 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from ruamel.yaml import YAML
 from support.daemon import Daemon
+from support.patience import until
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
 BINARIES = ROOT / ".cache/prometheus/usr/bin"
 PROMTOOL = str(BINARIES / "promtool")
-PATIENCE_S = 60.0
 
 #: Series that a daemon has only when something is, or was, wrong or under way: a query on them alone is empty here.
 NOT_HERE = {
@@ -36,14 +35,6 @@ NOT_HERE = {
     "tidelog_cleaner_last_pass_tombstones_kept",
     "tidelog_future_dated_bytes",  # no record is dated in the future
 }
-
-
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-    return found
 
 
 class Prometheus(NamedTuple):
@@ -58,7 +49,7 @@ class Prometheus(NamedTuple):
     def ask(self, path: str, **parameters: str) -> Any:
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=30) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             if error.code == 503:  # it is starting: not an answer yet
@@ -114,7 +105,7 @@ def work(daemon: Daemon) -> None:
          "auto.offset.reset": "earliest"}
     )  # fmt: skip
     consumer.subscribe(["compacted"])
-    eventually(lambda: consumer.poll(1), "a record comes")
+    until(lambda: consumer.poll(1), "a record comes")
     consumer.commit(offsets=[TopicPartition("compacted", 0, 5)], asynchronous=False)
     consumer.close()
     with pytest.raises(KafkaException):
@@ -122,7 +113,7 @@ def work(daemon: Daemon) -> None:
     for topic in ("compacted", "expiring"):
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://{daemon.http}/clean/{topic}?wait=5", b"{}", headers, method="POST")
-        with urllib.request.urlopen(request, timeout=30):
+        with urllib.request.urlopen(request, timeout=60):
             pass
 
 
@@ -166,11 +157,11 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
                 except (OSError, ValueError):
                     return False
 
-            eventually(scraped, "both daemons are scraped a few times")
+            until(scraped, "both daemons are scraped a few times")
             yield server
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def test_the_targets_are_up_and_no_scrape_is_warned_about(prometheus: Prometheus) -> None:
@@ -192,7 +183,7 @@ def test_without_its_token_the_secured_one_is_not_scraped(prometheus: Prometheus
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(f"https://{prometheus.secured}/metrics", headers=headers)
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(request, timeout=30, context=context)
+            urllib.request.urlopen(request, timeout=60, context=context)
 
 
 @pytest.mark.parametrize("name", ["prometheus.yml", "prometheus-secured.yml"])
@@ -208,7 +199,7 @@ def test_promtool_finds_no_fault_with_the_configuration(name: str, tmp_path: Pat
 
 
 def test_promtool_finds_no_fault_with_the_metrics(prometheus: Prometheus) -> None:
-    with urllib.request.urlopen(f"http://{prometheus.well}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{prometheus.well}/metrics", timeout=60) as answer:
         text = answer.read()
     done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -227,7 +218,7 @@ def test_an_alert_fires_live(prometheus: Prometheus) -> None:
         found = [one for one in prometheus.ask("alerts")["alerts"] if one["state"] == "firing"]
         return [(one["labels"]["alertname"], one["labels"]["instance"]) for one in found]
 
-    assert eventually(firing, "an alert") == [("TidelogDiskReserveReached", prometheus.full)]
+    assert until(firing, "an alert") == [("TidelogDiskReserveReached", prometheus.full)]
     rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     assert len(rules) >= 15
     assert {rule["health"] for rule in rules} == {"ok"}
@@ -237,7 +228,7 @@ def test_an_alert_fires_live(prometheus: Prometheus) -> None:
 def test_health_says_what_the_alert_says(prometheus: Prometheus) -> None:
     def health(address: str, path: str) -> tuple[int, Any]:
         try:
-            with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
@@ -266,7 +257,7 @@ def test_a_panels_query_has_an_answer(prometheus: Prometheus, where: str, expres
     if any(name in expression for name in NOT_HERE):
         prometheus.query(expression)
         return
-    eventually(lambda: prometheus.query(expression), f"{where}: {expression}")
+    until(lambda: prometheus.query(expression), f"{where}: {expression}")
 
 
 def test_every_series_that_a_rule_is_about_is_there(prometheus: Prometheus) -> None:

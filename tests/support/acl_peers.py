@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from support.clients.base import eventually
 from support.logs import batch
+from support.patience import until
 from support.permission_case import GROUPS, TOPICS, TRANSACTIONS, Case, made
 from support.permission_cases import CASES
 from support.wire_client import WireClient
@@ -190,7 +190,7 @@ class Peer:
         topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
         (row,) = self.ask(None, ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000}, 7).topics
         assert not row.error_code, (self.name, row)
-        eventually(lambda: name in self.topics(), 20, f"{name} on {self.name}")
+        until(lambda: name in self.topics(), f"{name} on {self.name}")
         return bytes(row.topic_id)
 
     def topics(self) -> dict[str, bytes]:
@@ -227,17 +227,17 @@ class Peer:
         for epoch in (0, -1):
             beat = {"group_id": "idle", "member_id": "m", "member_epoch": epoch, "subscribed_topic_names": list(TOPICS)}
             self._until_done(ApiKey.SHARE_GROUP_HEARTBEAT, beat, 1, lambda answer: answer.error_code)
-        eventually(self._is_shared_out, 30, "the share group has its partitions")
+        until(self._is_shared_out, "the share group has its partitions")
         case = next(case for case in CASES if case.key is ApiKey.SHARE_FETCH)
-        eventually(lambda: "NONE" in repr(self.told(None, case, TOPICS, 1)), 30, f"share fetch on {self.name}")
+        until(lambda: "NONE" in repr(self.told(None, case, TOPICS, 1)), f"share fetch on {self.name}")
         creations = [_creation(user, rule) for user, own in rules.items() for rule in own]
         answer = self.ask(None, ApiKey.CREATE_ACLS, {"creations": creations}, 3)
         assert not any(row.error_code for row in answer.results), self.name
         count = len({tuple(creation.items()) for creation in creations})
-        eventually(lambda: self._count_rules() == count, 30, f"rules on {self.name}")
+        until(lambda: self._count_rules() == count, f"rules on {self.name}")
 
     def _until_done(self, key: ApiKey, fields: Mapping[str, Any], version: int, code: Callable[[Any], int]) -> None:
-        eventually(lambda: not code(self.ask(None, key, fields, version)), 30, f"{key.label} on {self.name}")
+        until(lambda: not code(self.ask(None, key, fields, version)), f"{key.label} on {self.name}")
 
     def _is_shared_out(self) -> bool:
         beat = {"group_id": "shared", "member_id": "m", "subscribed_topic_names": list(TOPICS)}

@@ -57,7 +57,7 @@ class _Links(HTMLParser):
 
 
 def get(url: str) -> Fetched:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return Fetched(answer.headers.get_content_type(), answer.read().decode("utf-8", "replace"))
 
 

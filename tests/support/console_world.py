@@ -17,9 +17,9 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 
 LONG_NAME = "a-topic-whose-name-is-as-long-as-Kafka-lets-it-be." + "x" * 199
-PATIENCE_S = 60.0
 #: The cleaner does what it is asked to and nothing in between, so that the pages have the same sections each time.
 SETTINGS: dict[str, str | int] = {"log.cleaner.backoff.ms": 3_600_000}
 
@@ -126,7 +126,7 @@ def clean(daemon: Daemon, topic: str, *, is_well: bool = True) -> None:
     url = f"http://{daemon.http}/clean/{topic}"
     request: urllib.request.Request | str = urllib.request.Request(f"{url}?wait=5", b"{}", headers, method="POST")
     while True:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             said = json.load(answer)
         if said["state"] == "done":
             break

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from support.patience import PATIENCE_S
+
 DEFAULT_COMMAND = (sys.executable, "-m", "tidelog.broker", "serve")
 _READY = re.compile(r"^ready\b.*\bPLAINTEXT://(?P<kafka>\S+:\d+)")
 _MESSAGE_SET = re.compile(r"\b(?:tcp|tls)://(?P<message_set>\S+:\d+)")
@@ -61,8 +63,8 @@ class Daemon:
         settings: Mapping[str, str | int] | None = None,
         *,
         command: Sequence[str] = DEFAULT_COMMAND,
-        start_timeout_s: float = 20.0,
-        stop_timeout_s: float = 20.0,
+        start_timeout_s: float = PATIENCE_S,
+        stop_timeout_s: float = PATIENCE_S,
     ) -> None:
         self.directory = directory
         self.settings = {name: str(value) for name, value in (settings or {}).items()}

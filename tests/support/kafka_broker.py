@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support.clients.base import eventually
 from support.dump_log_segments import PEER
+from support.patience import until
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -53,7 +53,7 @@ def kafka(directory: Path, *, is_new: bool = False, **settings: str) -> Iterator
         from confluent_kafka.admin import AdminClient  # unit tests of what uses this module go without it
 
         admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-        eventually(lambda: is_new or all_led(admin), 20, "every partition has a leader")
+        until(lambda: is_new or all_led(admin), "every partition has a leader")
         yield bootstrap
     finally:
         process.send_signal(signal.SIGTERM)

@@ -175,7 +175,7 @@ class Application:
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(30)
+                self._process.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
             self._process = None

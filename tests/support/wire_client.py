@@ -7,6 +7,7 @@ import struct
 from types import TracebackType
 from typing import Self, TypeVar
 
+from support.patience import PATIENCE_S
 from tidelog.protocol.headers import response_header_bytes
 from tidelog.protocol.schema import ApiMessage, decode, encode
 
@@ -26,7 +27,7 @@ def request_frame(request: ApiMessage, version: int, correlation_id: int = CORRE
 class WireClient:
     """One connection; every wait is bounded. Use as a context manager."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = 10) -> None:
+    def __init__(self, address: tuple[str, int], timeout_s: float = PATIENCE_S) -> None:
         self.socket = socket.create_connection(address, timeout=timeout_s)
 
     def __enter__(self) -> Self:

@@ -37,7 +37,7 @@ class WireTap:
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
 
     def take(self) -> list[bytes]:
         """The requests since the last call, without their sizes."""

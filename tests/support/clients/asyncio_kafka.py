@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from support.patience import PATIENCE_S
 
 from .base import Job, Message
 
@@ -28,7 +29,7 @@ def message_of(m: Any) -> Message:
     )
 
 
-async def take(c: AIOKafkaConsumer, count: int, timeout_s: float = 20.0) -> list[Message]:
+async def take(c: AIOKafkaConsumer, count: int, timeout_s: float = PATIENCE_S) -> list[Message]:
     """The next `count` messages; fewer when they do not come in time."""
     messages: list[Message] = []
     deadline = time.monotonic() + timeout_s
@@ -41,7 +42,7 @@ async def take(c: AIOKafkaConsumer, count: int, timeout_s: float = 20.0) -> list
 class AiokafkaDriver:
     name = "aiokafka"
 
-    def __init__(self, bootstrap: str, timeout_s: float = 20.0) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
 

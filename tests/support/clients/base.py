@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -93,14 +92,6 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
 def random_name(stem: str) -> str:
     """A topic's or group's name that no run used before."""
     return f"{stem}-{secrets.token_hex(4)}"
-
-
-def eventually(condition: Callable[[], object], timeout_s: float, what: str) -> None:
-    """Waits until the condition holds; AssertionError that names it when it never does."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.02)
 
 
 # -- the text form: one record a line, fields apart by tabs, bytes in hex, `-` for null --------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from support.patience import PATIENCE_S
 
 from .base import Job, Message
 
@@ -20,7 +21,7 @@ def consumer(bootstrap: str, *topics: str, **settings: Any) -> KafkaConsumer:
         "bootstrap_servers": bootstrap,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
-        "consumer_timeout_ms": 10_000,
+        "consumer_timeout_ms": 60_000,
     }
     return KafkaConsumer(*topics, **{**defaults, **settings})
 
@@ -45,7 +46,7 @@ def take(c: KafkaConsumer, count: int) -> list[Message]:
 class KafkaPythonDriver:
     name = "kafka-python"
 
-    def __init__(self, bootstrap: str, timeout_s: float = 20.0) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from support.patience import PATIENCE_S
 
 from .base import Job, Message
 
@@ -59,7 +60,7 @@ class Deliveries:
 class LibrdkafkaDriver:
     name = "confluent-kafka"
 
-    def __init__(self, bootstrap: str, timeout_s: float = 20.0) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
 

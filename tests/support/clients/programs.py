@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from support.patience import PATIENCE_S
+
 from .base import Headers, Job, Message, Record, job_lines, parse_message
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -70,7 +72,7 @@ def go_command() -> list[str]:
     return [str(program)]
 
 
-def run(command: Sequence[str], text: str = "", timeout_s: float = 60.0) -> str:
+def run(command: Sequence[str], text: str = "", timeout_s: float = PATIENCE_S) -> str:
     """The program's stdout; AssertionError with the end of its stderr unless it exits with 0."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, f"{Path(command[0]).name} exit code {done.returncode}: {done.stderr[-2000:]}"
@@ -104,7 +106,7 @@ def run_cases(
 class ProgramDriver:
     """The Java or Go program; records go in and come out in the text form."""
 
-    def __init__(self, name: str, command: Sequence[str], bootstrap: str, timeout_s: float = 60.0) -> None:
+    def __init__(self, name: str, command: Sequence[str], bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         self.name = name
         self._command = [*command, bootstrap]
         self._timeout_s = timeout_s
@@ -122,7 +124,7 @@ class KcatDriver:
 
     name = "kcat"
 
-    def __init__(self, bootstrap: str, timeout_s: float = 30.0) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = PATIENCE_S) -> None:
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, keyed, markers, put, state_of
+from support.patience import PATIENCE_S, until
 from tidelog.broker.clean_requests import MAX_WAITING, CleanRequest, CleanRequests, TooManyRequestsError
 from tidelog.cleaner._kernel import OffsetMap
 from tidelog.cleaner.cleaning import Cleaner
@@ -35,7 +36,7 @@ class Requests:
 
     def clean(self, *logs: UnifiedLog) -> CleanRequest:
         request = self.requests.ask("t", logs or [self.world.log()])
-        assert request.done.wait(10)
+        assert request.done.wait(PATIENCE_S)
         return request
 
 
@@ -109,11 +110,12 @@ def test_what_a_pass_took_that_was_ended_early_is_told_too(made: Requests) -> No
     work = made.world.cleaners.take(log)
     assert work is not None
     request = made.requests.ask("t", [log])
-    assert not request.done.wait(0.1)
+    until(lambda: request.started_ms is not None, "its thread")
+    assert not request.done.is_set()
     assert made.world.cleaners.clean(work, made.world.cleaner, Control(made.world.time, abort_at=22)) is None
     assert log.ledger.value is not None
     assert log.ledger.value.removed, "a group is in place"
-    assert request.done.wait(10)
+    assert request.done.wait(PATIENCE_S)
     assert removed(request) == {"superseded": 45}
 
 
@@ -179,10 +181,11 @@ def test_a_pass_under_way_is_waited_for_and_counted(made: Requests) -> None:
     work = made.world.cleaners.take(log)
     assert work is not None
     request = made.requests.ask("t", [log])
-    assert not request.done.wait(0.1)
+    until(lambda: request.started_ms is not None, "its thread")
+    assert not request.done.is_set()
     assert request.describe()["state"] == "running"
     made.world.cleaners.clean(work, made.world.cleaner, Control(made.world.time))
-    assert request.done.wait(10)
+    assert request.done.wait(PATIENCE_S)
     assert removed(request) == {"superseded": 45}
 
 
@@ -198,7 +201,7 @@ def test_a_topic_that_is_deleted_while_its_request_waits_is_not_touched(made: Re
     again = made.world.log("u")
     made.world.cleaners.examine(again)
     made.world.cleaners.give_back(work)
-    assert request.done.wait(10)
+    assert request.done.wait(PATIENCE_S)
     assert request.errors == {0: "u-0 is closed"}
     assert made.world.cleaners._states["u", 0].log is again
 
@@ -209,8 +212,7 @@ def test_waiting_requests_are_joined_and_bounded(made: Requests) -> None:
     work = made.world.cleaners.take(log)
     assert work is not None
     first = made.requests.ask("t", [log])
-    while first.started_ms is None:
-        first.done.wait(0.005)
+    until(lambda: first.started_ms is not None, "its thread")
     second = made.requests.ask("t", [log])
     assert second is not first
     assert made.requests.ask("t", [log]) is second
@@ -219,7 +221,7 @@ def test_waiting_requests_are_joined_and_bounded(made: Requests) -> None:
     with pytest.raises(TooManyRequestsError, match=f"{MAX_WAITING} requests"):
         made.requests.ask("one-more", [])
     made.world.cleaners.give_back(work)
-    assert second.done.wait(10)
+    assert second.done.wait(PATIENCE_S)
 
 
 def test_a_stop_does_not_wait_for_a_log_that_is_taken(made: Requests) -> None:
@@ -228,6 +230,6 @@ def test_a_stop_does_not_wait_for_a_log_that_is_taken(made: Requests) -> None:
     assert made.world.cleaners.take(log) is not None
     request = made.requests.ask("t", [log])
     made.requests.stop()
-    assert request.done.wait(10)
+    assert request.done.wait(PATIENCE_S)
     assert request.errors == {0: "the daemon stops"}
     assert not [thread for thread in threading.enumerate() if thread.name == "clean-requests"]

@@ -5,6 +5,7 @@ import math
 
 import pytest
 from support.cleaning import CleaningWorld, data_records, put
+from support.patience import until
 from tidelog.broker.log_cleaner import LogCleaner, pool_settings
 from tidelog.config.loader import load_config
 
@@ -39,10 +40,7 @@ def test_it_cleans_when_enabled_and_takes_new_settings() -> None:
     cleaner = LogCleaner(config, world.manager, world.file_system, world.time)
     cleaner.start()
     try:
-        for _ in range(2000):
-            if any(one.passes for one in cleaner.manager.partitions()):
-                break
-            cleaner.pool._workers[0].thread.join(0.005)
+        until(lambda: any(one.passes for one in cleaner.manager.partitions()), "a pass")
         assert len(data_records(world.log())) == 3
         cleaner.use(load_config(None, {}, ["log.cleaner.dedupe.buffer.size=24000", "log.cleaner.threads=2"]))
         assert cleaner.pool.thread_count == 2

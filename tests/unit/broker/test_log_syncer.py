@@ -24,7 +24,7 @@ async def outcomes(syncer: LogSyncer, syncs: list[Callable[[], int]]) -> list[in
 
     for sync, future in zip(syncs, futures, strict=True):
         syncer.submit(sync, teller(future))
-    return await asyncio.wait_for(asyncio.gather(*futures), 30)
+    return await asyncio.wait_for(asyncio.gather(*futures), 60)
 
 
 async def test_each_is_told_once_in_whatever_order_the_disk_has() -> None:
@@ -53,7 +53,7 @@ async def test_an_error_is_an_outcome_and_the_thread_lives_on() -> None:
 async def test_as_many_at_once_as_there_are_threads() -> None:
     """Each sync waits for two others: with three threads all go on, with two none would."""
     syncer = LogSyncer(asyncio.get_running_loop(), "test", threads=3)
-    barrier = threading.Barrier(3, timeout=20)
+    barrier = threading.Barrier(3, timeout=60)
     try:
         met = await outcomes(syncer, [barrier.wait] * 3)
         assert sorted(n for n in met if isinstance(n, int)) == [0, 1, 2]
@@ -70,7 +70,7 @@ async def test_threads_are_made_when_needed_and_end_when_closed() -> None:
     assert len(made) == 1
     syncer.close()
     for thread in made:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -81,11 +81,11 @@ async def test_nothing_is_told_after_the_close() -> None:
 
     def sync() -> int:
         begun.set()
-        go.wait(20)
+        go.wait(60)
         return 1
 
     syncer.submit(sync, told.append)
-    begun.wait(20)
+    begun.wait(60)
     thread = next(thread for thread in threading.enumerate() if thread.name == "test-0")
     syncer.close()
     go.set()
@@ -102,7 +102,7 @@ async def test_what_the_threads_have_at_the_close_is_done_before_the_join_ends()
     def work(number: int) -> Callable[[], int]:
         def run() -> int:
             begun.set()
-            assert go.wait(20)
+            assert go.wait(60)
             done.append(number)
             return number
 
@@ -110,10 +110,10 @@ async def test_what_the_threads_have_at_the_close_is_done_before_the_join_ends()
 
     for number in range(5):
         syncer.submit(work(number), lambda _: None)
-    begun.wait(20)
+    begun.wait(60)
     syncer.close()
     joined = asyncio.get_running_loop().run_in_executor(None, syncer.join)
     assert done == []
     go.set()
-    await asyncio.wait_for(joined, 20)
+    await asyncio.wait_for(joined, 60)
     assert done == list(range(5)), "in their order, as one thread does them"

@@ -45,7 +45,7 @@ async def test_it_is_engaged_with_the_first_slow_write_whoever_writes() -> None:
     assert not queue.directory.engaged
     thread = threading.Thread(target=queue.pace.note, args=(1.0,))
     thread.start()
-    thread.join(20)
+    thread.join(60)
     assert queue.directory.engaged
     assert SlowDirectory(queue.pace, queue.threads, asyncio.get_running_loop()).engaged
 

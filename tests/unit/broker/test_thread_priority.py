@@ -17,7 +17,7 @@ def in_a_thread(work: Callable[[], None]) -> None:
     """What is set stays behind in no thread of the test run."""
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(20)
+    thread.join(60)
 
 
 def asked_slice_ns() -> int:

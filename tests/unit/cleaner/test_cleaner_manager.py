@@ -404,7 +404,7 @@ def test_threads_share_the_manager() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert clashes == []
     assert {state.checkpoint for state in made.cleaners._states.values()} == {60}
 

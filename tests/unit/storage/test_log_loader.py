@@ -355,7 +355,7 @@ def test_each_directorys_logs_are_loaded_in_so_many_threads(monkeypatch: pytest.
         append(world.log("t", partition), "a")
     world.kill()
     world = World(world.fake, num_recovery_threads_per_data_dir="3")
-    together = threading.Barrier(3, timeout=20)  # who waits for two others that never come fails the test
+    together = threading.Barrier(3, timeout=60)  # who waits for two others that never come fails the test
     in_work: list[str] = []
     most = 0
     original = world.fake.list_directory

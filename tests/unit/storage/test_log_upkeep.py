@@ -8,12 +8,12 @@ import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import ROOT, TOPIC_ID, World, append, batch
 from support.mock_time import START_MS, MockTime
+from support.patience import PATIENCE_S, until
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.log_manager import LogManager
 from tidelog.storage.scheduler import ThreadPoolScheduler
 
-WAIT = 10.0  # seconds; only a failing test waits this long
 DAY = 86_400_000
 
 
@@ -147,7 +147,7 @@ class HangingDisk(FakeFileSystem):
 
     def _pass(self, path: object) -> None:
         if str(path).startswith("/slow"):
-            assert self.gate.wait(WAIT)
+            assert self.gate.wait(PATIENCE_S)
 
     def rename(self, source: object, target: object) -> None:  # type: ignore[override]
         self._pass(source)
@@ -188,14 +188,8 @@ def test_a_disk_that_hangs_holds_up_no_other() -> None:
         disk.renamed.clear()
         time.advance(1000)
         manager.start()
-        assert disk.renamed.wait(WAIT), "retention of the other directory"
-        ends = threading.Event()
-        for _ in range(int(WAIT / 0.005)):  # nothing tells when a log file was synced
-            if all(log.recovery_point == log.log_end_offset for log in fast):
-                ends.set()
-                break
-            ends.wait(0.005)
-        assert ends.is_set(), "syncs of the other directory"
+        assert disk.renamed.wait(PATIENCE_S), "retention of the other directory"
+        until(lambda: all(log.recovery_point == log.log_end_offset for log in fast), "syncs of the other directory")
         assert not disk.gate.is_set()
         assert all(log.log_start_offset == 0 for log in slow)
     finally:
