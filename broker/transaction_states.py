@@ -9,7 +9,10 @@
                      │                   │          EndTxn, time-out, a new instance                     │
                      └───────────────────┴───────────────────────────────────────────────────────────────┘
 
-Once a Prepare state is written the outcome is certain: whatever happens, markers are written until all are.
+Once a Prepare state is written the outcome is certain: whatever happens, markers are written until all are. Until then the
+transaction is in motion, and whoever wants it moved is told CONCURRENT_TRANSACTIONS, which clients come again after. Who asks
+is looked at afterwards: the epoch, and with version 2 the producer id too, is about to change, and the client may know the
+next one already. All other answers to a stranger are fatal for the producer that gets them.
 
 Two versions of it live side by side. In version 1 a producer keeps its epoch over transactions. In version 2 (KIP-890) the
 epoch rises with each one: markers carry the new epoch, so that a batch of the last transaction that comes late is of an
@@ -75,12 +78,11 @@ NEXT: dict[TransactionState, frozenset[TransactionState]] = {
 
 
 class Step(Enum):
-    """What an EndTxn comes to."""
+    """What an EndTxn comes to. What is decided and not all written is not among them: that has to be waited for."""
 
     PREPARE = "the outcome is decided now"
     ABORT_NOTHING = "version 2: a transaction without partitions is aborted, for the sake of the next epoch"
     DONE = "it was done before; the answer got lost"
-    WAIT = "it is being done"
     REFUSE = "the transaction is not in a state for this"
 
 
@@ -91,10 +93,6 @@ _END_1: dict[tuple[TransactionState, bool], Step] = {
     (S.EMPTY, False): Step.REFUSE,
     (S.ONGOING, True): Step.PREPARE,
     (S.ONGOING, False): Step.PREPARE,
-    (S.PREPARE_COMMIT, True): Step.WAIT,
-    (S.PREPARE_COMMIT, False): Step.REFUSE,
-    (S.PREPARE_ABORT, True): Step.REFUSE,
-    (S.PREPARE_ABORT, False): Step.WAIT,
     (S.COMPLETE_COMMIT, True): Step.DONE,
     (S.COMPLETE_COMMIT, False): Step.REFUSE,
     (S.COMPLETE_ABORT, True): Step.REFUSE,
@@ -204,10 +202,10 @@ def init_producer_id(
     A transaction under way is aborted first: the outcome is PrepareAbort then, and the producer is to come again.
     `new_id` is used when the epochs have run out.
     """
-    if expected is not None and not _may_go_on(metadata, expected):
-        return ErrorCode.PRODUCER_FENCED
     if metadata.is_prepared:
         return ErrorCode.CONCURRENT_TRANSACTIONS
+    if expected is not None and not _may_go_on(metadata, expected):
+        return ErrorCode.PRODUCER_FENCED
     if metadata.state is S.ONGOING:
         return fenced(metadata, now_ms, server_version)
     changes: dict[str, object] = {
@@ -262,11 +260,12 @@ def fenced(metadata: TransactionMetadata, now_ms: int, server_version: int) -> T
 
 
 def _refusal(metadata: TransactionMetadata, producer: Producer) -> ErrorCode:
+    """Why the producer has no say; NONE: it is the transaction's own."""
     if metadata.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if metadata.producer_epoch != producer.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.CONCURRENT_TRANSACTIONS if metadata.is_prepared else ErrorCode.NONE
+    return ErrorCode.NONE
 
 
 def add_partitions(
@@ -277,6 +276,8 @@ def add_partitions(
     client_version: int,
 ) -> Outcome:
     """The transaction is about to write there; the first partitions begin it."""
+    if metadata.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     refusal = _refusal(metadata, producer)
     if refusal is not ErrorCode.NONE:
         return refusal
@@ -294,10 +295,12 @@ def add_partitions(
 
 
 def verify(metadata: TransactionMetadata, producer: Producer, partition: TopicPartition) -> ErrorCode:
-    """Whether the transaction under way is to write there."""
+    """Whether the transaction under way is to write there. Nothing moves here, so that who asks is looked at first."""
     refusal = _refusal(metadata, producer)
     if refusal is not ErrorCode.NONE:
         return refusal
+    if metadata.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     is_in = metadata.state is S.ONGOING and partition in metadata.partitions
     return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
 
@@ -315,12 +318,15 @@ def end(
 ) -> Outcome:
     """The outcome of the transaction is decided. `new_id` is for `needs_new_id_to_end`, in version 2."""
     if client_version < VERSION_2:
-        if metadata.producer_id != producer.producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if metadata.producer_epoch != producer.producer_epoch:
-            return ErrorCode.PRODUCER_FENCED
+        refusal = _refusal(metadata, producer)  # no epoch changes at the end: an older one is that of an older instance
+        if refusal is not ErrorCode.NONE:
+            return refusal
+        if metadata.is_prepared:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
         step = _END_1[metadata.state, is_commit]
     else:
+        if metadata.is_prepared:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
         epoch = producer.producer_epoch
         same_id = metadata.producer_id == producer.producer_id
         over_the_top = (
@@ -329,21 +335,17 @@ def end(
             and metadata.producer_epoch == 0
             and metadata.state in (S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
         )
-        seen = over_the_top or (
-            same_id and metadata.client_version >= VERSION_2 and metadata.producer_epoch == epoch + 1
-        )
+        seen = over_the_top or (same_id and metadata.producer_epoch == epoch + 1)
         if not same_id and not over_the_top:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if seen:
             if metadata.state in (S.EMPTY, S.ONGOING):
                 return ErrorCode.PRODUCER_FENCED
-        elif metadata.producer_epoch != epoch or metadata.is_prepared:
+        elif metadata.producer_epoch != epoch:
             return ErrorCode.PRODUCER_FENCED
         step = _END_2.get((metadata.state, is_commit, seen)) or _END_1[metadata.state, is_commit]
     if step is Step.DONE:
         return ErrorCode.NONE
-    if step is Step.WAIT:
-        return ErrorCode.CONCURRENT_TRANSACTIONS
     if step is Step.REFUSE:
         return ErrorCode.INVALID_TXN_STATE
     changes: dict[str, object] = {"client_version": client_version}

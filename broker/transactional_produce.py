@@ -71,16 +71,18 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
             partition = broker.partitions.get(topic, index) if producer is not None else None
             if producer is None or partition is None:
                 continue
-            if not partition.log.producers.has_open_transaction(*producer):
+            producers = partition.log.producers
+            # What the log refuses by itself, with an error that is final, has nothing to wait for.
+            if not producers.has_open_transaction(*producer) and not producers.is_fenced(*producer):
                 asked[TopicPartition(topic, index)] = producer
     if not asked or not (adds or broker.config.transaction_partition_verification_enable):
         return Admission(refused, None)
-    producers = set(asked.values())
-    if len({producer.producer_id for producer in producers}) > 1:
+    askers = set(asked.values())
+    if len({producer.producer_id for producer in askers}) > 1:
         reason = ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one producer in one request"
         return Admission(dict.fromkeys(asked, reason), None)
     wait = None
-    for producer in producers:
+    for producer in askers:
         mine = frozenset(place for place, owner in asked.items() if owner == producer)
         try:
             if adds:

@@ -368,6 +368,11 @@ class ProducerStateManager:
             entry is not None and entry.current_txn_first_offset is not None and entry.producer_epoch == producer_epoch
         )
 
+    def is_fenced(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a higher epoch of the producer has been here: nothing of this one is taken any more."""
+        entry = self._producers.get(producer_id)
+        return entry is not None and producer_epoch < entry.producer_epoch
+
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forgets producers idle for `producer_id_expiration_ms`, never one with an open transaction;
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from support.logs import append
 from support.transactions import Node
+from tidelog.broker.error_mapping import error_code
 from tidelog.broker.transaction_coordinator import TransactionFilter
 from tidelog.broker.transaction_states import LAST_EPOCH, Producer
 from tidelog.protocol.errors import ErrorCode, ProtocolError
-from tidelog.storage.exceptions import InvalidProducerEpochError
+from tidelog.storage.exceptions import InvalidProducerEpochError, StorageError
 
 E = ErrorCode
 
@@ -25,9 +26,10 @@ def node() -> Iterator[Node]:
 
 
 def refused(action: Callable[[], Any]) -> ErrorCode:
-    with pytest.raises(ProtocolError) as caught:
+    """What the client is told."""
+    with pytest.raises((ProtocolError, StorageError)) as caught:
         action()
-    return caught.value.code
+    return error_code(caught.value)[0]
 
 
 def names(node: Node, **wanted: Any) -> list[str]:

@@ -11,6 +11,7 @@ from support.transactions import Node
 from tidelog.broker.transaction_states import Producer
 from tidelog.broker.transactional_produce import admit, produce_code, producer_of
 from tidelog.protocol.errors import ErrorCode
+from tidelog.storage.exceptions import InvalidProducerEpochError
 
 E = ErrorCode
 
@@ -75,6 +76,18 @@ def test_with_records_in_the_partition_nobody_is_asked(node: Node) -> None:
     node.transactions.close()
     assert codes(ask(node, 12, ("t", 0, of(me)))) == {}
     assert codes(ask(node, 12, ("t", 1, of(me)))) == {("t", 1): E.NOT_ENOUGH_REPLICAS}
+
+
+def test_what_the_log_refuses_for_good_does_not_wait_for_the_coordinator(node: Node) -> None:
+    """A batch of an older epoch than the partition has seen, while the coordinator can only say that one is to come again."""
+    old = node.init()
+    node.produce("tx", old, "t", 0, "a")
+    node.end("tx", old, commit=True)
+    node.transactions.close()
+    assert codes(ask(node, 12, ("t", 0, of(old)))) == {}
+    with pytest.raises(InvalidProducerEpochError):
+        node.produce("tx", old, "t", 0, "b", sequence=1)
+    assert codes(ask(node, 12, ("t", 1, of(old)))) == {("t", 1): E.NOT_ENOUGH_REPLICAS}, "which has not seen it"
 
 
 def test_batches_that_are_in_no_transaction_are_not_asked_about(node: Node) -> None:
