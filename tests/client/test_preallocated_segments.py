@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.clients.base import eventually
 from support.clients.kafka_python import producer
 from support.daemon import Daemon
+from support.patience import until
 from tidelog.storage.filesystem import RealFileSystem
 
 SEGMENT_BYTES = 8 << 20
@@ -41,7 +41,7 @@ def test_rolled_segments_and_a_stopped_broker_hold_what_was_written(tmp_path: Pa
 
     with Daemon(tmp_path / "data", settings) as daemon:
         write(0, 2, 4, 6)  # each record is older than the roll allows beside the one before
-        eventually(lambda: len(blocks(directory)) == 4 and max(blocks(directory)[:-1]) < ROOM, 10, "they shrink")
+        until(lambda: len(blocks(directory)) == 4 and max(blocks(directory)[:-1]) < ROOM, "they shrink")
         assert blocks(directory)[-1] >= SEGMENT_BYTES
         daemon.kill()
         assert blocks(directory)[-1] >= SEGMENT_BYTES
