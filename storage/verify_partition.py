@@ -71,11 +71,15 @@ def verify_partition(
         return PartitionFacts(topic_id, None)
     epochs = _epochs(file_system, directory, report)
     cleaned = root.cleaned if root.has_cleaner else -1
-    if _cleaning_is_unfinished(file_system, directory):
+    if root.recovery_point is not None and _cleaning_is_unfinished(file_system, directory):
         # Its checkpoint moves at the end; segments that it has put in place lie below the recovery point.
-        cleaned = max(root.cleaned or 0, root.recovery_point or 0)
+        cleaned = max(root.cleaned or 0, root.recovery_point)
     producers = ProducerCheck(
-        file_system, directory, report, cleaned_below=max(cleaned or 0, 0), log_start=root.log_start or 0
+        file_system,
+        directory,
+        report,
+        cleaned_below=None if cleaned == -1 else cleaned or 0,
+        log_start=root.log_start or 0,
     )
     snapshots = _snapshots(directory, files)
     producers.begin(bases[0], snapshots)

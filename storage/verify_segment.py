@@ -180,7 +180,6 @@ class SegmentCheck:
         if not found.is_whole:
             self.live = None
             return header
-        self._producers.reach(header.base_offset)
         try:
             records = list(iterate_legacy_records(read_legacy_record(found.data)))
         except RecordError as error:
@@ -189,6 +188,7 @@ class SegmentCheck:
             return header
         first, last = records[0].offset, records[-1].offset
         opened = header._replace(base_offset=first, last_offset_delta=last - first, record_count=len(records))
+        self._producers.reach(opened.base_offset)
         self._check_header(opened)
         self._check_offsets(records, opened)
         return opened
@@ -306,6 +306,7 @@ class SegmentCheck:
         if self.first_offset is None:
             self.first_offset = header.base_offset
         self.end_offset = max(self.end_offset, header.last_offset + 1)
+        self._producers.passed(header.last_offset + 1)
         if self.live is not None:
             self.live += header.record_count
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)

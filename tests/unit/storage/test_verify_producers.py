@@ -86,7 +86,10 @@ def test_an_expired_producer_is_a_note_one_with_an_open_transaction_a_fault() ->
 def test_compaction_takes_batches_that_a_snapshot_knows() -> None:
     for cleaned_below, rules in ((15, []), (0, ["snapshot-differs"])):
         world = World(0, {20: [entry(12, sequence=9)]}, cleaned_below)
+        world.check.reach(3)
         world.check.add(header(3), LOG)
+        world.check.passed(4)
+        world.check.reach(20)
         world.check.finish(20, is_stopped=True)
         assert world.found() == rules
     world = World(0, {20: [entry(3)]}, 15)  # never the other way
@@ -123,6 +126,8 @@ def test_a_transaction_whose_beginning_is_gone() -> None:
     world.check.check_index("/t-0/txn", [(0, AbortedTxn(7, 3, 12, 13))], 20)
     assert world.found() == []
     world = World(0, {}, cleaned_below=15)
+    world.check.passed(2)
+    world.check.reach(12)
     abort(world, 12)
     world.check.check_index("/t-0/txn", [(0, AbortedTxn(7, 3, 12, 13))], 20)
     assert world.found() == []
@@ -133,3 +138,57 @@ def test_an_epoch_that_goes_back() -> None:
     world.check.add(header(3, epoch=4), LOG)
     world.check.add(header(4, epoch=3), LOG)
     assert world.found() == ["producer-epoch"]
+
+
+def test_records_of_an_aborted_transaction_are_cleaned_before_its_marker() -> None:
+    """The marker lies above the cleaner's checkpoint, in the active segment; the entry is as it was."""
+    for entries, rules in (
+        ([AbortedTxn(7, 0, 3, 4)], []),
+        ([AbortedTxn(7, 1, 3, 4)], ["txnindex-extra"]),  # offset 1 is there, and no batch of it
+        ([AbortedTxn(8, 0, 3, 4)], ["txnindex-extra"]),
+        ([AbortedTxn(7, 0, 2, 4)], ["txnindex-extra"]),
+        ([AbortedTxn(7, 0, 3, 5)], ["txnindex-extra"]),
+        ([], []),  # nothing is left that it would hide
+    ):
+        world = World(0, {}, cleaned_below=2)
+        world.check.reach(1)
+        world.check.passed(3)
+        world.check.reach(3)
+        abort(world, 3)
+        world.check.passed(4)
+        world.check.check_index("/t-0/txn", list(enumerate(entries)), 4)
+        assert world.found() == rules, entries
+
+
+def test_another_transactions_first_batch_is_cleaned_which_the_entry_remembers() -> None:
+    for stable, rules in ((1, []), (5, []), (3, ["txnindex-entry"]), (6, ["txnindex-entry"])):
+        world = World(0, {}, cleaned_below=3)
+        world.check.reach(2)
+        world.check.add(header(2, is_transactional=True), LOG)
+        world.check.passed(3)
+        abort(world, 4)
+        world.check.check_index("/t-0/txn", [(0, AbortedTxn(7, 2, 4, stable))], 5)
+        assert world.found() == rules, stable
+
+
+def test_a_fencing_marker_that_was_cleaned_leaves_a_snapshot_that_knows_no_batch() -> None:
+    fenced = ProducerStateEntry(7, 1, 4, TIME + 9, None, ())
+    for cleaned_below, rules in ((8, []), (0, ["snapshot-differs"])):
+        world = World(0, {20: [fenced]}, cleaned_below)
+        world.check.add(header(3), LOG)
+        world.check.passed(4)
+        world.check.reach(8)  # the marker was at one of 4 to 7
+        world.check.finish(20, is_stopped=True)
+        assert world.found() == rules
+
+
+def test_a_marker_that_was_cleaned_leaves_its_coordinators_epoch() -> None:
+    for coordinator, rules in ((4, []), (-1, [])):
+        world = World(0, {20: [entry(8, sequence=1, coordinator=coordinator)]}, cleaned_below=8)
+        world.check.add(header(3), LOG)
+        world.check.passed(4)
+        world.check.reach(8)
+        world.check.add(header(8, sequence=1), LOG)
+        world.check.passed(9)
+        world.check.finish(20, is_stopped=True)
+        assert world.found() == rules, coordinator
