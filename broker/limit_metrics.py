@@ -60,7 +60,7 @@ def limit_families(server: SocketServer) -> Iterator[AnyFamily]:
     yield one(
         "tidelog_log_lines_left_out",
         COUNTER,
-        "Log lines about clients that were not written, since there were too many of a kind.",
+        "Log lines that were not written, since there were too many of a kind.",
         FLOOD.left_out,
     )
 

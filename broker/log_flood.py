@@ -1,38 +1,42 @@
-"""Lines about clients that were refused or have failed, at a bounded rate: an attack must not fill the log, nor hide in it.
+"""Log lines at a bounded rate: an attack must not fill the disk with them, nor hide in them.
 
-A filter on the loggers that clients drive lets `MOST` lines of a kind through in `WINDOW_S` seconds. A kind is a logger and
-a message as it stands in the source. What is left out is counted and told in one line when the window is over.
+A filter on the handler, so for every logger, lets so many lines of a kind through in `WINDOW_S` seconds. A kind is a place in the
+source. What is left out is counted, and told with an example in one line when the window is over. What clients cause are lines of
+`tidelog.broker`; lines of the storage and at DEBUG, which somebody has asked for, may be more. The audit log has its own bounds
+(`security/audit.py`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import threading
 
 WINDOW_S = 10.0
 MOST = 20
-#: Loggers whose lines clients can cause at will.
-LOGGERS = (
-    "connection",
-    "tls_connection",
-    "dispatcher",
-    "message_set_listener",
-    "security.sasl",
-    "security.message_set_gate",
-)
+"""Lines of a kind in a window, of INFO and above, from loggers whose lines clients can cause."""
+MOST_OF_OTHERS = 1000
+"""From those of storage and cleaner, which tell of each partition at a start, and of DEBUG."""
+MAX_EXAMPLE = 249
+"""Characters of the line that stands for those that were left out."""
+UNBOUNDED = ("tidelog.audit", __name__)
+_CLIENTS = "tidelog.broker."
+
+_Place = tuple[str, int]
 
 
 class _Kind:
-    __slots__ = ("began", "left_out", "level", "passed")
+    __slots__ = ("began", "example", "left_out", "level", "logger", "passed")
 
-    def __init__(self, began: float, level: int) -> None:
-        self.began = began
-        self.level = level
+    def __init__(self, record: logging.LogRecord) -> None:
+        self.began = record.created
+        self.logger = record.name
+        self.level = record.levelno
         self.passed = self.left_out = 0
+        self.example = ""
 
 
 class FloodFilter(logging.Filter):
-    """Loop thread: the lines of these loggers are written there.
+    """Any thread.
 
     Attributes:
         left_out: lines that were not written, in all.
@@ -41,49 +45,60 @@ class FloodFilter(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self.left_out = 0
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._lock = threading.Lock()
+        self._kinds: dict[_Place, _Kind] = {}
+        self._looked_s = 0.0
 
     @property
     def pending(self) -> bool:
         """Whether there are lines of which nobody was told yet."""
-        return any(kind.left_out for kind in self._kinds.values())
+        with self._lock:
+            return any(kind.left_out for kind in self._kinds.values())
 
     def filter(self, record: logging.LogRecord) -> bool:
-        key = record.name, str(record.msg)
-        kind = self._kinds.get(key)
-        if kind is None or record.created - kind.began >= WINDOW_S:
-            if kind is not None:
-                self._tell(key, kind)
-            kind = self._kinds[key] = _Kind(record.created, record.levelno)
-        if kind.passed < MOST:
-            kind.passed += 1
+        """Whether the line is written. Tells of windows that are over."""
+        if record.name in UNBOUNDED:
             return True
-        kind.left_out += 1
-        self.left_out += 1
+        if not self._looked_s <= record.created < self._looked_s + 1:
+            self.flush(record.created)
+        most = MOST if record.name.startswith(_CLIENTS) and record.levelno >= logging.INFO else MOST_OF_OTHERS
+        place = record.pathname, record.lineno
+        with self._lock:
+            kind = self._kinds.get(place)
+            if kind is None:
+                kind = self._kinds[place] = _Kind(record)
+            if kind.passed < most:
+                kind.passed += 1
+                return True
+            kind.left_out += 1
+            self.left_out += 1
+            if not kind.example:
+                kind.example = _text_of(record)
         return False
 
     def flush(self, now_s: float) -> None:
         """Tells what was left out in windows that are over. `now_s`: seconds since 1970."""
-        for key, kind in list(self._kinds.items()):
-            if now_s - kind.began >= WINDOW_S:
-                del self._kinds[key]
-                self._tell(key, kind)
+        with self._lock:
+            over = [(place, kind) for place, kind in self._kinds.items() if not 0 <= now_s - kind.began < WINDOW_S]
+            for place, _ in over:
+                del self._kinds[place]
+            self._looked_s = now_s
+        for _, kind in over:
+            if kind.left_out:
+                # By a logger that passes: this filter is on its way too.
+                logging.getLogger(__name__).log(
+                    kind.level, "%d more lines of %s in %d s, such as: %s",
+                    kind.left_out, kind.logger.removeprefix("tidelog."), WINDOW_S, kind.example,
+                )  # fmt: skip
 
-    def _tell(self, key: tuple[str, str], kind: _Kind) -> None:
-        if kind.left_out:
-            name, message = key
-            # Not by the logger itself, whose filter this is.
-            logging.getLogger(__name__).log(
-                kind.level, "%d more lines of %s in %d s: %s", kind.left_out, name.rpartition(".")[2], WINDOW_S, message
-            )
+
+def _text_of(record: logging.LogRecord) -> str:
+    try:
+        text = record.getMessage()
+    except Exception:  # a message whose arguments do not fit is logging's to report
+        text = str(record.msg)
+    return text if len(text) <= MAX_EXAMPLE else f"{text[:MAX_EXAMPLE]}…"
 
 
 FLOOD = FloodFilter()
-"""The one of this process: loggers are the process's too."""
-
-
-def install(names: Iterable[str] = LOGGERS) -> None:
-    """Puts the filter on the loggers. Harmless when it is there."""
-    package = __name__.rpartition(".")[0]
-    for name in names:
-        logging.getLogger(f"{package}.{name}").addFilter(FLOOD)
+"""The one of this process: its handler is the process's too (`logs.py`)."""

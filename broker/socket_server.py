@@ -23,7 +23,7 @@ from .connection import Connection
 from .container import HINT, container_network, plain_host
 from .descriptors import Descriptors, open_limit
 from .garbage import give_back
-from .log_flood import FLOOD, install
+from .log_flood import FLOOD
 from .receive_room import ReceiveRoom
 from .send import SendCounters
 from .send_room import CROWDED_UNSENT_BYTES, SendRoom
@@ -184,7 +184,6 @@ class SocketServer:
         for listener in self._config.message_set_listeners:
             endpoint = await self._listen(listener, "message.set.listeners", self._message_sets())
             self.message_set_endpoints.append(endpoint)
-        install()
         self._schedule_sweep()
         self._schedule_renewal()
 

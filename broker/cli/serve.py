@@ -32,10 +32,11 @@ def run(options: Any) -> int:
     """Serves; returns 0 after a clean stop."""
     from ...config.loader import load_config
     from ..descriptors import raise_limit
-    from ..logs import set_up_logging
+    from ..logs import log_uncaught, set_up_logging
     from ..server import serve
 
     config = load_config(options.config, os.environ, options.assignments)
     set_up_logging(config.logging_level, config.logging_format, config.logging_audit_level)
+    log_uncaught()
     raise_limit()
     return serve(config)
