@@ -18,8 +18,8 @@ class ColumnBuilder:
         keys: bool = True,
         values: bool = True,
         headers: bool = False,
-        first_offset: int = 0,
-        end_offset: int = ...,
+        first_offset: int = ...,
+        end_offset: int | None = None,
         min_timestamp: int = ...,
         max_timestamp: int = ...,
     ) -> None: ...

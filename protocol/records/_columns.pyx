@@ -155,7 +155,8 @@ cdef tuple take_binary(Binary *column):
 
 
 cdef class ColumnBuilder:
-    """Collects records with offsets in [first_offset, end_offset) and timestamps in [min_timestamp, max_timestamp].
+    """Collects records with offsets in [first_offset, end_offset) and timestamps in [min_timestamp, max_timestamp]; without
+    `end_offset` up to the last there is, 2^63 - 1.
 
     Timestamps in milliseconds; `keys`, `values`, `headers`: whether that column is wanted. A column that is not wanted
     costs nothing but its walk.
@@ -174,19 +175,22 @@ cdef class ColumnBuilder:
     cdef bint _want_values
     cdef bint _want_headers
     cdef int64_t _first
-    cdef int64_t _end
+    cdef int64_t _last
     cdef int64_t _earliest
     cdef int64_t _latest
 
     def __init__(
-        self, *, bint keys=True, bint values=True, bint headers=False, int64_t first_offset=0,
-        int64_t end_offset=INT64_MAX, int64_t min_timestamp=INT64_MIN, int64_t max_timestamp=INT64_MAX,
+        self, *, bint keys=True, bint values=True, bint headers=False, int64_t first_offset=INT64_MIN,
+        end_offset=None, int64_t min_timestamp=INT64_MIN, int64_t max_timestamp=INT64_MAX,
     ):
         self._want_keys = keys
         self._want_values = values
         self._want_headers = headers
         self._first = first_offset
-        self._end = end_offset
+        if end_offset == INT64_MIN:  # nothing is below it, and there is no last offset to say so
+            self._first, self._last = INT64_MAX, INT64_MIN
+        else:
+            self._last = INT64_MAX if end_offset is None else end_offset - 1
         self._earliest = min_timestamp
         self._latest = max_timestamp
 
@@ -332,7 +336,7 @@ cdef class ColumnBuilder:
                 break
             offset = tl_add(base, delta)
             time = append_time if kind else tl_add(base_time, time_delta)
-            if offset < self._first or offset >= self._end or time < self._earliest or time > self._latest:
+            if offset < self._first or offset > self._last or time < self._earliest or time > self._latest:
                 p = end
                 continue
             if headers:
@@ -416,7 +420,7 @@ cdef class ColumnBuilder:
         cdef int64_t more = 0
         cdef bytes name
         cdef bytes content
-        if offset < self._first or offset >= self._end or timestamp < self._earliest or timestamp > self._latest:
+        if offset < self._first or offset > self._last or timestamp < self._earliest or timestamp > self._latest:
             return False
         for name, content in headers:
             more += len(name) + (len(content) if content is not None else 0)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import struct
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.columns import Row, rows_of
 from support.record_strategies import TIMESTAMPS, batch_arguments, records
 from tidelog.protocol.records._columns import ColumnBuilder
+from tidelog.protocol.records._kernel import decode_records
 from tidelog.protocol.records.attributes import TimestampType
-from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.builder import build_batch, seal
+from tidelog.protocol.records.record_batch import BASE_OFFSET_AT, BASE_TIMESTAMP_AT, Record, iterate_records
 
 MOST_US, LEAST_US = 2**63 - 1, -(2**63)
+_INT64 = struct.Struct(">q")
+EXTREMES = st.sampled_from([-(2**63), -(2**63) + 1, -1, 0, 1, 2**31, 2**63 - 3, 2**63 - 2, 2**63 - 1])
+"""Offsets and times that only a forged or damaged batch has."""
 
 
 @st.composite
@@ -69,3 +76,37 @@ def test_columns_have_the_rows_that_are_wanted(
         if whole or (first <= row.offset < first + span and row.timestamp >= min(earliest * 1000, MOST_US))
     ]
     assert found == wanted
+
+
+@given(EXTREMES, EXTREMES, st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4, unique=True).map(sorted))
+@example(2**63 - 1, 0, [0])
+@example(2**63 - 2, 0, [0, 1, 2])
+@example(-(2**63), 2**63 - 1, [0])
+def test_the_three_readers_find_the_same_records_at_the_ends_of_64_bits(
+    base_offset: int, base_timestamp: int, deltas: list[int]
+) -> None:
+    """Wherever a header puts them, and where the sum wraps: a reader without bounds leaves nothing out."""
+    made = build_batch([Record(0, 0, b"k", b"%d" % delta) for delta in deltas], base_offset=0, offsets=deltas)
+    batch = bytearray(made)
+    _INT64.pack_into(batch, BASE_OFFSET_AT, base_offset)
+    _INT64.pack_into(batch, BASE_TIMESTAMP_AT, base_timestamp)
+    seal(batch)
+    wrapped = [(base_offset + delta + 2**63) % 2**64 - 2**63 for delta in deltas]
+    expected = [(offset, b"%d" % delta) for offset, delta in zip(wrapped, deltas, strict=True)]
+    builder = ColumnBuilder()
+    assert builder.add_batch(batch, 0, len(batch)) == len(deltas)
+    assert [(row.offset, row.value) for row in rows_of(builder.take())] == expected
+    assert [(record.offset, record.value) for record in iterate_records(batch)] == expected
+    assert [(record.offset, record.value) for record in decode_records(batch, 0, len(batch))] == expected
+    assert {record.timestamp for record in iterate_records(batch)} == {base_timestamp}
+
+
+@given(EXTREMES, st.integers(-3, 3))
+def test_bounds_at_the_ends_of_64_bits_are_bounds(offset: int, span: int) -> None:
+    """[first, end) as everywhere; only no end at all lets the last offset there is in."""
+    end = max(min(offset + span, 2**63), -(2**63))
+    builder = ColumnBuilder(first_offset=offset, end_offset=end)
+    added = [
+        at for at in range(max(offset - 3, -(2**63)), min(offset + 4, 2**63)) if builder.add_record(at, 0, 0, b"", b"")
+    ]
+    assert added == list(range(offset, end))

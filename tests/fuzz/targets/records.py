@@ -243,7 +243,7 @@ def message_sets(data: bytes) -> None:
 def columns(data: bytes) -> None:
     """A batch into Arrow's columns has the rows that the plain reader finds."""
     batch = mended(data)
-    builder = ColumnBuilder(keys=True, values=True, headers=True, first_offset=-(1 << 63))
+    builder = ColumnBuilder(keys=True, values=True, headers=True)
     try:
         count = builder.add_batch(exact(batch), 0, len(batch), check_crc=False, max_decompressed=MOST)
     except RecordError:
