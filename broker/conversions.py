@@ -9,9 +9,10 @@ An append is made ready there, and appended on the loop thread like any other (o
 given then, so the log's order is that of the appends. A connection has one request at a time and stands still until it is
 answered, so its order is kept too.
 
-A compressed batch is checked on the loop as long as that is quick (`quick_expansion`): one of 4 KiB may hold 128 MiB, and
-looking at it would hold up everybody for a tenth of a second. What waits for the thread is bounded in bytes; more is refused
-for now, with an error that clients try again after.
+A compressed batch is checked on the loop for some milliseconds (`CHECK_NS` of `apis/produce.py`) and if it holds little
+(`quick_expansion`): one of 4 KiB may hold 128 MiB, and looking at it would hold up everybody for a tenth of a second; one that
+holds nothing may take as long, made of what is expensive to decompress. What waits for the thread is bounded in bytes; more is
+refused for now, with an error that clients try again after.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ LEAST_QUICK_BYTES, MOST_QUICK_BYTES = 256 << 10, 4 << 20
 
 
 def quick_expansion(size: int) -> int:
-    """Bytes that a compressed batch of `size` may hold to be checked on the loop: some milliseconds."""
+    """Bytes that a compressed batch of `size` may hold to be checked on the loop. The time that was spent decides first; this
+    bounds what one call of a codec may give, and the walk over the records: 2 ms a megabyte of the smallest."""
     return min(max(QUICK_GROWTH * size, LEAST_QUICK_BYTES), MOST_QUICK_BYTES)
 
 

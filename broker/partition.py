@@ -62,10 +62,15 @@ class Partition:
         self._unsynced: deque[tuple[int, Tell]] = deque()
 
     def append(
-        self, buffer: bytearray, start: int, end: int, max_decompressed: int = DEFAULT_MAX_BYTES
+        self,
+        buffer: bytearray,
+        start: int,
+        end: int,
+        max_decompressed: int = DEFAULT_MAX_BYTES,
+        is_due: Callable[[], bool] | None = None,
     ) -> LogAppendInfo:
         """Appends the batch in buffer[start:end] (patched in place) and wakes the readers who can see it."""
-        info = self.log.append_as_leader(buffer, start, end, max_decompressed=max_decompressed)
+        info = self.log.append_as_leader(buffer, start, end, max_decompressed=max_decompressed, is_due=is_due)
         if self.log.needs_sync:
             self.sync()
         elif self.waiters:

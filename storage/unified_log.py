@@ -217,10 +217,12 @@ class UnifiedLog(ConvertingLog):
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         max_decompressed: int = DEFAULT_MAX_BYTES,
+        is_due: Callable[[], bool] | None = None,
     ) -> LogAppendInfo:
         """Append the one batch in buffer[start:end]: validated, and its offsets, epoch and times assigned in place.
 
-        One whose records take more than `max_decompressed` bytes is a RecordTooLargeError; see `check_batch` for those.
+        One whose records take more than `max_decompressed` bytes is a RecordTooLargeError; one that takes so long to decompress
+        that `is_due` becomes true an OutOfTimeError. See `check_batch` for those.
         Raises RecordTooLargeError, InvalidTimestampError, InvalidRecordError, CorruptRecordError … (protocol.records), a
         ProducerStateError, KafkaStorageError. Nothing was appended then.
         """
@@ -246,6 +248,7 @@ class UnifiedLog(ConvertingLog):
                 now - self._timestamp_before_max,
                 now + self._timestamp_after_max,
                 max_decompressed,
+                is_due,
             )
             if self._target is not None:
                 data = memoryview(buffer)[start:end]

@@ -33,11 +33,16 @@ from ...protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ...protocol.records.attributes import TRANSACTIONAL_MASK
-from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+from ...protocol.records.exceptions import (
+    InvalidRecordError,
+    InvalidTimestampError,
+    OutOfTimeError,
+    RecordTooLargeError,
+)
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..connection import ConnectionAborted
-from ..conversions import is_quick, quick_expansion
+from ..conversions import MOST_QUICK_BYTES, is_quick, quick_expansion
 from ..error_mapping import error_code
 from ..later_answer import LaterAnswer
 from ..request_context import RequestContext
@@ -72,6 +77,9 @@ Answer = bytes | LaterAnswer | Awaitable[bytes | None] | None
 
 LOOP_NS = 20_000_000
 """Of one client's requests that came together: compressed batches after it are looked at by the conversions' thread."""
+
+CHECK_NS = 5_000_000
+"""Of one compressed batch: one that is not decompressed by then is looked at by that thread, from its beginning."""
 
 _NONE = ErrorCode.NONE
 _FIRST_WITH_IDS = 13
@@ -225,7 +233,10 @@ def _append(
                         future = found
                     else:
                         info = found
-                elif later is not None and any(part.partition is partition for part in later):
+                elif (later is not None and any(part.partition is partition for part in later)) or (
+                    # 2 ms a megabyte of the smallest records.
+                    MOST_QUICK_BYTES < last - first <= partition.log.config.max_message_bytes
+                ):
                     future = broker.conversions.append_compressed(partition, buffer, first, last)
                 else:
                     info = partition.append(buffer, first, last)
@@ -282,10 +293,14 @@ def _append_compressed(
     """On the loop, unless its records take long to look at, or the request has taken long, or might overtake itself."""
     if last - first > partition.log.config.max_message_bytes:
         return partition.append(buffer, first, last)  # raises, before it looks at the records
-    if later is None and perf_counter_ns() - since < LOOP_NS:
+    now = perf_counter_ns()
+    if later is None and now - since < LOOP_NS:
+        until = now + CHECK_NS
         try:
-            return partition.append(buffer, first, last, quick_expansion(last - first))
-        except RecordTooLargeError:
+            return partition.append(
+                buffer, first, last, quick_expansion(last - first), lambda: perf_counter_ns() >= until
+            )
+        except (RecordTooLargeError, OutOfTimeError):
             pass  # for the loop, that is
     return broker.conversions.append_compressed(partition, buffer, first, last)
 

@@ -1,5 +1,6 @@
 """What the compiled kernel offers; documented in `_kernel.pyx`, said once more in plain Python in `reference`."""
 
+from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 from .record_batch import Record
@@ -59,6 +60,7 @@ def validate_and_assign(
     earliest_timestamp: int = -0x8000_0000_0000_0000,
     latest_timestamp: int = 0x7FFF_FFFF_FFFF_FFFF,
     max_decompressed: int = ...,
+    is_due: Callable[[], bool] | None = None,
 ) -> BatchInfo: ...
 def find_timestamp(
     buffer: _Buffer,

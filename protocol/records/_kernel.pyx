@@ -669,6 +669,7 @@ def validate_and_assign(
     int64_t earliest_timestamp=INT64_MIN,
     int64_t latest_timestamp=INT64_MAX,
     Py_ssize_t max_decompressed=DEFAULT_MAX_BYTES,
+    is_due=None,
 ):
     """Checks the one V2 batch that fills buffer[position:end] and makes it ready to be appended, in place.
 
@@ -688,6 +689,7 @@ def validate_and_assign(
         from_client: False for batches that the broker made itself (markers, coordinators' records).
         earliest_timestamp, latest_timestamp: ms, what CreateTime records with a timestamp may have.
         max_decompressed: bytes.
+        is_due: whether time is up, as `decompress` asks it.
 
     Returns:
         The header as it now stands; records_max_timestamp (−1 when no record has one), records_min_timestamp (of the
@@ -700,6 +702,7 @@ def validate_and_assign(
         UnsupportedCompressionError: no such codec.
         InvalidTimestampError: a timestamp out of range; or a client says LogAppendTime on a topic with that type.
         RecordTooLargeError: more than `max_decompressed`.
+        OutOfTimeError: `is_due` said so.
         ValueError: position or end outside of the buffer. BufferError: the buffer is read-only.
     """
     cdef Py_buffer view, inner
@@ -755,6 +758,7 @@ def validate_and_assign(
                 attributes & COMPRESSION_MASK,
                 memoryview(buffer)[position + RECORDS_AT : end],
                 max_decompressed,
+                is_due,
             )
             PyObject_GetBuffer(payload, &inner, PyBUF_SIMPLE)
             try:

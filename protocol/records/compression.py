@@ -6,7 +6,9 @@
     lz4     LZ4 frame, 64 KiB independent blocks, no checksum of the content
     zstd    RFC 8878 frames; most clients leave the content size out
 
-Every decompressor stops soon after `max_bytes`, and no memory is taken because of what the input merely claims.
+Every decompressor stops soon after `max_bytes`, no memory is taken because of what the input merely claims, and the time
+is linear in the bytes that come and the bytes that they give: input is walked by position, a part at a time, and there may
+be so many parts (gzip members, xerial blocks, zstd frames) and no more, see `FREE_PARTS`.
 The codec packages are imported by the first use of their codec (start-up budget). Any thread may call: contexts are
 per thread.
 """
@@ -20,7 +22,13 @@ import zlib
 from typing import TYPE_CHECKING
 
 from .attributes import Compression
-from .exceptions import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionError
+from .exceptions import (
+    CorruptRecordError,
+    InvalidRecordError,
+    OutOfTimeError,
+    RecordTooLargeError,
+    UnsupportedCompressionError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +37,18 @@ if TYPE_CHECKING:
 
     Data = bytes | bytearray | memoryview
     Plain = bytes | memoryview
+    IsDue = Callable[[], bool]
 
-__all__ = ["DEFAULT_MAX_BYTES", "LEVELS", "Compression", "compress", "decompress", "snappy_raw"]
+__all__ = [
+    "DEFAULT_MAX_BYTES",
+    "FREE_PARTS",
+    "LEVELS",
+    "PART_BYTES",
+    "Compression",
+    "compress",
+    "decompress",
+    "snappy_raw",
+]
 
 # What one batch may grow to: 128 times the default max.message.bytes, and more than socket.request.max.bytes.
 DEFAULT_MAX_BYTES = 128 * 1024 * 1024
@@ -41,6 +59,23 @@ LEVELS: dict[Compression, tuple[int, int, int]] = {
     Compression.LZ4: (1, 17, 9),
     Compression.ZSTD: (-(1 << 17), 22, 3),
 }
+
+#: A stream may have `FREE_PARTS` parts, and one more for each `PART_BYTES` that it holds. A part is what begins anew: a gzip
+#: member, a xerial header or block, a zstd frame. One costs 2 to 5 µs whatever it gives, and may take 5 bytes: without a bound
+#: a megabyte of empty ones takes 0.3 to 0.7 s. With it they take 5 ms at most, and as long again for each half megabyte that
+#: comes out of it, which is some times what that takes in blocks of ordinary size.
+#: What is written in the world: one member, one frame, one raw block. In xerial framing 32 KiB a block (snappy-java, sarama,
+#: kafka-python, kafka-go); 1 KiB in Kafka's own producers before 0.10.1, which is also the least that snappy-java can be set to.
+#: Half of that is allowed on average, so what a writer with such blocks leaves at the ends does not count.
+#: Not parts: blocks within an lz4 or zstd frame or a deflate stream, of some bytes to 128 KiB. The libraries take 10 to 100 ns
+#: for an empty one, so the bytes bound them.
+FREE_PARTS = 1024
+PART_BYTES = 512
+
+#: Input that is given to a library in one go: so often can somebody ask whether time is up, and so much is copied at most
+#: for what is behind the end of a part. The first bite of a part that follows another is small, as most of these are.
+_BITE = 64 * 1024
+_SMALL_BITE = 512
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16: gzip header and trailer instead of zlib's
 _GZIP_STEP = 256 * 1024
@@ -122,23 +157,28 @@ def compress(codec: int, data: Data, level: int | None = None) -> bytes:
     raise UnsupportedCompressionError(f"no compression codec has the id {codec}")
 
 
-def decompress(codec: int, data: Data, max_bytes: int = DEFAULT_MAX_BYTES) -> Plain:
+def decompress(
+    codec: int, data: Data, max_bytes: int = DEFAULT_MAX_BYTES, is_due: Callable[[], bool] | None = None
+) -> Plain:
     """What `data` was before it was compressed; any thread. What is large comes in pieces, between which others run.
 
     Args:
         codec: a `Compression`.
         data: the whole compressed stream, nothing behind it.
         max_bytes: the result may not be longer.
+        is_due: whether the caller's time is up; asked between pieces of work of some milliseconds at most. None: it never is.
 
     Raises:
         CorruptRecordError: not a whole, intact stream of this codec.
+        InvalidRecordError: more members, frames or blocks than `FREE_PARTS` and one for each `PART_BYTES` of the result.
+        OutOfTimeError: `is_due` said so.
         RecordTooLargeError: the result would exceed `max_bytes`.
         UnsupportedCompressionError: no such codec.
     """
     function = _DECOMPRESSORS.get(codec)
     if function is None:
         raise UnsupportedCompressionError(f"no compression codec has the id {codec}")
-    out = function(data, max_bytes)
+    out = function(data, max_bytes, is_due)
     if len(out) > max_bytes:
         raise _too_large(codec, max_bytes)
     return out
@@ -159,26 +199,40 @@ def _corrupt(codec: Compression, why: object) -> CorruptRecordError:
     return CorruptRecordError(f"broken {codec.name.lower()} data: {why}")
 
 
-def _copy(data: Data, max_bytes: int) -> bytes:
+def _copy(data: Data, max_bytes: int, is_due: IsDue | None) -> bytes:
     if len(data) > max_bytes:
         raise RecordTooLargeError(f"{len(data)} bytes of records are more than {max_bytes}")
     return bytes(data)
 
 
 class _Pieces:
-    """A result that grows, to `max_bytes` at most. What is large is never copied as a whole (joined, or moved by
-    a growing buffer): no other thread would run meanwhile. So it gets addresses for all of it, and memory as it comes.
+    """A result that grows, to `max_bytes` at most, out of a bounded number of parts, as long as there is time. What is large is
+    never copied as a whole (joined, or moved by a growing buffer): no other thread would run meanwhile. So it gets addresses
+    for all of it, and memory as it comes.
     """
 
-    def __init__(self, codec: Compression, max_bytes: int) -> None:
+    def __init__(self, codec: Compression, max_bytes: int, is_due: IsDue | None) -> None:
         self._codec = codec
         self._max_bytes = max_bytes
+        self._is_due = is_due
+        self._part_count = 0
         self._parts: list[bytes] = []
         self._large: mmap.mmap | None = None
         self.size = 0
 
+    def begin_part(self) -> None:
+        """Counts a member, frame or block that begins; InvalidRecordError where there are too many for what came of them."""
+        self._part_count += 1
+        if self._part_count > FREE_PARTS + self.size // PART_BYTES:
+            raise InvalidRecordError(
+                f"the first {self._part_count - 1} parts of {self._codec.name.lower()} data hold {self.size} bytes: a batch may "
+                f"have {FREE_PARTS} parts, and one for each {PART_BYTES} bytes"
+            )
+
     def add(self, part: bytes) -> None:
-        """RecordTooLargeError, MemoryError."""
+        """Appends `part`, which may be empty. RecordTooLargeError, OutOfTimeError, MemoryError."""
+        if self._is_due is not None and self._is_due():
+            raise OutOfTimeError(f"{self._codec.name.lower()} data that takes long: {self.size} bytes so far")
         start, self.size = self.size, self.size + len(part)
         if self.size > self._max_bytes:
             raise _too_large(self._codec, self._max_bytes)
@@ -200,23 +254,31 @@ class _Pieces:
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
-def _decompress_gzip(data: Data, max_bytes: int) -> Plain:
-    pieces = _Pieces(Compression.GZIP, max_bytes)
-    pending: Data = data
+def _decompress_gzip(data: Data, max_bytes: int, is_due: IsDue | None) -> Plain:
+    pieces = _Pieces(Compression.GZIP, max_bytes, is_due)
+    view = memoryview(data)
+    position, bite = 0, _BITE
     while True:  # once per member
+        pieces.begin_part()
         stream = zlib.decompressobj(_GZIP_WINDOW)
+        pending: Data = b""
         while not stream.eof:
+            if not pending:
+                pending = view[position : position + bite]
+                position += len(pending)
+                bite = min(2 * bite, _BITE)
             try:
                 part = stream.decompress(pending, min(_GZIP_STEP, max_bytes + 1 - pieces.size))
             except zlib.error as error:
                 raise _corrupt(Compression.GZIP, error) from None
-            pending = stream.unconsumed_tail
-            pieces.add(part)
             if not part and not pending and not stream.eof:
                 raise _corrupt(Compression.GZIP, "the stream is cut short")
-        pending = stream.unused_data
-        if not pending:
+            pending = stream.unconsumed_tail
+            pieces.add(part)
+        position -= len(stream.unused_data)
+        if position == len(view):
             return pieces.all()
+        bite = _SMALL_BITE
 
 
 def _compress_xerial(data: Data) -> bytes:
@@ -231,13 +293,14 @@ def _compress_xerial(data: Data) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(data: Data, max_bytes: int) -> Plain:
+def _decompress_snappy(data: Data, max_bytes: int, is_due: IsDue | None) -> Plain:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
-        return _snappy_block(view, max_bytes)
-    pieces = _Pieces(Compression.SNAPPY, max_bytes)
+        return _snappy_block(view, max_bytes)  # a megabyte takes 2 ms at worst
+    pieces = _Pieces(Compression.SNAPPY, max_bytes, is_due)
     position = 0
     while position < len(view):
+        pieces.begin_part()
         if view[position : position + 8] == _XERIAL_MAGIC:  # at the start, and wherever streams were joined
             if len(view) - position < _XERIAL_HEADER.size:
                 raise _corrupt(Compression.SNAPPY, "the stream is cut short")
@@ -279,7 +342,7 @@ def _snappy_block(block: memoryview, max_bytes: int) -> bytes:
     return out
 
 
-def _decompress_lz4(data: Data, max_bytes: int) -> Plain:
+def _decompress_lz4(data: Data, max_bytes: int, is_due: IsDue | None) -> Plain:
     import lz4.frame
 
     if len(data) < 7 or int.from_bytes(data[:4], "little") != _LZ4_MAGIC:
@@ -299,24 +362,36 @@ def _decompress_lz4(data: Data, max_bytes: int) -> Plain:
             if consumed != len(data):
                 raise _corrupt(Compression.LZ4, f"{len(data) - consumed} bytes behind the end of the frame")
             return bytes(out)
-        stream = lz4.frame.LZ4FrameDecompressor()
-        # Eight times the input is seldom too little; but what a step gives is copied once, in one go.
-        step = min(8 * len(data), _QUICK_BYTES, max_bytes + 1)
-        pieces = _Pieces(Compression.LZ4, max_bytes)
-        pieces.add(stream.decompress(data, max_length=step))
-        while not stream.eof:
-            part = stream.decompress(b"", max_length=min(step, max_bytes + 1 - pieces.size))
-            if not part and stream.needs_input:
-                raise _corrupt(Compression.LZ4, "the stream is cut short")
-            pieces.add(part)
-        if stream.unused_data:
-            raise _corrupt(Compression.LZ4, f"{len(stream.unused_data)} bytes behind the end of the frame")
-        return pieces.all()
+        return _decompress_lz4_by_position(memoryview(data), max_bytes, is_due)
     except (RuntimeError, EOFError, ValueError, MemoryError) as error:
         raise _corrupt(Compression.LZ4, error) from None
 
 
-def _decompress_zstd(data: Data, max_bytes: int) -> Plain:
+def _decompress_lz4_by_position(view: memoryview, max_bytes: int, is_due: IsDue | None) -> Plain:
+    """The one frame in `view`. The package's own decompressor keeps what it has not consumed, and copies it in each step."""
+    import lz4.frame
+
+    context = lz4.frame.create_decompression_context()
+    # Eight times the input is seldom too little; but what a step gives is copied once, in one go.
+    step = min(8 * len(view), _QUICK_BYTES, max_bytes + 1)
+    pieces = _Pieces(Compression.LZ4, max_bytes, is_due)
+    position = 0
+    ended = False
+    while not ended:
+        pending = view[position : position + 4 * _BITE]
+        part, consumed, ended = lz4.frame.decompress_chunk(
+            context, pending, max_length=min(step, max_bytes + 1 - pieces.size)
+        )
+        if not part and not consumed and not ended:
+            raise _corrupt(Compression.LZ4, "the stream is cut short")
+        position += consumed
+        pieces.add(part)
+    if position != len(view):
+        raise _corrupt(Compression.LZ4, f"{len(view) - position} bytes behind the end of the frame")
+    return pieces.all()
+
+
+def _decompress_zstd(data: Data, max_bytes: int, is_due: IsDue | None) -> Plain:
     import zstandard
 
     decompressor = _contexts.decompressor
@@ -326,7 +401,8 @@ def _decompress_zstd(data: Data, max_bytes: int) -> Plain:
         size = zstandard.frame_content_size(data)
         if size > max_bytes:
             raise _too_large(Compression.ZSTD, max_bytes)
-        if 0 <= size <= max_bytes and size <= _ZSTD_MAX_RATIO * len(data):
+        # In one go where nobody minds how long that takes, or it takes some milliseconds at most.
+        if 0 <= size <= _ZSTD_MAX_RATIO * len(data) and (is_due is None or len(data) <= _BITE):
             try:
                 return decompressor.decompress(data, allow_extra_data=False)
             except zstandard.ZstdError:
@@ -334,9 +410,10 @@ def _decompress_zstd(data: Data, max_bytes: int) -> Plain:
         # Small bites, so that each gives at most as much again as is allowed in all, or 16 MiB: smaller ones take longer.
         bite = max(512, max_bytes // _ZSTD_MAX_RATIO)
         view = memoryview(data)
-        pieces = _Pieces(Compression.ZSTD, max_bytes)
+        pieces = _Pieces(Compression.ZSTD, max_bytes, is_due)
         position = 0
         while position < len(view):  # once per frame
+            pieces.begin_part()
             stream = decompressor.decompressobj()
             while not stream.eof:
                 if position >= len(view):
@@ -352,7 +429,7 @@ def _decompress_zstd(data: Data, max_bytes: int) -> Plain:
         raise _corrupt(Compression.ZSTD, error) from None
 
 
-_DECOMPRESSORS: dict[int, Callable[[Data, int], Plain]] = {
+_DECOMPRESSORS: dict[int, Callable[[Data, int, IsDue | None], Plain]] = {
     Compression.NONE: _copy,
     Compression.GZIP: _decompress_gzip,
     Compression.SNAPPY: _decompress_snappy,

@@ -7,7 +7,8 @@
     ├── InvalidTimestampError         INVALID_TIMESTAMP (32)
     ├── RecordTooLargeError           MESSAGE_TOO_LARGE (10)
     ├── FormatLacksFeatureError       UNSUPPORTED_FOR_MESSAGE_FORMAT (43): producer ids where the log is kept in format 0 or 1
-    └── UnsupportedCompressionError   UNSUPPORTED_COMPRESSION_TYPE (76)
+    ├── UnsupportedCompressionError   UNSUPPORTED_COMPRESSION_TYPE (76)
+    └── OutOfTimeError                no code: whoever set a time goes on elsewhere
 
 Stands at the bottom of protocol.records: imports nothing.
 """
@@ -79,6 +80,10 @@ class FormatLacksFeatureError(RecordError):
 
 class UnsupportedCompressionError(RecordError):
     """A codec that does not exist, or does not exist for this version of the request."""
+
+
+class OutOfTimeError(RecordError):
+    """Decompressing takes longer than its caller wants to wait. It says nothing about the data."""
 
 
 def timestamp_fault(timestamp: int, earliest: int, latest: int) -> str:

@@ -49,7 +49,7 @@ from .exceptions import (
 from .varint import read_varint, read_varlong
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Buffer = bytes | bytearray | memoryview
 
@@ -262,7 +262,10 @@ def iterate_raw_records(payload: Buffer, count: int, start: int = 0, end: int | 
 
 
 def payload_of(
-    buffer: Buffer, header: BatchHeader, max_decompressed: int = DEFAULT_MAX_BYTES
+    buffer: Buffer,
+    header: BatchHeader,
+    max_decompressed: int = DEFAULT_MAX_BYTES,
+    is_due: Callable[[], bool] | None = None,
 ) -> tuple[Buffer, int, int]:
     """(buffer, start, end) of a batch's records, decompressed where needed; raises what `decompress` raises."""
     start, end = header.position + RECORDS_AT, header.position + header.size
@@ -270,7 +273,7 @@ def payload_of(
         return buffer, start, end
     if header.compression > Compression.ZSTD:
         raise UnsupportedCompressionError(f"no compression codec has the id {header.compression}")
-    payload = decompress(header.compression, memoryview(buffer)[start:end], max_decompressed)
+    payload = decompress(header.compression, memoryview(buffer)[start:end], max_decompressed, is_due)
     return payload, 0, len(payload)
 
 

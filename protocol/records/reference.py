@@ -46,7 +46,7 @@ from .record_batch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .record_batch import Buffer
 
@@ -98,6 +98,7 @@ def validate_and_assign(
     earliest_timestamp: int = INT64_MIN,
     latest_timestamp: int = INT64_MAX,
     max_decompressed: int = DEFAULT_MAX_BYTES,
+    is_due: Callable[[], bool] | None = None,
 ) -> Validated:
     """As the kernel's."""
     _check_range(buffer, position, end)
@@ -111,7 +112,7 @@ def validate_and_assign(
     timestamps: list[int] = []
     faults: list[RecordFault] = []
     wrong_times: list[int] = []
-    payload, start, stop = payload_of(buffer, header, max_decompressed)
+    payload, start, stop = payload_of(buffer, header, max_decompressed, is_due)
     for index, record in enumerate(iterate_raw_records(payload, header.record_count, start, stop)):
         if record.offset_delta != index:
             raise InvalidRecordError(f"record {index} has the offset delta {record.offset_delta}", index)

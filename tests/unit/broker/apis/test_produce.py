@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -14,9 +15,10 @@ from support.fake_filesystem import Operation
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
 from support.transactions import Node
+from tidelog.broker.apis import produce as produce_module
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.connection import ConnectionAborted
-from tidelog.broker.conversions import Conversions
+from tidelog.broker.conversions import MOST_QUICK_BYTES, Conversions
 from tidelog.broker.partition import Partition
 from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.slow_directory import SlowDirectory
@@ -354,6 +356,35 @@ async def test_behind_the_first_milliseconds_compressed_batches_go_to_the_thread
     assert await outcomes(rig, full_request(plain, records, plain), since=0) == [(0, 0), (0, 1), (0, 2)]
     assert rig.broker.conversions.checked == 2
     assert rig.values() == [b"p", b"v", b"p"]
+    rig.broker.conversions.close()
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+async def test_a_batch_that_takes_long_to_decompress_goes_to_the_thread(
+    machine: World, codec: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little it holds; and what is quick stays on the loop."""
+    rig = OldRig(machine)
+    noise = random.Random(5).randbytes(100_000)
+    large = build_batch([Record(0, START_MS, None, noise)], compression=codec)
+    monkeypatch.setattr(produce_module, "CHECK_NS", 1 << 60)
+    assert await outcomes(rig, full_request(large)) == [(0, 0)]
+    assert rig.broker.conversions.checked == 0
+    monkeypatch.setattr(produce_module, "CHECK_NS", 0)
+    assert await outcomes(rig, full_request(large)) == [(0, 1)]
+    assert rig.broker.conversions.checked == 1
+    assert rig.values() == [noise, noise]
+    rig.broker.conversions.close()
+
+
+async def test_a_very_large_batch_goes_to_the_thread_although_it_is_plain(machine: World) -> None:
+    rig = OldRig(machine, max_message_bytes=20 << 20)
+    plain = build_batch([Record(0, START_MS, None, bytes(MOST_QUICK_BYTES))])
+    assert await outcomes(rig, full_request(plain)) == [(0, 0)]
+    assert rig.broker.conversions.checked == 1
+    rig.log.update_config(LogConfig(segment_index_bytes=4096, max_message_bytes=100))
+    assert await outcomes(rig, full_request(plain)) == [(ErrorCode.MESSAGE_TOO_LARGE, -1)]
+    assert rig.broker.conversions.checked == 1
     rig.broker.conversions.close()
 
 

@@ -5,15 +5,27 @@ import gzip
 import random
 import struct
 import threading
+import time
+import zlib
 
 import lz4.frame
 import pytest
 import snappy
 import zstandard
 from tidelog.protocol.records import compression
-from tidelog.protocol.records.compression import LEVELS, Compression, compress, decompress, snappy_raw
+from tidelog.protocol.records.compression import (
+    FREE_PARTS,
+    LEVELS,
+    PART_BYTES,
+    Compression,
+    compress,
+    decompress,
+    snappy_raw,
+)
 from tidelog.protocol.records.exceptions import (
     CorruptRecordError,
+    InvalidRecordError,
+    OutOfTimeError,
     RecordError,
     RecordTooLargeError,
     UnsupportedCompressionError,
@@ -208,3 +220,152 @@ def test_threads_do_not_share_contexts() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+# -- streams that are made to take long
+
+
+def member(data: bytes) -> bytes:
+    """One gzip member."""
+    return gzip.compress(data, mtime=0)
+
+
+def frame(data: bytes) -> bytes:
+    """One zstd frame that does not say how much it holds."""
+    return zstandard.ZstdCompressor(write_content_size=False).compress(data)
+
+
+XERIAL = struct.pack(">8sii", b"\x82SNAPPY\x00", 1, 1)
+SKIPPED = struct.pack("<II", 0x184D2A50, 0)
+"""A zstd frame that holds nothing for anybody."""
+
+
+def block(data: bytes) -> bytes:
+    """One block of xerial framing."""
+    packed = bytes(snappy.compress(data))
+    return struct.pack(">i", len(packed)) + packed
+
+
+#: Codec → what its stream begins with, and one part that holds so many bytes.
+PARTS = {
+    "gzip members": (Compression.GZIP, b"", member),
+    "xerial blocks": (Compression.SNAPPY, XERIAL, block),
+    "zstd frames": (Compression.ZSTD, b"", frame),
+    "sized zstd frames": (Compression.ZSTD, b"", zstandard.ZstdCompressor().compress),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_parts_that_hold_nothing_are_counted(kind: str) -> None:
+    codec, begin, part = PARTS[kind]
+    full = part(b"x" * 100)
+    assert decompress(codec, begin + full + part(b"") * (FREE_PARTS - 2 if begin else FREE_PARTS - 1)) == b"x" * 100
+    with pytest.raises(InvalidRecordError, match="hold 100 bytes: a batch may have 1024 parts"):
+        decompress(codec, begin + full + part(b"") * FREE_PARTS)
+
+
+@pytest.mark.parametrize("filler", [XERIAL, SKIPPED], ids=["xerial headers", "skippable zstd frames"])
+def test_what_only_separates_parts_is_counted_too(filler: bytes) -> None:
+    codec, begin = (Compression.SNAPPY, XERIAL + block(b"x")) if filler is XERIAL else (Compression.ZSTD, frame(b"x"))
+    assert decompress(codec, begin + filler * 1000) == b"x"
+    with pytest.raises(InvalidRecordError):
+        decompress(codec, begin + filler * FREE_PARTS)
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_as_many_parts_as_any_writer_makes_are_read(kind: str) -> None:
+    """Kafka's own producers before 0.10.1 had 1 KiB in a block; a part for each half of that is the bound."""
+    codec, begin, part = PARTS[kind]
+    for size, count in ((1024, 10_000), (PART_BYTES, 10_000), (1, FREE_PARTS - 1)):
+        assert decompress(codec, begin + part(bytes(size)) * count) == bytes(size * count)
+    with pytest.raises(InvalidRecordError):
+        decompress(codec, begin + part(bytes(PART_BYTES // 2)) * 10_000)
+
+
+LARGE = 4 << 20
+US_PER_BYTE = 0.25
+"""Of CPU, for each byte that comes and each that it gives: ten times what any of these takes, and a hundredth of what
+gzip members took when the rest was copied for each."""
+
+
+def pile(begin: bytes, part: bytes, size: int = LARGE) -> bytes:
+    return begin + part * ((size - len(begin)) // len(part))
+
+
+def stored_blocks(size: int) -> bytes:
+    """A gzip member of deflate blocks that hold nothing."""
+    return member(b"")[:10] + b"\0\0\0\xff\xff" * (size // 5) + b"\1\0\0\xff\xff" + bytes(8)
+
+
+def small_blocks(size: int) -> bytes:
+    """A gzip member of deflate blocks of few bytes, each with tables of its own."""
+    stream = zlib.compressobj(9, zlib.DEFLATED, 31)
+    text = SAMPLES[5][:160]
+    part = stream.compress(text) + stream.flush(zlib.Z_FULL_FLUSH)
+    count = size // len(part)
+    again = stream.compress(text) + stream.flush(zlib.Z_FULL_FLUSH)
+    whole = text * (count + 1)
+    return part + again * count + b"\3\0" + struct.pack("<II", zlib.crc32(whole), len(whole))
+
+
+NOISE = RANDOM.randbytes(600)
+HOSTILE = {
+    "empty gzip members": (Compression.GZIP, pile(member(b"x"), member(b""))),
+    "gzip members as many as there may be": (Compression.GZIP, pile(b"", member(NOISE))),
+    "empty deflate blocks": (Compression.GZIP, stored_blocks(LARGE)),
+    "small deflate blocks": (Compression.GZIP, small_blocks(LARGE)),
+    "empty xerial blocks": (Compression.SNAPPY, pile(XERIAL + block(b"x"), block(b""))),
+    "xerial blocks as many as there may be": (Compression.SNAPPY, pile(XERIAL, block(NOISE))),
+    "xerial headers": (Compression.SNAPPY, pile(XERIAL, XERIAL)),
+    "snappy literals of a byte": (Compression.SNAPPY, b"\x80\x80\x80\1" + b"\0x" * (LARGE // 2)),
+    "empty zstd frames": (Compression.ZSTD, pile(frame(b"x"), frame(b""))),
+    "zstd frames as many as there may be": (Compression.ZSTD, pile(b"", frame(NOISE))),
+    "skippable zstd frames": (Compression.ZSTD, pile(frame(b"x"), SKIPPED)),
+    "empty zstd blocks": (Compression.ZSTD, b"\x28\xb5\x2f\xfd\0\x50" + bytes(LARGE // 3 * 3) + b"\1\0\0"),
+    "empty lz4 blocks": (
+        Compression.LZ4,
+        compress(Compression.LZ4, b"")[:7] + struct.pack("<I", 0x80000000) * (LARGE // 4) + bytes(4),
+    ),
+    "lz4 that gives little at a time": (Compression.LZ4, compress(Compression.LZ4, RANDOM.randbytes(LARGE))),
+}
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_time_is_in_proportion_to_the_bytes(kind: str, is_hurried: bool) -> None:
+    codec, data = HOSTILE[kind]
+    began = time.thread_time()
+    size = 0
+    with contextlib.suppress(RecordError):
+        size = len(decompress(codec, data, is_due=(lambda: False) if is_hurried else None))
+    taken = time.thread_time() - began
+    assert taken < US_PER_BYTE * 1e-6 * (len(data) + size)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_time_that_is_up_ends_it_at_the_next_piece(kind: str) -> None:
+    """Whoever asks does so often: no sixteenth of these megabytes is one piece, but for a block of raw snappy."""
+    codec, data = HOSTILE[kind]
+    asked = 0
+
+    def is_due() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == 17
+
+    raised: type[Exception] | None = None
+    try:
+        decompress(codec, data, is_due=is_due)
+    except RecordError as error:
+        raised = type(error)
+    if kind == "snappy literals of a byte":
+        assert (asked, raised) == (0, None)
+    else:
+        assert raised is OutOfTimeError or (raised is InvalidRecordError and "as many" not in kind)
+        assert asked <= 17
+
+
+def test_a_quick_stream_is_read_although_somebody_asks() -> None:
+    for codec in CODECS:
+        for data in SAMPLES:
+            assert decompress(codec, compress(codec, data), len(data), lambda: False) == data
