@@ -4,7 +4,7 @@
     key     {"query": q, "task": t}      value   {"batch": n, "run": r}
 
 JSON, so that people can read it with any consumer; the fields may get company in later versions. Both are written in
-transactions: a token in its driver's, a mark as the last record of its task's. `CommitLog` takes raw batches, markers too,
+transactions: a token in its driver's, a mark as the first record of its task's. `CommitLog` takes raw batches, markers too,
 and tells of each transaction whether it is open, committed or aborted, also above the last stable offset.
 """
 

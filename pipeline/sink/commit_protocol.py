@@ -1,6 +1,6 @@
 """How a batch of many transactions is committed as one: values and decisions, no I/O. See docs/adr/0034-pipeline-sink.md.
 
-    task      begin ── rows … ── mark ──► Part                         a transaction, left open
+    task      begin ── mark ── rows … ──► Part                         a transaction, left open
     driver    fence ── read ── settle ── write the token ── end each part
                                               ▲
                      before it the batch is not there; after it, it is, and any driver may end the parts
@@ -90,7 +90,7 @@ class Cluster(Protocol):
         """Fails, and writes nothing, when another driver has fenced this one."""
 
     def sweep(self, keep: Sequence[Part]) -> None:
-        """Aborts what this query has open besides these."""
+        """Aborts what this query has open besides these, of whichever attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,21 +99,16 @@ def _is_there(client: KafkaClient, topic: str) -> bool:
 class KafkaCluster:
     """A `Cluster` for one query's run; driver, one thread. Errors of the wire, DeliveryError, CommitTopicError."""
 
-    def __init__(self, client: KafkaClient, topic: str, prefix: str, query: str, run: str, *, thorough: bool) -> None:
-        """`thorough`: look for what this query has left open elsewhere, at every commit."""
+    def __init__(self, client: KafkaClient, topic: str, prefix: str, query: str, run: str) -> None:
         self._client, self._topic, self._prefix, self._query, self._run = client, topic, prefix, query, run
         ensure_commit_topic(client, topic)
-        self._thorough = thorough
         self._producer: ProducerId | None = None
 
     def fence(self) -> None:
         self._producer = init_producer(self._client, driver_id(self._prefix, self._query), _DRIVER_TIMEOUT_MS)
 
     def read(self) -> View:
-        view = read_commit_log(self._client, self._topic).view(self._query)
-        # The first commit of a run finds another's token, or none.
-        self._thorough |= view.token is None or view.token.run != self._run
-        return view
+        return read_commit_log(self._client, self._topic).view(self._query)
 
     def end(self, part: Part, *, commit: bool) -> bool:
         return end_transaction(
@@ -129,24 +124,25 @@ class KafkaCluster:
         self._write([(token_key(self._query), None), *((mark_key(self._query, task), None) for task in tasks)])
 
     def sweep(self, keep: Sequence[Part]) -> None:
-        if not self._thorough:
-            return
-        self._take(rf"[^-]+-\d+-\d+-[0-{PHASES - 1}]", keep, ["Ongoing"])
+        # At every commit: an attempt that lost, of whatever number, may have died with its node, and its open transaction
+        # would hold back committed readers until it times out. A live one is in state Ongoing from its mark on.
+        self._take(r"[^-]+-[0-9]+-[0-9]+-" + f"[0-{PHASES - 1}]", keep, ["Ongoing"])
 
     def abandon(self, batch: int, keep: Sequence[Part]) -> None:
         """Takes the transactional ids of all who write `batch` in this run, besides these: what they have open is aborted,
         and who still runs, begun or not, can write no more.
         """
-        self._take(rf"{re.escape(self._run)}-\d+-\d+-{batch % PHASES}", keep, ["Ongoing", "Empty"])
+        self._take(rf"{re.escape(self._run)}-[0-9]+-[0-9]+-{batch % PHASES}", keep, ["Ongoing", "Empty"])
 
     # -- inside
 
     def _take(self, form: str, keep: Sequence[Part], states: Sequence[str]) -> None:
-        """`form`: what follows the query's name."""
+        """`form`: what follows the query's name, in what Python's expressions and the brokers' (RE2) have in common."""
         kept = {part.transactional_id for part in keep}
         # Another query's name may begin with this one's: no other has ids of just this form.
-        own = re.compile(re.escape(driver_id(self._prefix, self._query)) + "-" + form)
-        for name in self._transactions(states):
+        pattern = re.escape(driver_id(self._prefix, self._query)) + "-" + form
+        own = re.compile(pattern)
+        for name in self._transactions(states, pattern):
             if name not in kept and own.fullmatch(name):
                 with contextlib.suppress(BrokerError):  # somebody else ends it at this moment
                     init_producer(self._client, name)
@@ -169,22 +165,29 @@ class KafkaCluster:
                 retriable=False,
             )
 
-    def _transactions(self, states: Sequence[str]) -> list[str]:
-        """Transactional ids whose transaction is in one of `states`. None from a broker that can't list them."""
-        found: list[str] = []
-        for broker in self._client.metadata([]).brokers:
+    def _transactions(self, states: Sequence[str], pattern: str) -> list[str]:
+        """Transactional ids whose transaction is in one of `states`: one request a broker. None from one that can't list them.
+
+        Brokers from Kafka 4.1 on, and tidelog, leave out by themselves what `pattern` does not match; others tell all.
+        """
+        return [
+            name
+            for broker in self._client.metadata([]).brokers
+            for name in self._listed(broker.node_id, states, pattern)
+        ]
+
+    def _listed(self, node: int, states: Sequence[str], pattern: str) -> list[str]:
+        everything = ListTransactionsRequest(state_filters=list(states))
+        wanted = ListTransactionsRequest(state_filters=list(states), transactional_id_pattern=pattern)
+        try:
+            answer = self._client.request_from(node, wanted, ListTransactionsResponse, up_to=2, at_least=2)
+        except UnsupportedBrokerError:
             try:
-                answer = self._client.request_from(
-                    broker.node_id,
-                    ListTransactionsRequest(state_filters=list(states)),
-                    ListTransactionsResponse,
-                    up_to=1,
-                )
+                answer = self._client.request_from(node, everything, ListTransactionsResponse, up_to=1)
             except UnsupportedBrokerError:
                 return []
-            check(answer.error_code, "listing transactions")
-            found += [one.transactional_id for one in answer.transaction_states]
-        return found
+        check(answer.error_code, "listing transactions")
+        return [one.transactional_id for one in answer.transaction_states]
 
 
 def read_commit_log(client: KafkaClient, topic: str, partition: int = COMMIT_PARTITION) -> CommitLog:
@@ -253,7 +256,7 @@ def settle_all(client: KafkaClient, topic: str, pause: Callable[[int], None] = t
     for query in log.queries():
         still_open = len(log.view(query).parts(Outcome.OPEN))
         if still_open:
-            cluster = KafkaCluster(client, topic, "", query, "", thorough=False)
+            cluster = KafkaCluster(client, topic, "", query, "")
             Committer(cluster, "", pause=pause).settle(cluster.read())
             found[query] = still_open
     return found

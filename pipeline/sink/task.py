@@ -87,15 +87,16 @@ def write_rows(
         producer = init_producer(client, name, options.transaction_timeout_ms)
         try:
             sender = Producer(client, producer, transactional_id=name, delivery_timeout_ms=options.delivery_timeout_ms)
-            rows, fingerprint = _write(options, batches, sender, producer, clock_ms)
             sender.partitions(options.commit_topic)
             mark = Record(0, clock_ms(), mark_key(place.query, place.task), encode_mark(place.batch, place.run))
             data = build_batch(
                 [mark], producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=0, is_transactional=True
             )
-            # Behind all rows: where the mark is, they are.
+            # Before the first row, which may be long in coming: from here on the transaction is listed as ongoing, so that a
+            # commit finds this attempt should it lose. The mark's fate is the rows' wherever it lies in the transaction.
             sender.send(options.commit_topic, [(COMMIT_PARTITION, 1, bytearray(data))])
             sender.flush()
+            rows, fingerprint = _write(options, batches, sender, producer, clock_ms)
         except BaseException:
             with contextlib.suppress(PipelineError):
                 end_transaction(client, name, producer, commit=False)
@@ -148,7 +149,7 @@ def _builder(options: SinkOptions, partitions: int, producer: ProducerId, transa
 def settle_pending(client: KafkaClient, options: SinkOptions, query: str) -> None:
     """Carries out what the query's token says. LostPartError when a part stays open."""
     if read_commit_log(client, options.commit_topic).view(query).parts(Outcome.OPEN):
-        cluster = KafkaCluster(client, options.commit_topic, options.prefix, query, "", thorough=False)
+        cluster = KafkaCluster(client, options.commit_topic, options.prefix, query, "")
         Committer(cluster, "", pause=_pause).settle(cluster.read())
 
 
@@ -176,9 +177,8 @@ def commit_batch(
             "(kafka.transaction.timeout.ms): make that larger (with the broker's transaction.max.timeout.ms), or the batch "
             "smaller (maxOffsetsPerTrigger)"
         )
-    thorough = any(one.attempt for one, _, _ in done)
     with make_client(options.client) as client:
-        cluster = KafkaCluster(client, options.commit_topic, options.prefix, place.query, place.run, thorough=thorough)
+        cluster = KafkaCluster(client, options.commit_topic, options.prefix, place.query, place.run)
         new = Committer(cluster, place.run, pause=_pause).commit(place.batch, [part for _, part, _ in done])
         if forget:
             cluster.forget([part.task for _, part, _ in done])
@@ -201,7 +201,7 @@ def abort_batch(
     if place is None:
         return
     with make_client(options.client) as client, contextlib.suppress(PipelineError):
-        cluster = KafkaCluster(client, options.commit_topic, options.prefix, place.query, place.run, thorough=False)
+        cluster = KafkaCluster(client, options.commit_topic, options.prefix, place.query, place.run)
         view = cluster.read()
         decided = view.token.parts if view.token is not None else ()
         for part in parts:

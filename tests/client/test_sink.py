@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from support.committed import committed
 from support.sink_parts import COMMITS, PREFIX, TOPIC, numbers, write, write_part
-from tidelog.pipeline.exceptions import BrokerError
+from tidelog.pipeline.exceptions import BrokerError, UnsupportedBrokerError
 from tidelog.pipeline.sink.commit_protocol import Committer, Outcome, Token
 from tidelog.pipeline.sink.committer import (
     KafkaCluster,
@@ -20,6 +21,7 @@ from tidelog.pipeline.sink.producer import DeliveryError, Producer, ProducerId, 
 from tidelog.pipeline.wire import client as client_module
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
 from tidelog.testing import Broker
 
 
@@ -37,8 +39,8 @@ def client(broker: Broker) -> Iterator[KafkaClient]:
         yield one
 
 
-def cluster(client: KafkaClient, run: str, *, thorough: bool = False) -> KafkaCluster:
-    return KafkaCluster(client, COMMITS, PREFIX, "q", run, thorough=thorough)
+def cluster(client: KafkaClient, run: str) -> KafkaCluster:
+    return KafkaCluster(client, COMMITS, PREFIX, "q", run)
 
 
 def found(broker: Broker) -> list[bytes]:
@@ -148,6 +150,43 @@ def test_what_an_earlier_run_left_open_is_aborted(broker: Broker, client: KafkaC
     assert Committer(cluster(client, "s"), "s").commit(0, parts)
     assert found(broker) == numbers(0, 50)
     assert end_transaction(client, left.transactional_id, ProducerId(left.producer_id, left.epoch), commit=True)
+
+
+@pytest.mark.parametrize(("won", "lost"), [(0, 1), (1, 0), (0, 3)])
+def test_an_attempt_that_was_lost_is_aborted_with_its_batch_whatever_its_number(
+    broker: Broker, client: KafkaClient, won: int, lost: int, version: str
+) -> None:
+    """A speculative copy on a node that died, say: nobody but the driver's commit can end what it has open."""
+    for batch in range(2):
+        winner = write_part(client, "q", "r", batch, 0, numbers(50 * batch, 50), attempt=won)
+        write_part(client, "q", "r", batch, 0, numbers(50 * batch, 50), attempt=lost)
+        assert Committer(cluster(client, "r"), "r").commit(batch, [winner])
+        assert found(broker) == numbers(0, 50 * (batch + 1))
+
+
+@pytest.mark.parametrize("newest", [2, 1, 0, None])
+def test_looking_for_lost_attempts_asks_each_broker_once_and_a_new_one_for_this_query_alone(
+    broker: Broker, client: KafkaClient, monkeypatch: pytest.MonkeyPatch, newest: int | None
+) -> None:
+    """`newest`: version of ListTransactions that the broker has; from 2 on (Kafka 4.1) it filters by itself."""
+    others = [write_part(client, "others", "r", 0, task, []).transactional_id for task in range(3)]
+    lost = [write_part(client, "q.1", "r", 0, task, [], attempt=1).transactional_id for task in range(2)]
+    part = write_part(client, "q.1", "r", 0, 0, numbers(0, 5))
+    told: list[list[str]] = []
+    ask = client.request_from
+
+    def older(node: int, request: Any, answer: Any, *, up_to: int, at_least: int = 0) -> Any:
+        if not isinstance(request, ListTransactionsRequest):
+            return ask(node, request, answer, up_to=up_to, at_least=at_least)
+        if newest is None or at_least > newest:
+            raise UnsupportedBrokerError("an older broker")
+        result = ask(node, request, answer, up_to=min(up_to, newest), at_least=at_least)
+        told.append(sorted(one.transactional_id for one in result.transaction_states))
+        return result
+
+    monkeypatch.setattr(client, "request_from", older)
+    assert Committer(KafkaCluster(client, COMMITS, PREFIX, "q.1", "r"), "r").commit(0, [part])
+    assert told == {2: [lost], 1: [sorted(others + lost)], 0: [sorted(others + lost)], None: []}[newest]
 
 
 def test_what_is_forgotten_leaves_no_token(broker: Broker, client: KafkaClient) -> None:

@@ -27,7 +27,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def cluster(client: KafkaClient, query: str, run: str) -> KafkaCluster:
-    return KafkaCluster(client, COMMITS, PREFIX, query, run, thorough=True)
+    return KafkaCluster(client, COMMITS, PREFIX, query, run)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from support.committed import committed
-from tidelog.pipeline.exceptions import OptionError
+from tidelog.pipeline.exceptions import OptionError, PipelineError
 from tidelog.pipeline.sink.arrow_rows import RowError, check_columns
 from tidelog.pipeline.sink.commit_protocol import Token
 from tidelog.pipeline.sink.committer import KafkaCluster
@@ -106,6 +106,21 @@ def test_attempts_that_do_not_count_leave_nothing(broker: Broker) -> None:
     ]
 
 
+def test_an_attempt_that_is_still_going_when_its_batch_is_committed_writes_nothing_more(broker: Broker) -> None:
+    """Its transaction is open before it has a row, so that the commit finds and fences it."""
+    broker.create_topic("going", 1)
+    one = options(broker, "going")
+    commit_batch(one, write(one, "r", 0, rows("0"), query="going"))
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        assert commit_batch(one, write(one, "r", 1, rows("1"), query="going"))
+        yield rows("1")
+
+    with pytest.raises(PipelineError):
+        write_rows(one, slow(), Place("going", "r", 1, 0, 1))
+    assert [record.value for record in committed(broker.bootstrap_servers, "going")] == [b"0", b"1"]
+
+
 def test_a_task_that_could_not_tell_leaves_no_transaction_behind(broker: Broker) -> None:
     """Spark kills the other tasks of a stage that has failed: what they have open holds readers back until it runs out."""
     broker.create_topic("killed", 1)
@@ -135,7 +150,7 @@ def test_a_batch_that_is_decided_is_not_aborted(broker: Broker) -> None:
     written = write(one, "r", 0, rows("a"), rows("b"), query="decided")
     parts = tuple(task.part for task in written)
     with KafkaClient(one.client) as client:
-        cluster = KafkaCluster(client, one.commit_topic, one.prefix, "decided", "r", thorough=False)
+        cluster = KafkaCluster(client, one.commit_topic, one.prefix, "decided", "r")
         cluster.fence()
         cluster.write(Token(0, "r", parts))
         cluster.end(parts[0], commit=True)

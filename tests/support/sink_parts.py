@@ -38,9 +38,11 @@ def write(client: KafkaClient, name: str | None, values: list[bytes], **stamp: A
     return producer, sender, builder.fingerprint
 
 
-def write_part(client: KafkaClient, query: str, run: str, batch: int, task: int, values: list[bytes]) -> Part:
+def write_part(
+    client: KafkaClient, query: str, run: str, batch: int, task: int, values: list[bytes], *, attempt: int = 0
+) -> Part:
     ensure_commit_topic(client, COMMITS)
-    name = task_id(PREFIX, query, run, task, 0, batch)
+    name = task_id(PREFIX, query, run, task, attempt, batch)
     producer, sender, fingerprint = write(client, name, values)
     sender.partitions(COMMITS)
     data = build_batch(
