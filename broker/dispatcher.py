@@ -240,7 +240,8 @@ class Dispatcher:
             except Exception as error:
                 return self._failed(registration, version, correlation_id, error)
             if registration.audited:
-                self._broker.audit.did(context, acts_of(request, response, context))
+                audit = self._broker.audit
+                await requests.aside(partial(audit.did, context, acts_of(request, response, context)))
         told = getattr(response, "throttle_time_ms", 0)
         if meter is not None:
             meter.took(perf_counter() - began)

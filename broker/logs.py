@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from .log_flood import FLOOD
 
-MAX_MESSAGE = 6000
+MAX_MESSAGE = 8000
 """Characters of a message: the audit log has acts of 4096 beside names."""
 MAX_EXCEPTION = 20_000
 """Characters of a traceback with the exception's text."""

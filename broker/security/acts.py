@@ -1,7 +1,7 @@
 """What the requests of administration did, in words for the audit log. Imported with the first of them; loop thread.
 
 Each function takes a request and its answer, and tells of what the answer says was done. Names of settings are told, and their
-values where the setting is not sensitive; of users only their names.
+values where the setting is not sensitive; of users only their names. What changes rights (`audit.RIGHTS`) is told in full.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
 from ..apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from .audit import quoted, shown
+from .audit import quoted, quoted_whole, shown, shown_whole
 
 if TYPE_CHECKING:
     from ..request_context import RequestContext
@@ -73,15 +73,15 @@ def _alter_configs(request: Any, response: Any) -> Iterator[str]:
                 _change(row.resource_type, item) for item in wanted[row.resource_type, row.resource_name]
             )
             kind = _KINDS.get(row.resource_type, "resource")
-            yield f"changed {kind} {quoted(row.resource_name)}: {changes or 'took all its settings away'}"
+            yield f"changed {kind} {quoted_whole(row.resource_name)}: {changes or 'took all its settings away'}"
 
 
 def _change(kind: int, item: Any) -> str:
     operation = getattr(item, "config_operation", 0)
     verb = _OPERATIONS[operation] if operation < len(_OPERATIONS) else "?"
     if verb == "delete" or item.value is None:
-        return f"delete {shown(item.name)}"
-    return f"{verb} {shown(item.name)}={HIDDEN if _is_sensitive(kind, item.name) else shown(item.value)}"
+        return f"delete {shown_whole(item.name)}"
+    return f"{verb} {shown_whole(item.name)}={HIDDEN if _is_sensitive(kind, item.name) else shown_whole(item.value)}"
 
 
 def _is_sensitive(kind: int, name: str) -> bool:
@@ -100,9 +100,9 @@ def _create_acls(request: Any, response: Any) -> Iterator[str]:
         if not row.error_code:
             pattern = PatternType(asked.resource_pattern_type).name.lower()
             yield (
-                f"created a rule: {Permission(asked.permission_type).name.lower()} {shown(asked.principal)} from "
-                f"{shown(asked.host)} to {AclOperation(asked.operation).name} "
-                f"{ResourceType(asked.resource_type).name.lower()} {quoted(asked.resource_name)} ({pattern})"
+                f"created a rule: {Permission(asked.permission_type).name.lower()} {shown_whole(asked.principal)} from "
+                f"{shown_whole(asked.host)} to {AclOperation(asked.operation).name} "
+                f"{ResourceType(asked.resource_type).name.lower()} {quoted_whole(asked.resource_name)} ({pattern})"
             )
 
 
@@ -114,9 +114,9 @@ def _delete_acls(request: Any, response: Any) -> Iterator[str]:
             if not rule.error_code:
                 pattern = PatternType(rule.pattern_type).name.lower()
                 yield (
-                    f"deleted a rule: {Permission(rule.permission_type).name.lower()} {shown(rule.principal)} from "
-                    f"{shown(rule.host)} to {AclOperation(rule.operation).name} "
-                    f"{ResourceType(rule.resource_type).name.lower()} {quoted(rule.resource_name)} ({pattern})"
+                    f"deleted a rule: {Permission(rule.permission_type).name.lower()} {shown_whole(rule.principal)} from "
+                    f"{shown_whole(rule.host)} to {AclOperation(rule.operation).name} "
+                    f"{ResourceType(rule.resource_type).name.lower()} {quoted_whole(rule.resource_name)} ({pattern})"
                 )
 
 
@@ -128,18 +128,19 @@ def _alter_users(request: Any, response: Any) -> Iterator[str]:
             for change, done in ((request.deletions, "deleted"), (request.upsertions, "set")):
                 for one in change:
                     if one.name == row.user:
-                        yield f"{done} the {NUMBERS.get(one.mechanism, '?')} credential of user {quoted(row.user)}"
+                        yield f"{done} the {NUMBERS.get(one.mechanism, '?')} credential of user {quoted_whole(row.user)}"
 
 
 def _alter_quotas(request: Any, response: Any) -> Iterator[str]:
     for asked, row in zip(request.entries, response.entries, strict=True):
         if not row.error_code:
             entity = ", ".join(
-                f"{shown(part.entity_type)} {'(default)' if part.entity_name is None else quoted(part.entity_name)}"
+                f"{shown_whole(part.entity_type)} {'(default)' if part.entity_name is None else quoted_whole(part.entity_name)}"
                 for part in asked.entity
             )
             changes = ", ".join(
-                f"delete {shown(op.key)}" if op.remove else f"set {shown(op.key)}={op.value:g}" for op in asked.ops
+                f"delete {shown_whole(op.key)}" if op.remove else f"set {shown_whole(op.key)}={op.value:g}"
+                for op in asked.ops
             )
             yield f"changed quotas of {entity}: {changes}"
 
@@ -175,7 +176,7 @@ def _delete_share_offsets(request: Any, response: Any) -> Iterator[str]:
 def _update_features(request: Any, response: Any) -> Iterator[str]:
     if not response.error_code:
         for update in request.feature_updates:
-            yield f"set feature {quoted(update.feature)} to {update.max_version_level}"
+            yield f"set feature {quoted_whole(update.feature)} to {update.max_version_level}"
 
 
 def _move_logs(request: Any, response: Any) -> Iterator[str]:

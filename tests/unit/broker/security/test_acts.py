@@ -8,6 +8,7 @@ from support.permission_case import made
 from tidelog.broker.apis.registry import load_apis, loaded
 from tidelog.broker.error_answers import response_class
 from tidelog.broker.security.acts import ACTS, acts
+from tidelog.broker.security.audit import RIGHTS
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.messages import (
     alter_client_quotas,
@@ -297,17 +298,32 @@ def test_no_text_of_a_client_gets_in_as_it_is(key: ApiKey) -> None:
         assert HOSTILE not in line
 
 
+@pytest.mark.parametrize("key", sorted(RIGHTS), ids=lambda key: key.label)
+def test_of_a_change_of_rights_nothing_is_hidden_behind_a_long_text(key: ApiKey) -> None:
+    """Mapping rules and lists may be long, and the last part of one may be the one that counts."""
+    example, registration = EXAMPLES[key], loaded(load_apis()[key])
+    long = "x" * 1000 + "the end"
+    lines = told(
+        key,
+        _hostile(made(registration.request, example.request), long),
+        _hostile(made(response_class(registration), example.response), long),
+    )
+    values = sum(line.count("the end") for line in lines)
+    assert values == sum(line.count("x" * 1000) for line in lines) > 0
+    assert "…" not in "".join(lines)
+
+
 HOSTILE = "'\n\x1b[2J\u202e done: "
 
 
-def _hostile(value: Any) -> Any:
+def _hostile(value: Any, more: str = HOSTILE) -> Any:
     """The same with what is hostile behind each text."""
     if isinstance(value, str):
-        return value + HOSTILE
+        return value + more
     if isinstance(value, list):
-        return [_hostile(one) for one in value]
+        return [_hostile(one, more) for one in value]
     if isinstance(value, Struct):
-        return type(value)(**{field.name: _hostile(getattr(value, field.name)) for field in value.FIELDS})
+        return type(value)(**{field.name: _hostile(getattr(value, field.name), more) for field in value.FIELDS})
     return value
 
 

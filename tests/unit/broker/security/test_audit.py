@@ -69,13 +69,76 @@ def test_names_that_change_do_not_fill_the_disk(caplog: pytest.LogCaptureFixture
     assert "; 4900 lines before this were left out" in caplog.messages[audit.DENIALS[0]]
 
 
-def test_refusals_do_not_hide_acts(caplog: pytest.LogCaptureFixture) -> None:
+def rules(count: int, first: str = "User:x") -> list[str]:
+    return [f"created a rule: allow {first} from * to READ topic 't{number}' (literal)" for number in range(count)]
+
+
+MALLORY = "created a rule: allow User:mallory from * to ALL cluster 'kafka-cluster' (literal)"
+
+
+def test_no_rule_is_hidden_behind_others_however_many(caplog: pytest.LogCaptureFixture) -> None:
+    """1,300 in one request hid the next: it was left out."""
     log = AuditLog(MockTime())
+    acts = [*rules(1300), MALLORY]
+    log.did(context("User:admin", ApiKey.CREATE_ACLS), acts)
+    assert MALLORY in caplog.messages[-1]
+    heads = [re.fullmatch(r"done: User:admin from 10\.0\.0\.7: (.*) \(CreateAcls\)", line) for line in caplog.messages]
+    assert [act for head in heads if head for act in head[1].split("; ")] == acts, "each is there once"
+    assert all(len(line) < audit.MAX_ACT + 100 for line in caplog.messages)
+    assert len(caplog.messages) < audit.SINGLE + 40
+    assert log.left_out == 0
+
+
+@pytest.mark.parametrize("key", sorted(audit.RIGHTS), ids=lambda key: key.label)
+def test_changes_of_rights_have_no_allowance(key: ApiKey, caplog: pytest.LogCaptureFixture) -> None:
+    log = AuditLog(MockTime())
+    for number in range(3000):
+        log.did(context("User:admin", key), [f"change {number}"])
+    assert len(caplog.messages) == 3000
+
+
+def test_a_setting_is_not_hidden_behind_others_of_its_topic(caplog: pytest.LogCaptureFixture) -> None:
+    """What is too long for a line goes on in the next."""
+    settings_of_one = "changed topic 't': " + ", ".join(f"set a{number}=b" for number in range(5000)) + ", set evil=1"
+    AuditLog(MockTime()).did(context(key=ApiKey.INCREMENTAL_ALTER_CONFIGS), ["one", settings_of_one, "two"])
+    heads = [re.fullmatch(r"done: .*?: (.*) \(IncrementalAlterConfigs\)", line) for line in caplog.messages]
+    first, *parts, last = [head[1] for head in heads if head]
+    assert (first, last) == ("one", "two")
+    assert "".join(part.strip("…") for part in parts) == settings_of_one
+    assert all(len(part) <= audit.MAX_ACT for part in parts)
+
+
+def test_what_is_done_very_often_hides_nothing_of_another_kind_or_user(caplog: pytest.LogCaptureFixture) -> None:
+    time = MockTime()
+    log = AuditLog(time)
     for number in range(500):
         deny(log, f"guess-{number}")
     caplog.clear()
-    log.did(context(), [f"deleted topic 't{number}'" for number in range(2000)])
-    assert len(caplog.messages) == audit.ACTS[0]
+    for number in range(2000):
+        log.did(context(key=ApiKey.CREATE_TOPICS), [f"created topic 't{number}'"])
+    assert (len(caplog.messages), log.left_out) == (audit.ACTS[0], 400 + 2000 - audit.ACTS[0])
+    log.did(context(key=ApiKey.DELETE_TOPICS), ["deleted topic 'orders'"])
+    log.did(context("User:bob", ApiKey.CREATE_TOPICS), ["created topic 'u'"])
+    assert len(caplog.messages) == audit.ACTS[0] + 2
+    time.advance(1000)
+    log.did(context(key=ApiKey.CREATE_TOPICS), ["created topic 'v'"])
+    assert caplog.messages[-1].endswith("created topic 'v' (CreateTopics); 1000 lines before this were left out")
+
+
+def test_those_whose_acts_are_counted_have_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+    log = AuditLog(MockTime())
+    for number in range(audit.MAX_ACTORS + 50):
+        log.did(context(f"User:{number}", ApiKey.CREATE_TOPICS), ["created topic 't'"])
+    assert len(log._acts) == audit.MAX_ACTORS
+
+
+@given(
+    st.lists(st.one_of(st.text("ab", max_size=30), st.integers(4000, 13_000).map(lambda size: "x" * size)), max_size=60)
+)
+def test_lines_are_bounded_and_leave_nothing_out(acts: list[str]) -> None:
+    lines = list(audit._in_lines(acts))
+    assert all(len(line) <= audit.MAX_ACT for line in lines)
+    assert "".join(lines).replace("…", "").replace("; ", "") == "".join(acts)
 
 
 def test_a_line_is_a_line_whatever_the_names_have(caplog: pytest.LogCaptureFixture) -> None:
@@ -134,13 +197,6 @@ DONE = re.compile(rf": deleted topic {QUOTED} \(Produce\)$")
 def _read_back(text: str) -> str:
     found: str = ast.literal_eval(f"'{text}'")
     return found
-
-
-def test_an_act_has_a_bound(caplog: pytest.LogCaptureFixture) -> None:
-    AuditLog(MockTime()).did(context(key=ApiKey.CREATE_TOPICS), ["created topic 't' with " + "a=b, " * 100_000])
-    (line,) = caplog.messages
-    assert len(line) < audit.MAX_ACT + 100
-    assert line.endswith("… (CreateTopics)")
 
 
 def test_its_level_switches_it_off(caplog: pytest.LogCaptureFixture) -> None:
