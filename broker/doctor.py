@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .metadata_store import FILE_NAME
+from .open_listeners import ADVICE, open_listeners
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
@@ -374,8 +375,17 @@ def _secrets(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _listeners(_facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
+    found = open_listeners(config)
+    shown = ", ".join(f"{one.address} asks nobody: whoever reaches it may {one.may}" for one in found)
+    yield Finding(
+        "open listeners", WARN if found else OK, shown or "none: each asks who a client is, or is this machine's alone",
+        "what other machines reach and asks nobody is open to all of them", ADVICE,
+    )  # fmt: skip
+
+
 _CHECKS: tuple[Check, ...] = (
-    _descriptors, _directories, _maps, _dirty_pages, _swap, _memory_enough, _clock, _checksums, _secrets,
+    _descriptors, _directories, _maps, _dirty_pages, _swap, _memory_enough, _clock, _checksums, _secrets, _listeners,
 )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ partition that can't be cleaned helps nobody. Probes that restart or route ask t
     failed_partition        a sync failed: the partition takes no records until the daemon is started again
     loop_stuck              the event loop has not turned for a minute
 
+`/health` also has notes: what somebody should know and is no fault (a listener that asks nobody and that others may reach).
+
 Any thread but the loop's; no I/O.
 """
 
@@ -25,6 +27,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .open_listeners import open_listeners
 
 if TYPE_CHECKING:
     from ..storage.unified_log import UnifiedLog
@@ -110,6 +114,10 @@ class Health:
             "ready": broker.ready,
             "reasons": [problem._asdict() for problem in found[:MOST_PROBLEMS]],
             "reasonsOmitted": max(0, len(found) - MOST_PROBLEMS),
+            "notes": [
+                {"note": "open_listener", "subject": one.address, "text": one.text}
+                for one in open_listeners(broker.config)
+            ],
         }
         return Verdict(not found, content)
 

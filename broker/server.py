@@ -46,6 +46,7 @@ from .http_server import HttpServer
 from .log_cleaner import LogCleaner
 from .long_requests import LongRequests
 from .metadata_store import ACL, QUOTA, SCRAM, MetadataStore
+from .open_listeners import ADVICE, open_listeners
 from .partition import PartitionTable
 from .producer_ids import ProducerIds
 from .purgatory import FetchPurgatory
@@ -274,6 +275,8 @@ class Broker:
         raise_descriptor_limit()
         for notice in self.config.notices:
             log.info("%s", notice)
+        if found := open_listeners(self.config):
+            log.warning("%s; %s", "; ".join(one.text for one in found), ADVICE)
         if (listener := self.config.http_listener) is not None:
             self.http = await self.loop.run_in_executor(self.io_pool, self._http_of, listener)
             self.http.start()

@@ -10,6 +10,7 @@ import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
 from tidelog.broker.health import DEGRADED, FLUSH_GRACE_MS, MOST_PROBLEMS, STUCK_S, Health
+from tidelog.config.broker_config import BrokerConfig
 from tidelog.storage.disk_space import DiskSpace
 from tidelog.storage.exceptions import KafkaStorageError
 
@@ -51,6 +52,7 @@ class Rig:
                 manager=SimpleNamespace(uncleanable=lambda: self.uncleanable), pool=SimpleNamespace(dead_threads=0)
             ),
             partitions=SimpleNamespace(dead_threads=0),
+            config=BrokerConfig(),
         )
         self.health = Health(self.broker, lambda: self.now_s)  # type: ignore[arg-type]
 
@@ -69,7 +71,13 @@ class Rig:
 def test_a_daemon_that_is_well() -> None:
     rig = Rig()
     assert rig.reasons() == []
-    assert rig.health.whole().content == {"status": "ok", "ready": True, "reasons": [], "reasonsOmitted": 0}
+    assert rig.health.whole().content == {
+        "status": "ok",
+        "ready": True,
+        "reasons": [],
+        "reasonsOmitted": 0,
+        "notes": [],
+    }
     assert rig.health.ready().content == {"status": "ready", "degraded": []}
     assert rig.health.live().content == {"status": "alive", "loopSilenceS": 0.0}
     rig.world.stop()
@@ -94,7 +102,8 @@ def test_a_recovery_is_alive_and_not_ready() -> None:
 
 def test_the_first_answers_come_before_there_are_logs() -> None:
     recovery = SimpleNamespace(done_bytes=0, total_bytes=0)
-    health = Health(SimpleNamespace(ready=False, stopping=False, loop=Loop(), recovery=recovery))  # type: ignore[arg-type]
+    broker: Any = SimpleNamespace(ready=False, stopping=False, loop=Loop(), recovery=recovery, config=BrokerConfig())
+    health = Health(broker)
     assert not health.ready().is_well
     assert not health.whole().is_well
     assert health.live().is_well
