@@ -83,15 +83,19 @@ class Partition:
         self.appended()
         return info
 
-    def append_later(self, buffer: bytearray, start: int, end: int) -> asyncio.Future[LogAppendInfo]:
-        """As `append`, by the directory's writer thread. The batch is copied; the buffer is the caller's again at once.
+    def append_later(
+        self, buffer: bytearray, start: int, end: int, *, is_set: bool = False
+    ) -> asyncio.Future[LogAppendInfo]:
+        """As `append`, or with `is_set` as `append_set`, by the directory's writer thread. What is in the buffer is copied; it is
+        the caller's again at once.
 
         What an append raises is the future's. A future that is cancelled leaves open whether the batch is appended.
         """
         with memoryview(buffer) as view:
             data = bytearray(view[start:end])
         size = end - start
-        return self.directory.submit(lambda: self.log.append_as_leader(data, 0, size), size, self._written)
+        append = self.log.append_message_set if is_set else self.log.append_as_leader
+        return self.directory.submit(lambda: append(data, 0, size), size, self._written)
 
     def _written(self, _info: LogAppendInfo) -> None:
         self.appended()

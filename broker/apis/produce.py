@@ -224,7 +224,7 @@ def _append(
                 if takes_long and converts:
                     future = broker.conversions.append(partition, buffer, first, last)
                 elif partition.directory.engaged:
-                    future = partition.append_later(buffer, first, last)
+                    future = partition.append_later(buffer, first, last, is_set=is_set)
                 elif converts:
                     info = (partition.append_set if is_set else partition.append)(buffer, first, last)
                 elif last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & _CODEC_MASK:

@@ -37,6 +37,7 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import decode, encode
 from tidelog.storage.log_values import LogAppendInfo
+from tidelog.storage.write_pace import SLOW_S
 
 VERSION = 9
 NOW = 1 << 62
@@ -119,14 +120,14 @@ def test_internal_topics_are_for_coordinators(topic: str) -> None:
 
 
 class OldRig:
-    """A partition of a real log, asked in old versions."""
+    """A partition of a real log, asked in old versions. While its disk is slow, `writer` does what it is handed."""
 
     def __init__(self, machine: World, **config: Any) -> None:
         self.loop = asyncio.get_running_loop()
         self.log = machine.log()
         self.log.update_config(LogConfig(segment_index_bytes=4096, **config))
         self.syncer = HeldSyncer()
-        directory = SlowDirectory(self.log.log_directory.pace, self.syncer, self.loop)
+        directory = SlowDirectory(self.log.log_directory.pace, Writer(self.loop), self.loop)
         self.partition = Partition(self.log, self.loop, self.syncer, directory)  # type: ignore[arg-type]
         self.broker: Any = SimpleNamespace(
             counters=RequestCounters(),
@@ -168,6 +169,31 @@ class HeldSyncer:
         self.waiting.append((work, done))
 
 
+class Writer:
+    """A slow directory's, in a later turn of the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def submit(self, work: Any, done: Any) -> None:
+        def run() -> None:
+            try:
+                outcome = work()
+            except Exception as error:
+                outcome = error
+            done(outcome)
+
+        self._loop.call_soon(run)
+
+
+@pytest.fixture(params=["quick", "slow"])
+def either_machine(request: pytest.FixtureRequest, machine: World) -> World:
+    """With a disk that is quick, and with one whose last write was slow: what is taken must not depend on it."""
+    if request.param == "slow":
+        machine.log().log_directory.pace.note(SLOW_S)
+    return machine
+
+
 @pytest.fixture
 def machine() -> Iterator[World]:
     made = World()
@@ -183,8 +209,10 @@ def old_set(magic: int, *values: bytes, codec: Compression = Compression.NONE) -
 @pytest.mark.parametrize("codec", list(Compression)[:4])
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("version", range(3))
-async def test_a_message_set_of_either_format(machine: World, version: int, magic: int, codec: Compression) -> None:
-    rig = OldRig(machine, message_timestamp_type="LogAppendTime")
+async def test_a_message_set_of_either_format(
+    either_machine: World, version: int, magic: int, codec: Compression
+) -> None:
+    rig = OldRig(either_machine, message_timestamp_type="LogAppendTime")
     for first, values in ((0, (b"a", b"b")), (2, (b"c", b"d" * 9000))):
         row = await rig.ask(version, old_set(magic, *values, codec=codec))
         assert (row.error_code, row.base_offset) == (ErrorCode.NONE, first)
@@ -195,9 +223,9 @@ async def test_a_message_set_of_either_format(machine: World, version: int, magi
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_a_batch_of_format_2_is_taken_too(machine: World, version: int) -> None:
+async def test_a_batch_of_format_2_is_taken_too(either_machine: World, version: int) -> None:
     """As Kafka did; what looks like a codec of it in a message set is none."""
-    rig = OldRig(machine)
+    rig = OldRig(either_machine)
     assert (await rig.ask(version, bytes(batch("a")))).base_offset == 0
     assert (await rig.ask(version, old_set(0, b"b"))).base_offset == 1
     row = await rig.ask(version, build_batch([Record(0, START_MS, None, b"c")], compression=Compression.ZSTD))
@@ -209,8 +237,8 @@ async def test_a_batch_of_format_2_is_taken_too(machine: World, version: int) ->
 
 
 @pytest.mark.parametrize("version", [0, 2, 7])
-async def test_a_topic_of_an_old_format_takes_what_comes(machine: World, version: int) -> None:
-    rig = OldRig(machine, message_format_version="0.9.0")
+async def test_a_topic_of_an_old_format_takes_what_comes(either_machine: World, version: int) -> None:
+    rig = OldRig(either_machine, message_format_version="0.9.0")
     values = [b"%d" % n * 500 for n in range(20)]
     made = build_batch([Record(n, START_MS, None, v) for n, v in enumerate(values)]) if version > 2 else b""
     row = await rig.ask(version, made or old_set(0, *values, codec=Compression.GZIP))
@@ -228,8 +256,8 @@ async def test_a_topic_of_an_old_format_takes_what_comes(machine: World, version
         (old_set(1, b"x" * 9000), ErrorCode.MESSAGE_TOO_LARGE),
     ],
 )
-async def test_a_set_that_is_refused(machine: World, records: bytes, code: ErrorCode) -> None:
-    rig = OldRig(machine, max_message_bytes=8000)
+async def test_a_set_that_is_refused(either_machine: World, records: bytes, code: ErrorCode) -> None:
+    rig = OldRig(either_machine, max_message_bytes=8000)
     for version in range(3):
         assert (await rig.ask(version, records)).error_code == code
     assert rig.broker.counters.produce_errors[code] == 3
@@ -240,8 +268,8 @@ async def test_a_set_that_is_refused(machine: World, records: bytes, code: Error
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
-async def test_acks_of_old_versions(machine: World, codec: Compression) -> None:
-    rig = OldRig(machine)
+async def test_acks_of_old_versions(either_machine: World, codec: Compression) -> None:
+    rig = OldRig(either_machine)
     assert await rig.ask(0, old_set(0, b"a", codec=codec), acks=0) is None
     # Brokers of before 0.9 waited for so many copies; none since then does.
     assert (await rig.ask(0, old_set(0, b"b"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
@@ -249,8 +277,8 @@ async def test_acks_of_old_versions(machine: World, codec: Compression) -> None:
     rig.broker.conversions.close()
 
 
-async def test_a_partition_that_is_named_twice_keeps_its_order(machine: World) -> None:
-    rig = OldRig(machine)
+async def test_a_partition_that_is_named_twice_keeps_its_order(either_machine: World) -> None:
+    rig = OldRig(either_machine)
     sets = [old_set(1, b"a" * 9000), old_set(1, b"b"), old_set(1, b"c")]
     data = [PartitionProduceData(index=0, records=records) for records in sets]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
@@ -263,8 +291,8 @@ async def test_a_partition_that_is_named_twice_keeps_its_order(machine: World) -
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_no_transaction_hides_in_an_old_request(machine: World, version: int) -> None:
-    rig = OldRig(machine)
+async def test_no_transaction_hides_in_an_old_request(either_machine: World, version: int) -> None:
+    rig = OldRig(either_machine)
     records = batch("a", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert (await rig.ask(version, bytes(records))).error_code == ErrorCode.INVALID_TXN_STATE
     assert rig.log.size == 0
