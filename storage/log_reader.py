@@ -53,10 +53,10 @@ def read(
         found = found or file_records.batch_at(file, position)
         if found is None or (found.size > max_bytes and not min_one_message):
             file.release()
-            return FetchDataInfo(offset, None, 0, 0, segment.base_offset)
+            return FetchDataInfo(offset, None, 0, 0, segment.base_offset, not is_last)
         segment.note_hint(hints, found.last_offset + 1, position + found.size)
         size = max(max_bytes, found.size)
-    return FetchDataInfo(offset, file, position, size, segment.base_offset)
+    return FetchDataInfo(offset, file, position, size, segment.base_offset, not is_last)
 
 
 def locate(view: tuple[LogSegment, ...], offset: int) -> LogOffsetMetadata:

@@ -63,6 +63,8 @@ class FetchDataInfo(NamedTuple):
     position: int
     size: int
     segment_base_offset: int = -1
+    on_older_segment: bool = False
+    """The read's limit lies in a later segment: what is asked for next is there already, whatever `size` is."""
 
     def release(self) -> None:
         """Give the lease back. Any thread."""

@@ -12,7 +12,9 @@
   the limits are (KIP-74).
 - A reader of committed data gets nothing from the last stable offset on, and is told which transactions in the answer
   were aborted, that it may leave their records out itself.
-- Fewer than `min_bytes` bytes: the request waits in the purgatory, up to `max_wait_ms`. An error is answered at once.
+- Fewer than `min_bytes` bytes: the request waits in the purgatory, up to `max_wait_ms`. An error is answered at once, and so is a
+  reader who is behind: an answer ends with its segment, and nothing that is still to come would make it longer. More than the
+  answer may hold is not waited for either.
 - Reads that could touch the disk are made by the I/O pool; see `storage` for what is known to be in memory.
 """
 
@@ -81,6 +83,7 @@ def fetch(
     most = min(max_bytes, broker.fetch_max_bytes)
     if broker.quotas.active:
         most = min(most, broker.quotas.most_fetched(client_id, connection.user))
+    min_bytes = min(min_bytes, most)
     if version < FIRST_OF_ALL_FORMATS:
         from ..old_fetch import OldFetchJob
 
@@ -103,7 +106,8 @@ class FetchJob:
     """One fetch request from the session that it belongs to up to its answer. Loop thread."""
 
     __slots__ = (
-        "_broker", "_context", "_correlation_id", "_denied", "_isolation", "_max_bytes", "_min_bytes", "_version",
+        "_broker", "_context", "_correlation_id", "_denied", "_is_behind", "_isolation", "_max_bytes", "_min_bytes",
+        "_version",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +128,8 @@ class FetchJob:
         self._isolation = isolation
         self._max_bytes = max_bytes
         self._min_bytes = 0
+        #: Whether a partition of this attempt was read from a segment before the one that its limit is in.
+        self._is_behind = False
 
     def run(self, max_wait_ms: int, min_bytes: int) -> list[Part] | Awaitable[list[Part]]:
         """The answer, or a future of it when there is too little to read now or it has to come from the disk."""
@@ -160,14 +166,14 @@ class FetchJob:
         return None if name is None else table.get(name, key[1])
 
     def _attempt(self, cold: list[tuple[Partition, int]] | None, *, last: bool) -> list[Part] | None:
-        """Reads every partition. None: fewer than `min_bytes`, no error, and there is time left.
+        """Reads every partition. None: fewer than `min_bytes`, all of them at their ends, no error, and there is time left.
 
         With a list in `cold`, partitions that might need the disk are put there instead; one is enough for None.
         """
         rows: list[tuple[PartitionKey, FetchPartition, Row]] = []
         left = self._max_bytes
         total = 0
-        failed = False
+        failed = self._is_behind = False
         find = self._broker.partitions.get
         is_open = not self._denied
         for key, wanted in self._context.partitions.items():
@@ -186,7 +192,7 @@ class FetchJob:
             elif row[1]:
                 failed = True
             rows.append((key, wanted, row))
-        if cold or (total < self._min_bytes and not failed and not last):
+        if cold or (total < self._min_bytes and not (failed or last or self._is_behind)):
             release_parts([row[6] for _, _, row in rows if row[6] is not None])
             return None
         if failed:
@@ -223,6 +229,8 @@ class FetchJob:
             aborted = _aborted(log, wanted.offset, info) if committed else None
         except Exception as error:
             return index, error_code(error)[0], -1, -1, -1, None, None
+        if info.on_older_segment:
+            self._is_behind = True
         records = None
         if info.size and info.file is not None:
             records = FileSlice(info.file, info.position, info.size, partition.just_written(info))

@@ -2,6 +2,8 @@
 
     session ─► acknowledgements ─► each partition's records: waits for `min_bytes`, `max_wait_ms` at most ─► answer
 
+Who is behind does not wait: what is read ends with its segment, and is followed by more.
+
 The records go from the page cache to the socket, as Fetch's do: only batch headers are read here. They are acquired when the
 answer is made, so that nobody has records while he waits. Loop thread; what might touch the disk is read by a pool thread
 first.
@@ -188,7 +190,8 @@ class ShareFetchJob:
         if any(held.is_fenced for _, held in self._held):
             last = True  # the next request is told why
         reads = self._read([(where, held) for where, held in self._held if not held.is_fenced])
-        if sum(read.info.size for read in reads) < self._min_bytes and not last:
+        is_behind = any(read.info.on_older_segment for read in reads)
+        if sum(read.info.size for read in reads) < self._min_bytes and not (last or is_behind):
             for read in reads:
                 read.info.release()
             return None

@@ -170,6 +170,16 @@ def world() -> Iterator[World]:
         world.close()
 
 
+def test_who_is_behind_does_not_wait_for_what_cannot_come_into_the_answer(world: World) -> None:
+    """An answer ends with its segment."""
+    world.produce("a", "b")
+    world.broker.clean(TOPIC)  # rolls
+    world.produce("c")
+    member = world.member("m")
+    member.fetch(max_wait_ms=600_000, min_bytes=1 << 19)  # of a clock that nobody moves
+    assert member.values == {0: [b"a", b"b"]}
+
+
 def test_a_member_reads_and_acknowledges(world: World) -> None:
     world.produce("a", "b", "c")
     world.produce("d")

@@ -60,6 +60,24 @@ def test_offsets_are_given_out_without_gaps_and_read_back(world: World) -> None:
     assert values_of(read_records(log, 0)) == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
+def test_a_slice_tells_whether_its_limit_lies_in_a_later_segment(world: World) -> None:
+    log = world.log()
+
+    def is_older(offset: int, limit_offset: int | None = None, **more: Any) -> bool:
+        info = log.read(offset, 1 << 20, limit_offset=limit_offset, **more)
+        info.release()
+        return info.on_older_segment
+
+    append(log, "a", "b")
+    append(log, "c")
+    assert not is_older(0)
+    log.roll()
+    append(log, "d")
+    assert (is_older(0), is_older(2), is_older(3), is_older(4)) == (True, True, False, False)
+    assert (is_older(0, limit_offset=2), is_older(0, limit_offset=3)) == (False, True)
+    assert log.read(0, 1, min_one_message=False).on_older_segment, "nothing of it fits, and it is there all the same"
+
+
 def test_the_answer_says_what_was_assigned(world: World) -> None:
     log = world.log()
     append(log, "a")

@@ -153,6 +153,52 @@ async def test_too_little_waits_for_more_or_for_the_time(world: FetchWorld) -> N
     assert world.world.purgatory.waiting == 0
 
 
+async def test_who_is_behind_does_not_wait_for_what_cannot_come_into_the_answer(world: FetchWorld) -> None:
+    """An answer ends with its segment. At the end of the last one is the only place where waiting makes it longer."""
+    log = world.machine.log()
+    log.roll()
+    append(log, "c")
+    least = {"max_wait_ms": 60_000, "min_bytes": 1 << 19}
+    assert len(only(world.answer(topics=[of("t", 0)], **least)).records) == 5 * SIZE
+    assert len(only(world.answer(topics=[of("t", 8)], **least)).records) == SIZE
+    both = world.answer(topics=[of("u", 0), of("t", 8)], **least).responses
+    assert [len(topic.partitions[0].records or b"") for topic in both] == [0, SIZE]
+    waiting = world.ask(topics=[of("t", 11)], max_wait_ms=60_000)
+    assert not waiting.done()
+    log.roll()  # which brings nothing: what it waits for may come there
+    world.world.partitions.get("t", 0).wake()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    data = batch("d")
+    world.world.partitions.get("t", 0).append(data, 0, len(data))
+    assert [b.base_offset for b in iterate_batches(only(world.read(await waiting)).records)] == [11]
+
+
+async def test_committed_data_up_to_an_older_segment_is_waited_for(world: FetchWorld) -> None:
+    """What is behind the last stable offset is not there for its reader: he is at his end."""
+    log = world.machine.log()
+    append(log, "open", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.roll()
+    append(log, "e")
+    log.load_aborted()
+    waiting = world.ask(topics=[of("t", 8)], max_wait_ms=60_000, min_bytes=1 << 19, isolation_level=1)
+    assert not waiting.done()
+    waiting.cancel()
+    assert world.answer(topics=[of("t", 8)], max_wait_ms=60_000, min_bytes=1 << 19).responses, "the other is behind"
+
+
+@pytest.mark.parametrize("by_broker", [False, True])
+async def test_no_more_is_waited_for_than_an_answer_may_hold(world: FetchWorld, by_broker: bool) -> None:
+    most = 3 * SIZE
+    world.world.fetch_max_bytes = most if by_broker else 50 << 20
+    row = only(
+        world.answer(
+            topics=[of("t", 0)], max_wait_ms=60_000, min_bytes=most + 1, max_bytes=1 << 20 if by_broker else most
+        )
+    )
+    assert len(row.records) == most
+
+
 async def test_a_session_tells_only_news(world: FetchWorld) -> None:
     first = world.answer(topics=[of("t", 0), of("u", 0)], session_epoch=0)
     session = first.session_id
