@@ -254,8 +254,10 @@ class LocalLog:
         try:
             self._flush_up_to(max(base_offset for base_offset, _ in rolled))
         except KafkaStorageError:
-            for base_offset, _ in rolled:
-                self._producers.forget_snapshot(base_offset)
+            # Else a clean stop at one of these offsets would write none: after the next start no producer would be known.
+            for _, snapshot in rolled:
+                if snapshot is not None:
+                    self._producers.withdraw_snapshot(snapshot)
             raise
         with self._flush_lock:  # not while the log is abandoned: its directory may be a successor's
             for _, snapshot in rolled:

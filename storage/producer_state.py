@@ -444,11 +444,7 @@ class ProducerStateManager:
         try:
             self._file_system.write_atomically(self.snapshot_path(offset), pending.data)
         except OSError:
-            with self._snapshot_lock:
-                if self._snapshots.get(offset) is pending:
-                    del self._snapshots[offset]
-                    if self._last_snapshot_offset == offset:
-                        self._last_snapshot_offset = max(self._snapshots, default=0)
+            self.withdraw_snapshot(pending)
             raise
         with self._snapshot_lock:
             current = self._snapshots.get(offset, _DELETED)
@@ -456,6 +452,18 @@ class ProducerStateManager:
                 self._snapshots[offset] = None
         if current is _DELETED:
             self._file_system.unlink(self.snapshot_path(offset), missing_ok=True)
+
+    def withdraw_snapshot(self, pending: PendingSnapshot) -> None:
+        """Takes back what `prepare_snapshot` gave, because it will not be written: the next one may be of the same offset.
+
+        Any thread. Nothing happens when it was deleted or replaced since.
+        """
+        offset = pending.offset
+        with self._snapshot_lock:
+            if self._snapshots.get(offset) is pending:
+                del self._snapshots[offset]
+                if self._last_snapshot_offset == offset:
+                    self._last_snapshot_offset = max(self._snapshots, default=0)
 
     def take_snapshot(self) -> int | None:
         """`prepare_snapshot` and `write_snapshot`; returns its offset. Blocks: for recovery and shutdown.

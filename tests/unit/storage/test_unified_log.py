@@ -602,6 +602,29 @@ def test_a_failed_sync_stops_the_log(world: World) -> None:
     assert log.log_end_offset == 1
 
 
+def test_a_snapshot_that_a_full_disk_kept_from_being_written_is_written_by_the_stop(world: World) -> None:
+    """Else no producer is known after the start, and a batch that is sent again is appended again."""
+    log = world.log()
+    append(log, "a", producer_id=7, producer_epoch=0, base_sequence=0)
+    log.roll()
+    world.fake.fail_when(
+        lambda operation: OSError(errno.ENOSPC, "full") if "leader-epoch-checkpoint" in operation.path else None
+    )
+    with pytest.raises(OSError, match="full"):
+        world.time.advance(0)  # the checkpoint itself
+    with pytest.raises(KafkaStorageError, match="no room"):
+        world.time.advance(0)  # the roll's flush
+    world.fake.heal()
+    assert log.failure is None
+    # Neither listed nor held: only what is on disk, or about to be, counts as a snapshot.
+    assert log.producers.snapshot_offsets == []
+    world.stop()
+    world.start()
+    again = batch("a", producer_id=7, producer_epoch=0, base_sequence=0)
+    info = world.log().append_as_leader(again, 0, len(again))
+    assert (info.first_offset, info.duplicate) == (0, True)
+
+
 def test_lesson_49_a_full_disk_at_any_call_of_an_append_gives_no_offset_twice(world: World) -> None:
     """KAFKA-7866: fail each mutating call of an append that rolls and indexes, then go on."""
     for fail_at in range(1, 14):
