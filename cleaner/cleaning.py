@@ -128,9 +128,9 @@ class Cleaner:
             return one.run()
         except FileNotFoundError as error:
             # Files are opened when the pass comes to them.
-            if task.log.segments[0].base_offset == one.first_base_offset:
+            if task.log.segments[0].base_offset == one.first_base_offset and task.log.truncations == one.truncations:
                 raise
-            raise CleaningAborted(f"{task.log.name}: retention took segments while they were being cleaned") from error
+            raise CleaningAborted(f"{task.log.name}: segments were deleted while they were being cleaned") from error
         finally:
             self._map.release()
             self._restore_buffers()
@@ -158,6 +158,7 @@ class _Pass:
         self._task = task
         self._control = control
         self._log = task.log
+        self.truncations = task.log.truncations  # before the segments are looked at
         self._directory = task.log.log_directory
         self._view = task.log.segments
         self._end_at_start = task.log.log_end_offset
@@ -347,7 +348,8 @@ class _Pass:
                 self._swapped = True
                 self._make_durable()
                 self._task.before_first_swap()
-            if not self._log.replace_segments(new, members, removed_by_pass(counts).by_cause()):
+            removed = removed_by_pass(counts).by_cause()
+            if not self._log.replace_segments(new, members, removed, truncations=self.truncations):
                 self._lost(members, end_offset)
             result.segments_after += len(new)
         except BaseException:

@@ -79,6 +79,7 @@ class LocalLog:
         "save_recovery_point",
         "topic",
         "topic_id",
+        "truncations",
         "unsynced_since_ms",
     )
 
@@ -124,6 +125,7 @@ class LocalLog:
         # Base offsets and producer snapshots of rolls whose flush has not begun.
         self._rolled: list[tuple[int, PendingSnapshot | None]] = []
         self.failure: KafkaStorageError | None = None
+        self.truncations = 0
         self.last_flush_ms = self.unsynced_since_ms = time.milliseconds()
         self._directory_is_dirty = self._parent_is_dirty = False
         self.ledger = LedgerKeeper(directory, segments.view[0].base_offset)
@@ -380,13 +382,19 @@ class LocalLog:
     # --- cleaning ---
 
     def replace_segments(
-        self, new: Sequence[CleanedSegment], old: Sequence[LogSegment], removed: Mapping[str, int] | None = None
+        self,
+        new: Sequence[CleanedSegment],
+        old: Sequence[LogSegment],
+        removed: Mapping[str, int] | None = None,
+        *,
+        truncations: int = 0,
     ) -> bool:
         """Put cleaned segments in the place of the closed ones they were made from: one step for readers and crashes alike.
 
         The first of `new` has the base offset of the first of `old`; all of `old` lie below the high watermark, next to each
         other. The recovery point is moved and checkpointed before: cleaning leaves gaps, and above it recovery takes a gap for
-        a loss. `removed`, by cause, is what the ledger books for it; it says so on disk before the swap.
+        a loss. `removed`, by cause, is what the ledger books for it; it says so on disk before the swap. `truncations` is the
+        log's count when the old ones were read: a truncation leaves the last one in the list, with other records in it.
 
         False: `old` is not in the log any more (or it takes no changes), the cleaned files are removed. The cleaner's thread;
         blocks. KafkaStorageError: nothing was replaced, or (`failure` is set then) the next start completes it.
@@ -396,7 +404,8 @@ class LocalLog:
             view = self._segments.view
             first = next((index for index, segment in enumerate(view) if segment is old[0]), len(view))
             after = first + len(old)
-            if self.failure is not None or after >= len(view) or list(view[first:after]) != list(old):
+            is_void = self.failure is not None or self.truncations != truncations
+            if is_void or after >= len(view) or list(view[first:after]) != list(old):
                 swap.discard()
                 return False
             end = view[after].base_offset

@@ -242,6 +242,7 @@ class ShrinkingLog(LocalLog):
 
     def _lower_recovery_point(self, offset: int) -> None:
         """On disk too, before other records get those offsets: recovery takes what lies below it for sound."""
+        self.truncations += 1
         self.recovery_point = min(self.recovery_point, offset)
         if not self.save_recovery_point():
             raise KafkaStorageError(f"{self.name}: not truncated, the recovery point could not be written")

@@ -83,6 +83,7 @@ class UnifiedLog(ConvertingLog):
         needs_sync: A sync is pending: `flush.messages` records or more are not durable. The broker calls `flush()` in
             a pool thread, then `complete_sync`, and answers what waited.
         failure: Why the log takes no more appends: an fsync failed, or it is closed.
+        truncations: How often the log was truncated since it was loaded: a pass of the cleaner that began before is void.
         retention: What retention has done here, and could not do.
         is_shortening: Segments below the log start offset may come back with a power cut: it must be checkpointed.
         save_start_offset: Writes the checkpoint of log start offsets; False: it could not be written. The log manager's, as
@@ -480,9 +481,10 @@ class UnifiedLog(ConvertingLog):
             try:
                 found = log_reader.read(view, offset, limit, max_bytes, min_one_message)
             except OSError as error:
-                if offset >= self.log_start_offset:
+                if self._segments.view is view:
                     raise KafkaStorageError(f"{self.name}: reading at offset {offset} failed: {error}") from error
-                found = None  # retention took the segment while we were looking
+                # Retention or truncation took the files while we were looking: the limit may have come down too.
+                return self.read(offset, max_bytes, limit_offset=limit_offset, min_one_message=min_one_message)
             if found is not None:
                 return found
         if offset < self.log_start_offset or (offset > limit.offset and offset > self.log_end_offset):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import random
+import sys
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from tidelog.cleaner.cleaner_manager import FIRST_RETRY_MS, LONGEST_RETRY_MS, Cl
 from tidelog.cleaner.eligibility import Cause, Reason
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.checkpoint import OffsetCheckpointFile
+from tidelog.storage.filesystem import RealFileSystem
 from tidelog.storage.unified_log import UnifiedLog
 
 CHECKPOINT = "/data/cleaner-offset-checkpoint"
@@ -206,52 +211,189 @@ def test_lesson_21_deleting_to_the_end_frees_every_closed_segment_of_a_compacted
     assert len(data_records(log)) == 5
 
 
-def test_lesson_22_policy_flips_under_load_lose_nothing() -> None:
-    made = world()
-    log = made.log()
+def test_lesson_22_a_running_pass_ends_where_the_log_is_no_longer_compacted() -> None:
+    """KAFKA-7322, 6568, 12840: at each of its checks. Nothing is replaced from then on, it is no failure, and once the log is
+    compacted again another pass does it all."""
     compact, delete = config(), config(cleanup_policy=frozenset({"delete"}))
+    flips = 0
+    while True:
+        made = world()
+        log = made.log()
+        expected = fill(log)
+        at_flip: list[tuple[object, ...]] = []
 
-    class Flip(Control):
-        def check(self) -> None:
-            super().check()
-            if self.checks == 3:
-                log.update_config(delete)
+        class Flip(Control):
+            def check(self) -> None:
+                super().check()
+                if self.checks == flips + 1:  # noqa: B023  # it is used within this round
+                    log.update_config(delete)  # noqa: B023
+                    at_flip.append(log.segments)  # noqa: B023
 
-    for turn in range(200):
-        put(log, f"k{turn % 5}", str(turn))
-        log.update_config(compact)
         work = made.cleaners.take_next()
-        if work is not None:
-            made.cleaners.clean(work, made.cleaner, Flip(made.time))
-        log.delete_old_segments()
-        log.update_config(delete if turn % 2 else compact)
-    assert made.cleaners.uncleanable() == []
+        assert work is not None
+        result = made.cleaners.clean(work, made.cleaner, Flip(made.time))
+        if not at_flip:
+            break
+        flips += 1
+        assert result is None, f"the pass went on after the flip at check {flips}"
+        assert log.segments == at_flip[0]
+        assert made.cleaners.uncleanable() == []
+        assert made.clean_once() is None  # while it is not compacted
+        log.update_config(compact)
+        assert made.clean_all()
+        assert state_of(data_records(log)) == expected
+        assert len(data_records(log)) == 5
+    assert flips > 10
+
+
+def test_lesson_22_a_thousand_flips_of_the_policy_under_load_lose_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cleaner's thread and retention's run beside the appends; what each sees of the policy is left to chance."""
+    made = CleaningWorld(file_system=RealFileSystem(), directories=[str(tmp_path)])
+    made.start(segment_bytes=500)
+    log = made.log()
+    compact = config()
+    delete = config(cleanup_policy=frozenset({"delete"}), retention_bytes=3000, retention_ms=-1)
+    appended: dict[int, tuple[bytes, bytes]] = {}
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def until_done(task: Callable[[], object]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                while not done.is_set():
+                    task()
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        return run
+
+    threads = [
+        threading.Thread(target=until_done(made.clean_once)),
+        threading.Thread(target=until_done(log.delete_old_segments)),
+    ]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for turn in range(1000):
+            log.update_config(delete if turn % 2 else compact)
+            key, value = b"k%d" % (turn % 7), b"%d" % turn
+            appended[keyed(log, (key, value))] = key, value
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+    assert not failures, failures[0]
     log.update_config(compact)
     log.roll()
     made.clean_all()
-    assert state_of(data_records(log)) == {b"k%d" % n: b"%d" % (195 + n) for n in range(5)}
-
-
-def test_lesson_24_files_are_those_of_live_segments_whoever_removes_them() -> None:
-    made = world(retention_bytes=2000)
-    log = made.log()
-    chance = random.Random(7)
-    for turn in range(150):
-        put(log, f"k{chance.randrange(9)}", str(turn))
-        kind = chance.randrange(6)
-        if kind == 0:
-            made.clean_once(abort_at=chance.choice([None, 2, 4, 7]))
-        elif kind == 1:
-            log.update_config(config(cleanup_policy=frozenset({"compact", "delete"}), retention_bytes=1500))
-            log.delete_old_segments()
-        elif kind == 2 and chance.random() < 0.3:
-            log.truncate_to(max(log.log_start_offset, log.log_end_offset - 5))
-            made.cleaners.truncated(log, log.log_end_offset)
-        made.time.advance(120_000)
-        files = {path.rpartition("/")[2] for path in made.fake.paths() if path.endswith(".log") and "/t-0/" in path}
-        assert files == {f"{segment.base_offset:020d}.log" for segment in log.segments}
     assert made.cleaners.uncleanable() == []
-    assert not [path for path in made.fake.paths() if path.endswith((".cleaned", ".swap", ".deleted"))]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    found = {record.offset: (record.key, record.value) for record in data_records(log)}
+    newest = {key: offset for offset, (key, _) in appended.items()}
+    assert found == {offset: appended[offset] for offset in newest.values()}
+    made.time.advance(120_000)
+    files = {path.name for path in tmp_path.glob("t-0/*.log*")}
+    assert files == {f"{segment.base_offset:020d}.log" for segment in log.segments}
+    made.stop()
+
+
+def live_files(made: CleaningWorld, log: UnifiedLog) -> tuple[set[str], set[str]]:
+    """The partition's segment files as they are, and as the log's segments say that they have to be."""
+    suffixes = (".log", ".index", ".timeindex")
+    directory = f"{log.directory}/"
+    there = {path for path in made.fake.paths() if path.startswith(directory) and "0000" in path}
+    there = {path for path in there if not path.endswith((".snapshot", ".txnindex"))}
+    return there, {
+        log.log_directory.file(segment.base_offset, suffix) for segment in log.segments for suffix in suffixes
+    }
+
+
+RACES = ("retention", "truncation", "truncation and appends", "both")
+
+
+def interfere(made: CleaningWorld, log: UnifiedLog, how: str, appended: dict[int, bytes]) -> None:
+    """What other threads may do to the log at any moment of a pass."""
+    if how in ("retention", "both"):
+        log.increment_log_start_offset(log.segments[len(log.segments) // 3].base_offset)
+        log.delete_old_segments()
+    if how != "retention":
+        log.truncate_to(log.segments[-3].base_offset + 1)
+        made.cleaners.truncated(log, log.log_end_offset)
+        for offset in [offset for offset in appended if offset >= log.log_end_offset]:
+            del appended[offset]
+    if how in ("truncation and appends", "both"):
+        for number in range(30):
+            appended[put(log, f"new{number}", "after")] = b"after"
+
+
+@pytest.mark.parametrize("how", RACES)
+def test_lesson_24_files_are_those_of_live_segments_whatever_happens_during_a_pass(how: str) -> None:
+    """KAFKA-7278, 12955, 12964: retention and truncation at each check of a pass, and at the last moment before each swap."""
+    rounds = 0
+    for moment in ("check", "swap"):
+        number = 0
+        while True:
+            number += 1
+            made = world(segment_bytes=300)
+            log = made.log()
+            appended = {put(log, f"k{n % 5}", str(n)): str(n).encode() for n in range(60)}
+            log.roll()
+            happened = _pass_with_interference(made, log, how, appended, moment, number)
+            if not happened:
+                break
+            rounds += 1
+            log.roll()
+            made.clean_all()
+            made.time.advance(120_000)
+            there, expected = live_files(made, log)
+            assert there == expected, f"{moment} {number}"
+            assert made.cleaners.uncleanable() == []
+            records = data_records(log)
+            assert {record.offset: record.value for record in records}.items() <= appended.items(), f"{moment} {number}"
+            after = {offset for offset, value in appended.items() if value == b"after"}
+            assert after <= {record.offset for record in records}, f"{moment} {number}"
+    assert rounds > 20
+
+
+def _pass_with_interference(
+    made: CleaningWorld, log: UnifiedLog, how: str, appended: dict[int, bytes], moment: str, number: int
+) -> bool:
+    """Runs one pass; True if it came to its `number`-th check, or swap, and met with interference there."""
+    calls = 0
+    happened = False
+
+    def count() -> None:
+        nonlocal calls, happened
+        calls += 1
+        if calls == number:
+            happened = True
+            interfere(made, log, how, appended)
+
+    class Interfering(Control):
+        def check(self) -> None:
+            super().check()
+            if moment == "check":
+                count()
+
+    original = UnifiedLog.replace_segments
+
+    def replace_segments(self: UnifiedLog, *arguments: Any, **named: Any) -> bool:
+        count()
+        return original(self, *arguments, **named)
+
+    work = made.cleaners.take_next()
+    assert work is not None
+    with pytest.MonkeyPatch.context() as patch:
+        if moment == "swap":
+            patch.setattr(UnifiedLog, "replace_segments", replace_segments)
+        made.cleaners.clean(work, made.cleaner, Interfering(made.time))
+    return happened
 
 
 def test_retention_of_all_that_a_pass_works_on_does_not_end_it() -> None:

@@ -4,9 +4,11 @@ import errno
 import itertools
 import os
 import random
+import struct
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,7 +31,9 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record, iterate_batches
 from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceError
 from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.log_manager import LogManager
 from tidelog.storage.log_values import AppendOrigin, LogAppendInfo
+from tidelog.storage.scheduler import ThreadPoolScheduler
 from tidelog.storage.unified_log import UnifiedLog
 
 NEVER = 2**63 - 1
@@ -85,6 +89,26 @@ def test_the_answer_says_what_was_assigned(world: World) -> None:
     info = log.append_as_leader(data, 0, len(data))
     assert info == (1, 2, -1, 0, 2, len(data), False)
     assert stored(log, 1) == bytes(data)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("topics_codec", ["producer", "gzip"])
+def test_a_batch_of_exactly_max_message_bytes_is_taken_and_one_more_byte_is_not(
+    world: World, compression: Compression, topics_codec: str
+) -> None:
+    data = batch(os.urandom(500), compression=compression)
+    for limit in (len(data), len(data) - 1):
+        # The size counts as it came; what another codec makes of it is a few bytes more or less.
+        slack = 100 if topics_codec == "gzip" and limit == len(data) else 0
+        world.start(max_message_bytes=limit + slack, compression_type=topics_codec)
+        log = world.log(f"t{limit}")
+        copy = bytearray(data)
+        if limit == len(data):
+            assert log.append_as_leader(copy, 0, len(copy)).first_offset == 0
+        else:
+            with pytest.raises(RecordTooLargeError, match=str(limit)):
+                log.append_as_leader(copy, 0, len(copy))
+            assert log.log_end_offset == 0
 
 
 def test_a_batch_in_the_middle_of_a_request_is_patched_in_place(world: World) -> None:
@@ -438,6 +462,89 @@ def test_a_fetch_in_flight_survives_retention_and_the_partitions_deletion(tmp_pa
     world.stop()
 
 
+def world_with_a_race(event: str) -> tuple[World, UnifiedLog, list[str]]:
+    """Six closed segments of one record and an active one. Whoever first opens a segment that `event` removes (retention
+    below offset 2, truncation to 3, or both) is overtaken by it; then its path is in the list."""
+    world = World()
+    world.start(segment_bytes=100, retention_ms=-1, file_delete_delay_ms=0)
+    log = world.log()
+    for number, value in enumerate("abcdefg"):
+        append(log, value * 50, timestamp=START_MS + number)
+    world.stop()
+    world.start()  # no file is open
+    log = world.log()
+    happened: list[str] = []
+    bases = {"retention": (0, 1), "truncation": (4, 5), "both": (0, 1, 4, 5)}[event]
+    doomed = {log.log_directory.file(base, ".log") for base in bases}
+    original = world.fake.open
+
+    def open_overtaken(path: str, **arguments: Any) -> Any:
+        if not happened and path in doomed:
+            happened.append(path)
+            if event != "truncation":
+                log.increment_log_start_offset(2)
+                log.delete_old_segments()
+            if event != "retention":
+                log.truncate_to(3)
+            world.time.advance(1)
+            assert not world.fake.exists(path)
+        return original(path, **arguments)
+
+    world.fake.open = open_overtaken  # type: ignore[method-assign, assignment]
+    return world, log, happened
+
+
+@pytest.mark.parametrize("event", ["retention", "both"])
+def test_lesson_51_a_reader_that_retention_overtakes_is_told_that_the_offset_has_gone(event: str) -> None:
+    """KAFKA-9838: between the look at the list and the opening of the file."""
+    _world, log, happened = world_with_a_race(event)
+    with pytest.raises(OffsetOutOfRangeError, match="not within 2"):
+        log.read(1, 1000)
+    assert happened
+
+
+def test_lesson_51_a_reader_that_truncation_overtakes_sees_the_log_as_it_is_then() -> None:
+    world, log, happened = world_with_a_race("truncation")
+    with pytest.raises(OffsetOutOfRangeError, match=r"not within 0\.\.3"):
+        log.read(4, 1000)
+    assert happened
+    assert values_of(read_records(log, 0)) == [value.encode() * 50 for value in "abc"]
+    assert append(log, "new") == 3
+    world.stop()
+
+
+@pytest.mark.parametrize(("event", "left"), [("retention", range(2, 7)), ("truncation", range(3)), ("both", [2])])
+def test_lesson_51_a_look_up_that_is_overtaken_answers_from_what_is_left(event: str, left: Sequence[int]) -> None:
+    """KAFKA-12153, 3510: by time, and for the largest timestamp."""
+    target = 1 if event == "retention" else 4
+    _world, log, happened = world_with_a_race(event)
+    found = log.lookup_by_timestamp(START_MS + target)
+    assert happened
+    expected = next((number for number in left if number >= target), None)
+    assert (found and found.offset) == expected
+    _world, log, happened = world_with_a_race(event)
+    largest = log.max_timestamp_offset()
+    assert largest is not None
+    assert largest.offset == left[-1]
+
+
+def test_a_disk_that_fails_under_a_reader_is_an_error_and_not_a_missing_offset(world: World) -> None:
+    log = world.log()
+    append(log, "a" * 50)
+    world.stop()
+    world.start()
+    log = world.log()
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EIO, "broken")
+
+    world.fake.open = broken  # type: ignore[method-assign]
+    with pytest.raises(KafkaStorageError, match="reading at offset 0"):
+        log.read(0, 1000)
+    with pytest.raises(KafkaStorageError, match="looking up"):
+        log.lookup_by_timestamp(START_MS)
+
+
 def test_lesson_51_readers_race_with_rolls_truncation_and_retention(tmp_path: Path) -> None:
     """KAFKA-9838, 12153, 3510: four readers see whole batches, in order, or OFFSET_OUT_OF_RANGE; nothing else."""
     world = World(RealFileSystem(), directories=[str(tmp_path)])
@@ -711,16 +818,34 @@ def test_retention_bytes_is_each_partitions_and_counts_log_files_alone(world: Wo
         assert log.size == 3 * size
 
 
-def test_lesson_36_no_delay_and_stop(world: World) -> None:
-    """KAFKA-16588."""
+@pytest.mark.parametrize("what", ["segments", "topic"])
+def test_lesson_36_with_no_delay_files_go_at_once_and_a_stop_ends(tmp_path: Path, what: str) -> None:
+    """KAFKA-16588: with the pool's own threads, which a task that is due again and again would keep for ever."""
+
+    class ThreadedWorld(World):
+        def _manager(self) -> LogManager:
+            self.scheduler = ThreadPoolScheduler(2)  # type: ignore[assignment]
+            return LogManager(self.config, self.file_system, self.time, self.scheduler)
+
+    world = ThreadedWorld(RealFileSystem(), directories=[str(tmp_path)])
     world.start(segment_bytes=100, retention_bytes=100, file_delete_delay_ms=0)
-    log = world.log("t2")
-    for _ in range(3):
-        append(log, "a" * 50)
-    log.delete_old_segments()
-    world.stop()
-    world.start()
-    assert not [path for path in world.fake.paths() if path.endswith(".deleted")]
+    log = world.log()
+    for value in "abc":
+        append(log, value * 50)
+    if what == "segments":
+        assert len(log.delete_old_segments()) == 2
+        left = {f"{2:020d}.log"}
+    else:
+        world.manager.delete("t", 0)
+        left = set()
+    # Until nothing is due any more: no period of a real second is waited for, only a hang would take the minute.
+    assert world.scheduler.settle(60)
+    assert {path.name for path in tmp_path.glob("t-*/*") if ".log" in path.name} == left
+    stop = threading.Thread(target=world.stop, daemon=True)
+    stop.start()
+    stop.join(60)
+    assert not stop.is_alive()
+    assert world.scheduler.threads == 0
 
 
 def test_lesson_50_the_end_is_kept_when_everything_was_deleted(world: World) -> None:
@@ -764,6 +889,21 @@ def test_delete_records_into_an_open_transaction_leave_no_stable_offset_below_th
         world.start()
         log = world.log()
     assert log.last_stable_offset == 4
+
+
+def test_an_index_entry_comes_after_more_than_the_interval_and_so_does_one_that_recovery_makes(world: World) -> None:
+    size = len(batch("a" * 50))
+    for interval, entries in ((2 * size - 1, [2, 4, 6]), (2 * size, [3, 6]), (2 * size + 1, [3, 6])):
+        world.start(index_interval_bytes=interval)
+        log = world.log(f"t{interval}")
+        for _ in range(8):
+            append(log, "a" * 50)
+        path = log.log_directory.file(0, ".index")
+        for stop in (world.stop, world.kill):
+            stop()
+            found = [relative for relative, _ in struct.iter_unpack(">ii", world.fake.contents()[path]) if relative]
+            assert found == entries, f"interval {interval}, after {stop.__name__}"
+            world.start()
 
 
 def test_lesson_54_delete_records_lists_no_directory(world: World) -> None:
