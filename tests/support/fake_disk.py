@@ -172,6 +172,23 @@ class KeepData:
         return bytearray(inode.data)
 
 
+class KeepSomeNames:
+    """All data; of each directory's name changes since its last sync the n-th where bit n of `mask` is set.
+
+    With all masks these are all the states in which a disk that reorders its writes may leave few changes.
+    """
+
+    def __init__(self, mask: int) -> None:
+        self._mask = mask
+
+    def names(self, directory: Directory) -> dict[str, Inode | Directory]:
+        kept = {id(change) for number, change in enumerate(directory.changes) if self._mask >> number & 1}
+        return directory.replay(lambda change: id(change) in kept)
+
+    def data(self, inode: Inode) -> bytearray:
+        return bytearray(inode.data)
+
+
 class KeepNames:
     """Names and sizes as they are, contents as they were synced: what delayed allocation leaves."""
 

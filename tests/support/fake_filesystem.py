@@ -273,6 +273,10 @@ class FakeFileSystem:
         inode.data[position : position + len(data)] = data
         inode.sync()
 
+    def directory(self, path: StrPath) -> Directory:
+        """What the disk knows of it: names, and which of them are durable."""
+        return self._directory(path)
+
     def put(self, path: StrPath, data: bytes) -> None:
         """Makes a durable file, its directories included, without a trace."""
         directory = self._root

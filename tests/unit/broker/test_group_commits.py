@@ -14,6 +14,7 @@ from tidelog.broker.group_commits import (
     FetchedOffset,
     OffsetToCommit,
     TopicToFetch,
+    TxnCommitRequest,
 )
 from tidelog.broker.group_events import GroupProtocol, LeavingMember
 from tidelog.broker.group_shards import TOMBSTONES_PER_BATCH
@@ -21,6 +22,7 @@ from tidelog.broker.offsets_records import group_key, offset_key, read_offset_va
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.exceptions import RecordTooLargeError
 from tidelog.storage.exceptions import KafkaStorageError
+from tidelog.storage.transaction_marker import TransactionMarker
 
 DAY = 24 * 3600 * 1000
 ID_A, ID_B = b"a" * 16, b"b" * 16
@@ -242,6 +244,56 @@ def test_offsets_of_open_transactions(harness):
         FetchedOffset(0, error=ErrorCode.UNSTABLE_OFFSET_COMMIT),
         FetchedOffset(1, 6),
     ]
+
+
+def commit_in_transaction(harness, *offsets, group_id="group", producer_id=9):
+    request = CommitRequest(group_id, [OffsetToCommit(*offset) for offset in offsets])
+    assert harness.groups.commit_in_transaction(TxnCommitRequest(request, producer_id, 0)) == [ErrorCode.NONE] * len(
+        offsets
+    )
+
+
+def end_transaction(harness, *, committed, group_id="group", producer_id=9):
+    """The marker in the group's partition, and what the coordinator does when it has been appended."""
+    partition = harness.groups.partition_of(group_id).partition
+    marker = TransactionMarker(committed, 0)
+    _, unsynced = harness.log.put(partition, producer_id, [(marker.key(), marker.value())], is_control=True)
+    harness.groups.end_transaction(partition, producer_id, committed, unsynced)
+
+
+def test_offsets_of_a_transaction_are_read_once_its_marker_is_durable(harness):
+    commit(harness, ("t", 0, 5))
+    commit_in_transaction(harness, ("t", 0, 8))
+    harness.log.durable = False
+    end_transaction(harness, committed=True)
+    fetching = harness.loop.create_task(harness.groups.fetch_offsets("group", None))
+    run_callbacks(harness.loop)
+    assert not fetching.done()  # a power cut now takes the marker back, and the offset 8 with it
+    harness.log.sync()
+    assert by_partition(fetching.result()) == {("t", 0): 8}
+    assert fetch(harness) == {("t", 0): 8}  # and now at once
+
+
+def test_offsets_of_a_transaction_whose_marker_did_not_become_durable_are_not_shown(harness):
+    commit_in_transaction(harness, ("t", 0, 8))
+    harness.log.durable = False
+    end_transaction(harness, committed=True)
+    harness.log.sync(KafkaStorageError("disk"))
+    answer = harness.loop.run_until_complete(harness.groups.fetch_offsets("group", None))
+    assert answer == FetchedGroup([], ErrorCode.NOT_COORDINATOR)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_transaction_that_commits_after_its_group_was_deleted_does_not_bring_the_group_back(harness, restarted):
+    """The deletion's tombstones are later than the transaction's records; so they count, here and after a restart."""
+    commit(harness, ("t", 0, 5))
+    commit_in_transaction(harness, ("t", 0, 8), ("t", 1, 9))
+    assert harness.groups.delete_group("group") is ErrorCode.NONE
+    later = harness.restarted() if restarted else harness
+    end_transaction(later, committed=True)
+    assert fetch(later) == {}
+    assert harness.groups.delete_group("group") is ErrorCode.GROUP_ID_NOT_FOUND
+    assert fetch(later.restarted()) == {}
 
 
 # -- delete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from support.logs import append
 from support.transactions import Node
 from tidelog.broker.error_mapping import error_code
+from tidelog.broker.group_offsets import TopicPartition
 from tidelog.broker.transaction_coordinator import TransactionFilter
 from tidelog.broker.transaction_states import LAST_EPOCH, Producer
 from tidelog.protocol.errors import ErrorCode, ProtocolError
@@ -131,6 +133,36 @@ def test_partitions_are_durable_before_records_and_decisions_before_markers() ->
     node.settle()
     assert ending.result() == Producer(producer.producer_id, 1)
     assert (node.state(), node.committed("t")) == ("CompleteCommit", [b"a"])
+    node.close()
+
+
+def test_partitions_whose_sync_failed_are_not_said_to_be_added_when_they_are_asked_for_again() -> None:
+    """A power cut would leave a record in a partition that no marker comes to."""
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    partitions = {TopicPartition("t", 0)}
+    first = node.transactions.add_partitions("tx", producer, partitions, 2)
+    node.world.fake.fail_when(lambda operation: OSError(errno.EIO, "broken") if operation.kind == "sync" else None)
+    node.settle()
+    assert first is not None
+    assert isinstance(first.exception(), StorageError)
+    again = node.transactions.add_partitions("tx", producer, partitions, 2)
+    assert again is not None, "answered as done"
+    assert isinstance(again.exception(), StorageError)
+    node.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_that_was_decided_before_a_kill_is_completed_by_the_next_start(commit: bool) -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    node.produce("tx", producer, "t", 0, "a")
+    node.begin(node.transactions.end("tx", producer, commit, 2))
+    assert (node.state(), node.log("t").log_end_offset) == (f"Prepare{'Commit' if commit else 'Abort'}", 1)
+    node.kill()
+    assert node.state() == f"Complete{'Commit' if commit else 'Abort'}"
+    assert node.committed("t") == ([b"a"] if commit else [])
+    assert node.log("t").last_stable_offset == 2
     node.close()
 
 

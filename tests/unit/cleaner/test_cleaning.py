@@ -310,7 +310,30 @@ def test_a_map_that_fits_some_segments_ends_at_a_whole_one() -> None:
     assert len(data_records(log)) == 100
 
 
+def test_an_abort_marker_at_the_base_of_a_cleaned_segment_keeps_its_index_entry() -> None:
+    """A fetch that still holds the records in the old files, or a log that is cleaned on, must find them aborted."""
+    made = world(segment_bytes=1 << 20)
+    log = made.log()
+    producer = Producer(7)
+    put(log, "k", "old")
+    producer.send(log, (b"a", b"aborted"))
+    log.roll()
+    base = producer.end(log, commit=False)
+    put(log, "k", "new")
+    put(log, "k", "newest")
+    log.roll()
+    log.update_config(replace(log.config, segment_bytes=1))  # so that no two segments are joined
+    assert made.clean_all()
+    assert made.cleaners.uncleanable() == []
+    assert [segment.base_offset for segment in log.segments[:2]] == [0, base]
+    assert markers(log) == [base]
+    index = made.fake.contents()[log.log_directory.file(base, ".txnindex")]
+    assert index, "the marker's segment has no entry"
+    assert [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in aborted_transactions(log)] == [(7, 1, base)]
+
+
 def test_lesson_13_a_batch_larger_than_the_present_limit_is_cleaned() -> None:
+    """KAFKA-6834, 4019: read whole, for which the buffer grows, and cleaned as any other."""
     made = world(segment_bytes=1 << 20, buffer_bytes=1 << 16)
     log = made.log()
     value = os.urandom(300_000)
@@ -318,12 +341,15 @@ def test_lesson_13_a_batch_larger_than_the_present_limit_is_cleaned() -> None:
     log.update_config(type(made.log_config)(segment_bytes=1 << 20, cleanup_policy=frozenset({"compact"}), max_message_bytes=1000,
                                             min_cleanable_dirty_ratio=0.0))  # fmt: skip
     put(log, "small", "y")
-    made.roll_and_clean()
-    assert state_of(data_records(log)) == {b"big": value, b"small": b"y"}
+    results = made.roll_and_clean()
+    assert made.cleaners.uncleanable() == []
+    assert [(result.counts.superseded, result.end_offset) for result in results] == [(1, 3)]
+    assert pairs_of(data_records(log)) == [(0, b"big", value), (2, b"small", b"y")]
     assert len(made.cleaner._input) == len(made.cleaner._output) == 1 << 16
 
 
 def test_lesson_14_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KAFKA-6854: that nothing comes out of a buffer is no sign that it is too small. Neither of the two grows."""
     made = world(segment_bytes=1 << 20, buffer_bytes=1 << 16)
     log = made.log()
     producer = Producer(7)
@@ -331,9 +357,36 @@ def test_lesson_14_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkey
         producer.send(log, (b"k", bytes(60_000)))
     producer.end(log, commit=False)
     log.roll()
-    monkeypatch.setattr(made.cleaner, "_grow_output", lambda _needed: pytest.fail("the output buffer grew"))
-    assert made.clean_all()
+    for buffer in ("_grow_input", "_grow_output"):
+        monkeypatch.setattr(made.cleaner, buffer, lambda _needed, buffer=buffer: pytest.fail(f"{buffer} was called"))
+    (result,) = made.clean_all()
+    assert made.cleaners.uncleanable() == []
+    assert result.counts.aborted == 20
     assert data_records(log) == []
+
+
+@pytest.mark.parametrize("size", [100, 4_000, 4_096, 5_000, 70_000])
+@pytest.mark.parametrize("place", ["dirty", "clean"])
+def test_a_batch_of_any_size_whose_checksum_is_wrong_is_not_cleaned(size: int, place: str) -> None:
+    """Rewritten it would get a right one. `clean` is a batch that only the second walk reads; 70,000 bytes fit no buffer."""
+    made = world(segment_bytes=1 << 20, buffer_bytes=1 << 16)
+    log = made.log()
+    keyed(log, (b"kept", os.urandom(size)), (b"k", b"old"))
+    log.roll()
+    if place == "clean":
+        made.clean_all()
+    put(log, "k", "new")
+    log.roll()
+    path = log.log_directory.file(0, ".log")
+    before = made.fake.contents()[path]
+    made.fake.corrupt(path, len(before) - 20, bytes([before[-20] ^ 1]))  # within the records
+    damaged = made.fake.contents()[path]
+    assert made.clean_once() is None
+    ((name, failure),) = made.cleaners.uncleanable()
+    assert name == "t-0"
+    assert "CRC" in failure.cause or "checksum" in failure.cause
+    assert made.fake.contents()[path] == damaged
+    assert temporary_files(made) == []
 
 
 @pytest.mark.parametrize("codec", list(Compression))

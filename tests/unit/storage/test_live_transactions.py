@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+from support.fake_disk import KeepNone
 from support.fake_filesystem import Operation
 from support.logs import ROOT, World, append, read_records, values_of
 from support.mock_time import START_MS
@@ -18,8 +19,9 @@ from tidelog.storage.exceptions import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
+from tidelog.storage.log_names import file_name
 from tidelog.storage.log_values import AppendOrigin
-from tidelog.storage.transaction_index import AbortedTxn
+from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.transaction_marker import MARKER_BATCH_SIZE, TransactionMarker, marker_batch
 from tidelog.storage.unified_log import UnifiedLog
 from tidelog.storage.verify import verify
@@ -54,6 +56,23 @@ def aborted(log: UnifiedLog, offset: int = 0) -> list[AbortedTxn]:
 
 def faults(world: World) -> list[str]:
     return [str(finding) for finding in verify(world.file_system, ROOT) if finding.is_fault]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_after_a_flush_or_a_stop_a_power_cut_does_not_take_a_new_transaction_index(world: World, stopped: bool) -> None:
+    """A flush promises every name. A clean start makes no index anew: without this one aborted records would be read."""
+    log = world.log()
+    put(log, 1, "a")
+    log.flush()
+    end(log, 1, commit=False)
+    log.flush()
+    if stopped:
+        world.stop()
+    left = world.fake.rebuilt(KeepNone())
+    path = f"{ROOT}/t-0/{file_name(0, '.txnindex')}"
+    assert left.exists(path)
+    if stopped:  # until then recovery would make the entries anew
+        assert TransactionIndex(left, path, 0).all() == [AbortedTxn(1, 0, 1, 2)]
 
 
 def test_the_last_stable_offset_waits_for_the_oldest_transaction(world: World) -> None:

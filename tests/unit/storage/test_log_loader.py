@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.fake_disk import KeepNone, KeepSomeNames
 from support.fake_filesystem import FakeFileSystem, PowerCut
 from support.logs import ROOT, World, append, batch, read_records, values_of
 from support.mock_time import START_MS
@@ -67,25 +68,64 @@ def test_recovery_begins_in_the_segment_of_the_recovery_point(world: World) -> N
     assert stats.bytes_scanned == log.segments[-1].size
 
 
+def test_recovery_leaves_no_snapshot_at_the_end_of_the_segment_that_may_still_grow(world: World) -> None:
+    """Once the segment is rolled there, a snapshot would say that its indexes are durable."""
+    log = start(world)
+    append(log, "i", producer_id=1, producer_epoch=0, base_sequence=0)
+    log.roll()
+    append(log, "j", producer_id=1, producer_epoch=0, base_sequence=1)
+    world.kill()
+    world.fake.put(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n1\nt 0 0\n")
+    log = start(world)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 9]
+    assert 9 in log.producers.snapshot_offsets
+    assert max(log.producers.snapshot_offsets) == 9
+    again = batch("j", producer_id=1, producer_epoch=0, base_sequence=1)
+    assert log.append_as_leader(again, 0, len(again)).duplicate
+
+
 def test_lesson_41_a_crash_while_loading_is_followed_by_recovery(world: World) -> None:
     """KAFKA-10471, 15375: at whatever call of the load the process dies."""
     clean = world.fake
-    for call in range(1, 12):
-        system = clean.kill()
-        system.fail_at(call, PowerCut())
-        other = World(system)
+    calls = 0
+    while True:
+        other = World(clean.kill())
         other.log_config = world.log_config
+        other.fake.fail_at(calls + 1, PowerCut())
         try:
             other.start()
         except PowerCut:
-            pass
+            other.kill()
         else:
             break
-        other.kill()
-        log = start(other)
-        if call > 3:  # the mark is gone by then: lock file, unlink, directory sync
-            assert not other.manager.had_clean_shutdown
-        assert values_of(read_records(log, 0)) == VALUES
+        calls += 1
+        assert values_of(read_records(start(other), 0)) == VALUES
+    assert calls >= 2  # the mark goes, durably
+
+
+@pytest.mark.parametrize("how", ["killed", "power cut"])
+def test_lesson_41_the_mark_of_a_clean_stop_has_gone_before_a_log_is_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    looked_at: list[str] = []
+    original = world.fake.list_directory
+
+    def list_directory(path: str) -> list[str]:
+        if path == T:
+            looked_at.append(path)
+            raise PowerCut
+        return original(path)
+
+    monkeypatch.setattr(world.fake, "list_directory", list_directory)
+    with pytest.raises(PowerCut):
+        world.start()
+    assert looked_at == [T]
+    left = world.fake.kill() if how == "killed" else world.fake.rebuilt(KeepNone())
+    assert not left.exists(f"{ROOT}/.kafka_cleanshutdown")
+    other = World(left)
+    other.log_config = world.log_config
+    assert values_of(read_records(start(other), 0)) == VALUES
+    assert not other.manager.had_clean_shutdown
 
 
 def test_lesson_42_a_recovery_point_beyond_the_end_comes_down(world: World) -> None:
@@ -178,6 +218,7 @@ def compacted(world: World) -> dict[str, bytes]:
 
 
 AFTER = [VALUES[1], VALUES[5], VALUES[6], VALUES[7]]
+STAGES = (".swap", ".cleaned", ".deleted")
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -209,7 +250,11 @@ def test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after(world: Worl
         values = values_of(read_records(log, 0))
         assert values in (VALUES, AFTER), f"after step {done}"
         assert (log.log_start_offset, log.log_end_offset) == (0, 8)
-        assert not [name for name in state.paths() if name.endswith((".swap", ".cleaned", ".deleted"))]
+        # The files are those of the segments, and the segments those of before or after: no original stays beside its successor.
+        bases = [0, 6] if values == AFTER else [0, 3, 6]
+        assert [segment.base_offset for segment in log.segments] == bases, f"after step {done}"
+        expected = {path(base, suffix) for base in bases for suffix in kept}
+        assert {name for name in state.paths() if name.startswith(T) and name.endswith(kept + STAGES)} == expected
         outcomes.append(values == AFTER)
         # Lesson 46 (KAFKA-5829, 12520): finishing a swap reads no more than the swapped segment and its indexes.
         if clean:
@@ -217,6 +262,77 @@ def test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after(world: Worl
     assert outcomes == sorted(outcomes)
     assert not outcomes[0]
     assert outcomes[-1]
+
+
+def test_lesson_47_a_swaps_log_has_its_name_durably_before_any_index_has_one(world: World) -> None:
+    """An index that has lost its .swap while its log has not would be taken for the original's, and removed."""
+    for suffix, data in compacted(world).items():
+        world.fake.put(path(0, suffix, ".swap"), data)
+    world.fake.trace.clear()
+    start(world)
+    renames = [
+        operation.path.rpartition("/")[2] if operation.kind == "rename" else "synced"
+        for operation in world.fake.trace
+        if operation.path == T or (operation.kind == "rename" and operation.path.endswith(".swap"))
+    ]
+    names = [file_name(0, suffix, ".swap") for suffix in (".log", ".index", ".timeindex")]
+    assert renames[: renames.index(names[0]) + 2][-2:] == [names[0], "synced"]
+    assert sorted(renames[renames.index(names[0]) + 2 :][:2]) == sorted(names[1:])
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_lesson_47_a_load_that_is_cut_short_takes_no_half_of_a_swap_for_a_whole(world: World, clean: bool) -> None:
+    """Of two new segments the last has got its .swap, the first has not: the group is not complete, and stays so whatever
+    a power cut leaves of its removal."""
+    files = compacted(world)
+    cut = len(batch(VALUES[1]))
+    for base, stage, data in ((0, ".cleaned", files[".log"][:cut]), (3, ".swap", files[".log"][cut:])):
+        world.fake.put(path(base, ".log", stage), data)
+        world.fake.put(path(base, ".index", stage), b"")
+    if not clean:
+        world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
+        world.fake.sync_all()
+    states = calls = 0
+    while True:
+        first = World(world.fake.kill())
+        first.log_config = world.log_config
+        first.fake.fail_at(calls + 1, PowerCut())
+        try:
+            first.start()
+        except PowerCut:
+            pass
+        else:
+            break
+        calls += 1
+        changes = max(len(first.fake.directory(T).changes), len(first.fake.directory(ROOT).changes))
+        for mask in range(1 << changes):
+            states += 1
+            other = World(first.fake.rebuilt(KeepSomeNames(mask)))
+            other.log_config = world.log_config
+            log = start(other)
+            assert values_of(read_records(log, 0)) == VALUES, f"after {calls} calls, names {mask:b}"
+            assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    assert calls >= 5  # two files of each stage, and the sync between them
+    assert states > calls
+
+
+def test_segments_that_recovery_removed_do_not_come_back_behind_new_records(world: World) -> None:
+    """The log is cut in its second segment; a power cut after two appends may undo the removal of the third, unless that was
+    made durable before."""
+    world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
+    world.fake.put(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n1\nt 0 0\n")
+    size = len(batch(VALUES[4]))
+    world.fake.corrupt(path(3, ".log"), size + 100, b"\xff\xff")
+    world.fake.sync_all()
+    log = start(world)
+    assert log.log_end_offset == 4
+    assert [append(log, "x"), append(log, "y")] == [4, 5]  # the next would be 6, the removed segment's
+    changes = world.fake.directory(T).changes
+    assert len(changes) < 8
+    for mask in range(1 << len(changes)):
+        other = World(world.fake.rebuilt(KeepSomeNames(mask)))
+        other.log_config = world.log_config
+        assert values_of(read_records(start(other), 0)) == [*VALUES[:4], b"x", b"y"], f"names {mask:b}"
 
 
 def test_a_cleaned_file_takes_the_swaps_of_its_group_with_it(world: World) -> None:

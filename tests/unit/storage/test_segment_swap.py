@@ -134,6 +134,18 @@ def test_segments_that_went_meanwhile_are_not_replaced(world: World) -> None:
     assert values_of(read_records(log, 4)) == VALUES[4:]
 
 
+def test_segments_that_were_replaced_meanwhile_are_not_replaced_again(world: World) -> None:
+    """Of the two one is another by now; what was made from its predecessor must not take its place."""
+    log = world.log()
+    old = log.segments[:2]
+    assert log.replace_segments([clean(world, old[1:])], old[1:])
+    world.time.advance(0)
+    before = world.fake.contents()
+    assert not log.replace_segments([clean(world, old)], old)
+    assert world.fake.contents() == before
+    assert values_of(read_records(log, 0)) == [*VALUES[:4], *VALUES[6:]]
+
+
 def test_a_failure_before_the_originals_are_touched_changes_nothing(world: World) -> None:
     log = world.log()
     world.time.advance(seconds=70)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.logs import World, append
-from tidelog.storage.exceptions import OffsetOutOfRangeError
+from support.fake_disk import KeepNone
+from support.fake_filesystem import Operation, PowerCut
+from support.logs import ROOT, World, append, read_records, values_of
+from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError
+from tidelog.storage.log_names import parse_file_name
 
 DAY = 86_400_000
 
@@ -49,4 +52,61 @@ def test_the_start_moves_up_to_the_high_watermark_and_not_beyond() -> None:
     with pytest.raises(OffsetOutOfRangeError):
         log.increment_log_start_offset(4)
     assert [(d.base_offset, d.policy) for d in log.delete_old_segments()] == [(0, "start-offset"), (1, "start-offset")]
+    world.stop()
+
+
+def world_of_six_segments() -> World:
+    """One record of 50 bytes in each."""
+    world = World()
+    world.start(segment_bytes=100, retention_ms=-1)
+    log = world.log()
+    for value in "abcdef":
+        append(log, value * 50)
+    log.flush()
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3, 4, 5]
+    return world
+
+
+def test_a_truncation_that_is_cut_short_anywhere_leaves_no_hole() -> None:
+    calls = 0
+    while True:
+        world = world_of_six_segments()
+        world.fake.fail_at(calls + 1, PowerCut())
+        try:
+            world.log().truncate_to(2)
+        except PowerCut:
+            pass
+        else:
+            break
+        # Every call is durable by the next one that counts, so two states are all there are: with the last and without.
+        for state in (world.fake.kill(), world.fake.rebuilt(KeepNone())):
+            names = (parse_file_name(name) for name in state.list_directory(f"{ROOT}/t-0"))
+            bases = sorted(name.base_offset for name in names if name and name.suffix == ".log" and not name.stage)
+            assert bases == list(range(len(bases))), f"after {calls} calls"
+            assert len(bases) >= 3
+            again = World(state)
+            again.start(segment_bytes=100, retention_ms=-1)
+            records = values_of(read_records(again.log(), 0))
+            assert records == [value.encode() * 50 for value in "abcdef"[: len(records)]]
+        calls += 1
+    assert calls > 8  # three segments of three files, or there was nothing to cut short
+
+
+def test_nothing_is_truncated_while_the_lowered_recovery_point_cannot_be_written() -> None:
+    """Recovery takes what lies below the written one for sound: other records would get these offsets."""
+    world = world_of_six_segments()
+    log = world.log()
+    world.manager.checkpoint_recovery_points()
+
+    def no_checkpoint(operation: Operation) -> OSError | None:
+        return OSError(28, "full") if "recovery-point-offset-checkpoint" in operation.path else None
+
+    world.fake.fail_when(no_checkpoint)
+    with pytest.raises(KafkaStorageError, match="not truncated"):
+        log.truncate_to(2)
+    assert (log.log_end_offset, log.segment_count) == (6, 6)
+    assert len(read_records(log, 0)) == 6
+    world.fake.heal()
+    assert log.truncate_to(2)
+    assert values_of(read_records(log, 0)) == [b"a" * 50, b"b" * 50]
     world.stop()
