@@ -68,7 +68,7 @@ docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python docs/pictures/draw.py
 	$(BIN)/python docs/adr/list.py
 
-include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk tests/fuzz/fuzz.mk benchmarks/bench.mk
+include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/browser.mk tests/site/site.mk tests/spark/spark.mk tests/fuzz/fuzz.mk tests/mutations/mutations.mk benchmarks/bench.mk
 
 clean:           ## remove what was built (data stays)
 	rm -rf $(VENV) build *.egg-info

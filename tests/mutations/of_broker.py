@@ -1,0 +1,130 @@
+"""Defects of acknowledgements, of the transaction coordinator, and of group offsets."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+PARTITION = "tests/unit/broker/test_partition.py"
+STATES = "tests/unit/broker/test_transaction_states.py"
+COORDINATOR = "tests/unit/broker/test_transaction_coordinator.py"
+MARKERS = "tests/unit/broker/test_transaction_markers.py"
+GROUP_OFFSETS = "tests/unit/broker/test_group_offsets.py"
+GROUP_COMMITS = "tests/unit/broker/test_group_commits.py"
+
+MUTATIONS = [
+    Mutation(
+        "broker/early-acknowledgement",
+        "broker/partition.py",
+        "        if self.log.high_watermark >= offset:\n            return None",
+        "        if self.log.high_watermark >= offset - 1:\n            return None",
+        "A produce is acknowledged before its last record is synced.",
+        (PARTITION,),
+    ),
+    Mutation(
+        "broker/one-sync-for-all",
+        "broker/partition.py",
+        "        while self._unsynced and self._unsynced[0][0] <= reached:",
+        "        while self._unsynced:",
+        "One sync acknowledges whatever waits.",
+        (PARTITION,),
+    ),
+    Mutation(
+        "broker/failed-sync-acknowledged",
+        "broker/partition.py",
+        "            self._tell(tell, failure)\n\n    def _synced_up_to",
+        "            self._tell(tell, None)\n\n    def _synced_up_to",
+        "A failed sync acknowledges.",
+        (PARTITION,),
+    ),
+    Mutation(
+        "broker/transaction-time-out",
+        "broker/transaction_states.py",
+        "        return self.start_ms + self.timeout_ms + 1 if",
+        "        return self.start_ms + self.timeout_ms if",
+        "A transaction is aborted a millisecond early.",
+        (STATES,),
+    ),
+    Mutation(
+        "broker/markers-of-undurable-decision",
+        "broker/transaction_markers.py",
+        "            if not done.cancelled() and done.exception() is None:\n                self._begin(entry)",
+        "            if not done.cancelled():\n                self._begin(entry)",
+        "Markers are written though the sync of the decision failed.",
+        (MARKERS,),
+    ),
+    Mutation(
+        "broker/completed-before-markers",
+        "broker/transaction_markers.py",
+        "        if self._waiting or self._owner.closed:\n            return",
+        "        if self._owner.closed:\n            return",
+        "A transaction is complete while its markers are not durable.",
+        (MARKERS,),
+    ),
+    Mutation(
+        "broker/deleted-transactional-id",
+        "broker/transaction_loading.py",
+        "            elif value is None:\n                newest.pop(key, None)",
+        "            elif value is None:\n                pass",
+        "A deleted transactional id comes back with a restart.",
+        (COORDINATOR,),
+    ),
+    Mutation(
+        "broker/decided-before-restart",
+        "broker/transaction_coordinator.py",
+        "                    decided += 1\n                    self._completions.begin(entry)",
+        "                    decided += 1",
+        "A transaction that was decided before a restart is never completed.",
+        (f"{COORDINATOR}::test_a_transaction_that_was_decided_before_a_kill_is_completed_by_the_next_start",),
+    ),
+    Mutation(
+        "broker/failed-sync-forgotten",
+        "broker/transaction_log.py",
+        "        if self.unsynced is done and not done.cancelled() and done.exception() is None:",
+        "        if self.unsynced is done:",
+        "AddPartitionsToTxn that is sent again after its sync failed is answered as done.",
+        (f"{COORDINATOR}::test_partitions_whose_sync_failed_are_not_said_to_be_added_when_they_are_asked_for_again",),
+    ),
+    Mutation(
+        "broker/pending-offset-of-the-same-record",
+        "broker/group_offsets.py",
+        "            if held is not None and (before is None or held[0] < before):",
+        "            if held is not None and (before is None or held[0] <= before):",
+        "A pending offset yields to a record at its own place.",
+        (GROUP_OFFSETS,),
+        equivalent="two records of one partition never have the same offset, so that the two are never equal",
+    ),
+    Mutation(
+        "broker/offsets-retention",
+        "broker/group_offsets.py",
+        "                    over = now_ms - start_ms >= retention_ms",
+        "                    over = now_ms - start_ms > retention_ms",
+        "Offsets expire a millisecond late.",
+        (GROUP_OFFSETS,),
+    ),
+    Mutation(
+        "broker/expiry-in-transaction",
+        "broker/group_offsets.py",
+        "                if over and not (self._pending and self.has_pending(group.group_id, topic, partition)):",
+        "                if over:",
+        "Offsets expire for which a transaction holds new ones.",
+        (GROUP_OFFSETS,),
+    ),
+    Mutation(
+        "broker/offsets-before-marker",
+        "broker/group_commits.py",
+        "        self._shards.wait_for(shard, unsynced)\n        now_ms",
+        "        now_ms",
+        "Offsets of a transaction can be read before its marker is durable.",
+        (f"{GROUP_COMMITS}::test_offsets_of_a_transaction_are_read_once_its_marker_is_durable",),
+    ),
+    Mutation(
+        "broker/pending-offsets-of-deleted-group",
+        "broker/group_commits.py",
+        "            gone.update(dict.fromkeys(shard.offsets.pending_of(group_id)))",
+        "            ",
+        "An open transaction brings a deleted group back.",
+        (
+            f"{GROUP_COMMITS}::test_a_transaction_that_commits_after_its_group_was_deleted_does_not_bring_the_group_back",
+        ),
+    ),
+]

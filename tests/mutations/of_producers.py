@@ -1,0 +1,76 @@
+"""Defects of the state of idempotent and transactional producers."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+PRODUCER_STATE = "tests/unit/storage/test_producer_state.py"
+MODEL = "tests/property/test_producer_state_model.py"
+LOG_LOADER = "tests/unit/storage/test_log_loader.py"
+
+MUTATIONS = [
+    Mutation(
+        "producers/zombie",
+        "storage/producer_state.py",
+        "        if epoch < entry.producer_epoch and origin is not AppendOrigin.REPLICATION:",
+        "        if epoch < entry.producer_epoch - 1 and origin is not AppendOrigin.REPLICATION:",
+        "A producer of the epoch before is not fenced.",
+        (PRODUCER_STATE,),
+    ),
+    Mutation(
+        "producers/plain-record-in-transaction",
+        "storage/producer_state.py",
+        "        if entry.current_txn_first_offset is not None and not batch.is_transactional:",
+        "        if False:",
+        "A producer with an open transaction appends records outside of it.",
+        (PRODUCER_STATE,),
+    ),
+    Mutation(
+        "producers/unreadable-marker",
+        "storage/producer_state.py",
+        "for first, last in self._unreplicated.items() if last >= high_watermark}",
+        "for first, last in self._unreplicated.items() if last > high_watermark}",
+        "The last stable offset passes a marker that is not readable yet.",
+        (PRODUCER_STATE,),
+    ),
+    Mutation(
+        "producers/expiry-in-transaction",
+        "storage/producer_state.py",
+        "        if entry.current_txn_first_offset is not None:\n            return False\n        return now_ms",
+        "        return now_ms",
+        "A producer expires while its transaction is open.",
+        (PRODUCER_STATE,),
+    ),
+    Mutation(
+        "producers/duplicate-by-last-sequence",
+        "storage/producer_entry.py",
+        "            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:",
+        "            if batch.last_sequence == last_sequence:",
+        "A batch counts as a duplicate of one that begins elsewhere.",
+        (PRODUCER_STATE,),
+    ),
+    Mutation(
+        "producers/old-epochs-batches",
+        "storage/producer_entry.py",
+        "        if producer_epoch != self.producer_epoch:\n            self.batches.clear()",
+        "        if producer_epoch != self.producer_epoch:",
+        "Batches of the epoch before are still taken for duplicates.",
+        (PRODUCER_STATE,),
+    ),
+    Mutation(
+        "producers/reload-after-clean-stop",
+        "storage/producer_replay.py",
+        "        if clean and producers.latest_snapshot_offset is not None:",
+        "        if clean and producers.latest_snapshot_offset is not None and False:",
+        "The state is not read after a clean stop.",
+        (f"{LOG_LOADER}::test_lesson_45_a_broken_snapshot_is_rebuilt",),
+    ),
+    Mutation(
+        "producers/snapshot-of-last-segment",
+        "storage/producer_replay.py",
+        "        if not is_last and not self._producers.is_empty:",
+        "        if not self._producers.is_empty:",
+        "Recovery leaves a snapshot at the end of the last segment, which says that its indexes are durable.",
+        (f"{LOG_LOADER}::test_recovery_leaves_no_snapshot_at_the_end_of_the_segment_that_may_still_grow",),
+    ),
+]

@@ -1,0 +1,9 @@
+"""All mutations: one list from the modules of this folder, which are by area."""
+
+from __future__ import annotations
+
+from . import of_broker, of_cleaner, of_kernels, of_lessons, of_log, of_producers, of_recovery
+from .mutation import Mutation
+
+AREAS = (of_log, of_recovery, of_producers, of_cleaner, of_kernels, of_broker, of_lessons)
+MUTATIONS: list[Mutation] = [mutation for area in AREAS for mutation in area.MUTATIONS]
