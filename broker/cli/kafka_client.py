@@ -11,7 +11,8 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import IntEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -41,7 +42,21 @@ _HINTS = {
     "UNKNOWN_MEMBER_ID": "the group has members: stop them first (`tidelog groups describe` names them)",
     "TRANSACTIONAL_ID_NOT_FOUND": "`tidelog transactions list` shows them",
 }
+#: From this version on, FindCoordinator asks for several keys.
+_MANY_COORDINATORS_FROM = 4
 _PASSING = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS"}
+
+
+class Coordinated(IntEnum):
+    """What a coordinator is of, by FindCoordinator's numbers."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+    @property
+    def label(self) -> str:
+        """As messages have it."""
+        return "group" if self is Coordinated.GROUP else "transactional id"
 
 
 class KafkaFailure(OSError):
@@ -165,6 +180,8 @@ class KafkaClient:
         self._socket: socket.socket | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._number = 0
+        #: Whose coordinator has been looked for.
+        self._found: set[tuple[Coordinated, str]] = set()
 
     def __enter__(self) -> Self:
         from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -250,6 +267,44 @@ class KafkaClient:
     def ask(self, request: ApiMessage, response: type[ResponseT], most: int | None = None) -> ResponseT:
         """The answer in the newest version that both know, at most `most`. KafkaFailure."""
         return self._exchange(request, self.version(request, most), response)
+
+    def ask_coordinator(
+        self,
+        of: Coordinated,
+        keys: Iterable[str],
+        request: ApiMessage,
+        response: type[ResponseT],
+        most: int | None = None,
+    ) -> ResponseT:
+        """As `ask`, of who coordinates these groups or transactional ids. KafkaFailure."""
+        self._find_coordinator(of, keys)
+        return self.ask(request, response, most)
+
+    def _find_coordinator(self, of: Coordinated, keys: Iterable[str]) -> None:
+        """Has the broker be ready to be asked about these keys, once for each. A new one has made no topic for what it
+        coordinates: looking for the coordinator is what makes it. Here and in a Kafka of one node that is the broker itself;
+        one of several answers NOT_COORDINATOR where it is another."""
+        from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+        missing = [key for key in keys if (of, key) not in self._found]
+        if not missing:
+            return
+        is_many = self.version(FindCoordinatorRequest) >= _MANY_COORDINATORS_FROM
+        if is_many:
+            requests = [FindCoordinatorRequest(key_type=of, coordinator_keys=missing)]
+        else:
+            requests = [FindCoordinatorRequest(key_type=of, key=key) for key in missing]
+
+        def attempt() -> None:
+            for key, request in zip([None] if is_many else missing, requests, strict=True):
+                answer = self.ask(request, FindCoordinatorResponse)
+                for one in answer.coordinators:
+                    check(f"{of.label} {one.key}", one.error_code)
+                if key is not None:
+                    check(f"{of.label} {key}", answer.error_code)
+
+        patiently(attempt)
+        self._found.update((of, key) for key in missing)
 
     def _exchange(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
         from ...protocol.errors import ProtocolError

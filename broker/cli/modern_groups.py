@@ -42,10 +42,12 @@ class ShownGroup(NamedTuple):
 def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
     """KafkaFailure."""
     from ...protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
-    from .kafka_client import check
+    from .kafka_client import Coordinated, check
 
     found = []
-    answer = client.ask(StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse)
+    answer = client.ask_coordinator(
+        Coordinated.GROUP, names, StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse
+    )
     for group in answer.groups:
         check(f"group {group.group_id}", group.error_code, group.error_message)
         subtopologies = group.topology.subtopologies if group.topology is not None else None
@@ -75,10 +77,12 @@ def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup
 def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
     """KafkaFailure."""
     from ...protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-    from .kafka_client import check
+    from .kafka_client import Coordinated, check
 
     found = []
-    answer = client.ask(ConsumerGroupDescribeRequest(group_ids=names), ConsumerGroupDescribeResponse)
+    answer = client.ask_coordinator(
+        Coordinated.GROUP, names, ConsumerGroupDescribeRequest(group_ids=names), ConsumerGroupDescribeResponse
+    )
     for group in answer.groups:
         check(f"group {group.group_id}", group.error_code, group.error_message)
         members = tuple(
@@ -114,10 +118,12 @@ def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGrou
 def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
     """KafkaFailure."""
     from ...protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-    from .kafka_client import check
+    from .kafka_client import Coordinated, check
 
     found = []
-    answer = client.ask(ShareGroupDescribeRequest(group_ids=names), ShareGroupDescribeResponse)
+    answer = client.ask_coordinator(
+        Coordinated.GROUP, names, ShareGroupDescribeRequest(group_ids=names), ShareGroupDescribeResponse
+    )
     for group in answer.groups:
         check(f"group {group.group_id}", group.error_code, group.error_message)
         members = tuple(
@@ -158,10 +164,10 @@ def share_offsets(client: KafkaClient, group: str) -> dict[Partition, tuple[int 
         DescribeShareGroupOffsetsResponse,
         RequestGroup,
     )
-    from .kafka_client import check
+    from .kafka_client import Coordinated, check
 
     request = DescribeShareGroupOffsetsRequest(groups=[RequestGroup(group_id=group, topics=None)])
-    (answer,) = client.ask(request, DescribeShareGroupOffsetsResponse).groups
+    (answer,) = client.ask_coordinator(Coordinated.GROUP, [group], request, DescribeShareGroupOffsetsResponse).groups
     check(f"group {group}", answer.error_code, answer.error_message)
     return {
         (topic.topic_name, part.partition_index): (

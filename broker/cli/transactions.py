@@ -118,10 +118,12 @@ def run_describe(options: Any) -> int:
 def describe(client: KafkaClient, ids: list[str]) -> list[dict[str, Any]]:
     """What is known of these transactional ids. KafkaFailure when one is not."""
     from ...protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-    from .kafka_client import check, patiently
+    from .kafka_client import Coordinated, check, patiently
+
+    request = DescribeTransactionsRequest(transactional_ids=ids)
 
     def attempt() -> Any:
-        answer = client.ask(DescribeTransactionsRequest(transactional_ids=ids), DescribeTransactionsResponse)
+        answer = client.ask_coordinator(Coordinated.TRANSACTION, ids, request, DescribeTransactionsResponse)
         for one in answer.transaction_states:
             check(f"transactional id {one.transactional_id}", one.error_code)
         return answer.transaction_states
@@ -220,13 +222,14 @@ def run_abort(options: Any) -> int:
 def _abort_id(client: KafkaClient, transactional_id: str) -> str:
     """Takes the id over as its next producer does: that ends the open transaction and shuts the old producer out."""
     from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-    from .kafka_client import check, patiently
+    from .kafka_client import Coordinated, check, patiently
 
     describe(client, [transactional_id])  # one that is not there must not be made by this
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_TIMEOUT_MS)
 
     def attempt() -> None:
-        check(f"transactional id {transactional_id}", client.ask(request, InitProducerIdResponse).error_code)
+        answer = client.ask_coordinator(Coordinated.TRANSACTION, [transactional_id], request, InitProducerIdResponse)
+        check(f"transactional id {transactional_id}", answer.error_code)
 
     patiently(attempt)
     return f"the transaction of {transactional_id}"

@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 from tidelog.broker.cli.kafka_client import KafkaClient
 from tidelog.broker.cli.main import build_parser, main
+from tidelog.protocol.api_keys import ApiKey
 from tidelog.testing import Broker
 
 
@@ -313,6 +314,48 @@ def test_records_need_the_extra_and_say_so(run: Run, monkeypatch: pytest.MonkeyP
         done = run(*command)
         assert done.code == 1
         assert "pip install 'tidelog[cli]'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("groups", "describe", "nobody"), "group nobody: Group nobody not found."),
+        (("groups", "delete", "nobody"), "group nobody: "),
+        (("groups", "reset", "nobody", "--to-latest"), "group nobody has committed nothing"),
+        (("transactions", "describe", "nothing"), "transactional id nothing: "),
+        (("transactions", "abort", "nothing"), "transactional id nothing: "),
+    ],
+)
+def test_a_new_daemon_says_what_is_not_there_and_sends_nobody_elsewhere(
+    run: Run, arguments: tuple[str, ...], said: str
+) -> None:
+    """It has no internal topic yet, which looking for a coordinator makes."""
+    asked = run(*arguments)
+    assert (asked.code, asked.out) == (1, "")
+    assert asked.err.startswith(f"tidelog: {said}")
+    assert "coordinat" not in asked.err
+
+
+def test_offsets_of_a_group_that_is_not_there_can_be_set_on_a_new_daemon(run: Run) -> None:
+    assert run("topics", "create", "orders").code == 0
+    assert run("groups", "list") == (0, "", "")
+    assert run("transactions", "list").code == 0
+    assert run("groups", "reset", "new", "--topic", "orders", "--to-earliest").code == 0
+    (described,) = run("groups", "describe", "new", "--json").json
+    assert described["group"] == "new"
+
+
+@pytest.mark.parametrize("version", [1, 3, 4])
+def test_coordinators_are_looked_for_once_in_every_version(tidelog_broker: Broker, version: int) -> None:
+    from tidelog.broker.cli.groups import committed_of
+
+    with KafkaClient(tidelog_broker.bootstrap_servers) as client:
+        client._versions[ApiKey.FIND_COORDINATOR] = (0, version)
+        asked: list[ApiKey] = []
+        exchange = client._exchange
+        client._exchange = lambda request, *more: (asked.append(request.API_KEY), exchange(request, *more))[1]  # type: ignore
+        assert [committed_of(client, group) for group in ("a", "b", "a")] == [{}, {}, {}]
+        assert asked.count(ApiKey.FIND_COORDINATOR) == 2
 
 
 def test_an_older_daemon_is_asked_in_its_versions(tidelog_broker: Broker) -> None:

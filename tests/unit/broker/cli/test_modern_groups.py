@@ -19,7 +19,7 @@ class Client:
         self.answer = answer
         self.asked: list[Any] = []
 
-    def ask(self, request: Any, _response: type) -> Any:
+    def ask_coordinator(self, _of: Any, _groups: Any, request: Any, _response: type) -> Any:
         self.asked.append(request)
         return self.answer
 
