@@ -7,7 +7,7 @@ and their numbers are as of then (at most log.cleaner.backoff.ms ago where threa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from ..cleaner.eligibility import Cause
@@ -28,8 +28,8 @@ def _one(name: str, text: str, value: float, kind: str = "gauge") -> Family:
     return Family(f"tidelog_cleaner_{name}", kind, text, (), [((), value)])
 
 
-def cleaner_families(cleaner: LogCleaner, now_ms: int, *, per_topic: bool) -> Iterator[Family]:
-    """Every metric of the cleaner. Any thread; no I/O."""
+def cleaner_families(cleaner: LogCleaner, now_ms: int, told: Container[tuple[str, int]] | None) -> Iterator[Family]:
+    """Every metric of the cleaner, and those of single partitions for `told`; None: for none. Any thread; no I/O."""
     manager, pool = cleaner.manager, cleaner.pool
     results = pool.results()
     partitions = [one for one in manager.partitions() if one.eligibility.cause is not Cause.NOT_COMPACTED]
@@ -66,8 +66,8 @@ def cleaner_families(cleaner: LogCleaner, now_ms: int, *, per_topic: bool) -> It
     yield _one("throttled_seconds", "Time that cleaner threads waited for the throttle.",
                pool.throttler.waited_ms / 1000, "counter")  # fmt: skip
     yield _one("io_bytes", "Bytes that cleaner threads read and wrote.", pool.throttler.total_bytes, "counter")
-    if per_topic:
-        yield from _partition_families(partitions, now_ms)
+    if told is not None:
+        yield from _partition_families([one for one in partitions if (one.topic, one.partition) in told], now_ms)
 
 
 def _recopy_percent(results: list[PassResult]) -> float:

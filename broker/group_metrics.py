@@ -6,6 +6,9 @@ Exactly those: offsets that compaction has emptied are none, nor are the markers
 start. Records of transactions that are open or were aborted count: who reads uncommitted data is handed them. Lag in offsets is
 the plain difference of offsets, as other tools show it; it is never less.
 
+Clients decide how many groups there are and what they are called. So at most `MAX_COPIED` committed offsets are looked at, those
+with the largest lags in offsets have rows (metrics.max.group.partitions), all of them are in a sum, and long names are cut.
+
 Records are counted by `storage/record_counts.py`, on the thread of the scrape, for at most `COUNTING_S`; what is not counted yet
 has no row in this scrape, and `tidelog_group_lag_uncounted_partitions` says how many those are.
 """
@@ -16,20 +19,22 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..storage.record_counts import RecordCounts
-from .metric_family import Family, one
+from .metric_family import Family, label_of, one
 from .offsets_records import read_offset_value
 
 if TYPE_CHECKING:
     from ..storage.log_manager import LogManager
+    from ..storage.unified_log import UnifiedLog
     from .group_coordinator import GroupCoordinator
 
 COUNTING_S = 1.0
 """Of one scrape: Prometheus gives up after ten seconds."""
-MAX_ROWS = 5000
-"""Partitions of groups that are told; the others are counted."""
+MAX_COPIED = 20_000
+"""Committed offsets, and groups, that the loop thread copies for a scrape: some 10 ms."""
 _LABELS = ("group", "topic", "partition")
 
 
@@ -58,6 +63,13 @@ class GroupFacts(NamedTuple):
     omitted: int
 
 
+class _Lag(NamedTuple):
+    place: tuple[str, str, str]
+    committed: int
+    log: UnifiedLog | None
+    offsets: int | None
+
+
 def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
     """Copies what the loop thread owns. Loop thread."""
     states: Counter[tuple[str, str]] = Counter()
@@ -70,13 +82,13 @@ def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
             continue
         for group in shard.groups.values():
             states[str(group.group_type), group.state_name] += 1
-            if per_group and len(members) < MAX_ROWS:
+            if per_group and len(members) < MAX_COPIED:
                 members.append((group.group_id, group.member_count))
         if not per_group:
             continue
         for group_id in shard.offsets.group_ids():
             for topic, partitions in shard.offsets.of_group(group_id).items():
-                room = MAX_ROWS - len(committed)
+                room = MAX_COPIED - len(committed)
                 if len(partitions) > room:
                     omitted += len(partitions)
                     continue
@@ -103,8 +115,8 @@ class GroupLag:
         self._counts = RecordCounts()
         self._lock = threading.Lock()
 
-    def families(self, facts: GroupFacts) -> Iterator[Family]:
-        """All metrics of groups."""
+    def families(self, facts: GroupFacts, most: int) -> Iterator[Family]:
+        """All metrics of groups, with rows for at most `most` partitions of groups and as many groups."""
         yield Family("tidelog_groups", "gauge", "Groups by type and state.", ("type", "state"),
                      sorted(facts.states.items()))  # fmt: skip
         yield one("tidelog_group_loading_partitions", "gauge", "Partitions of __consumer_offsets that are still being read.",
@@ -115,20 +127,25 @@ class GroupLag:
         yield one("tidelog_group_rebalances", "counter", "Generations that classic groups began.", facts.rebalances)
         yield Family("tidelog_group_epochs", "counter", "Group epochs that groups of the newer protocols began.", ("type",),
                      [((kind,), count) for kind, count in facts.epochs])  # fmt: skip
-        yield Family("tidelog_group_members", "gauge", "Members of the group.", ("group",),
-                     [((group,), count) for group, count in facts.members])  # fmt: skip
+        largest = nlargest(most, facts.members, key=lambda member: member[1])
+        yield Family("tidelog_group_members", "gauge", "Members of the group; of the groups with the most.", ("group",),
+                     [((label_of(group),), count) for group, count in largest])  # fmt: skip
+        yield one("tidelog_groups_members", "gauge", "Members of all groups together.",
+                  sum(count for _, count in facts.members))  # fmt: skip
+        lags = [self._lag(one_offset) for one_offset in facts.committed]
+        yield one("tidelog_groups_lag_offsets", "gauge", "Lag in offsets of all groups and partitions together.",
+                  sum(lag.offsets for lag in lags if lag.offsets is not None))  # fmt: skip
+        told = nlargest(most, lags, key=lambda lag: -1 if lag.offsets is None else lag.offsets)
         committed, offsets, records = [], [], []
         uncounted = 0
         with self._lock:
             deadline = time.monotonic() + COUNTING_S
-            for one_offset in facts.committed:
-                place = (one_offset.group, one_offset.topic, str(one_offset.partition))
-                offset = read_offset_value(one_offset.value).offset
+            for lag in told:
+                place, offset, log = lag.place, lag.committed, lag.log
                 committed.append((place, offset))
-                log = self._logs.get(one_offset.topic, one_offset.partition)
-                if log is None:
+                if log is None or lag.offsets is None:
                     continue
-                offsets.append((place, max(0, log.high_watermark - max(offset, log.log_start_offset))))
+                offsets.append((place, lag.offsets))
                 count = self._counts.count(log, offset, lambda: time.monotonic() >= deadline)
                 if count is None:
                     uncounted += 1
@@ -144,5 +161,15 @@ class GroupLag:
                      "is above).", _LABELS, offsets)  # fmt: skip
         yield one("tidelog_group_lag_uncounted_partitions", "gauge", "Partitions of groups whose records are not all counted "
                   "yet: the next scrapes go on.", uncounted)  # fmt: skip
-        yield one("tidelog_group_lag_omitted_partitions", "gauge", f"Partitions of groups beyond the {MAX_ROWS} that are told.",
-                  facts.omitted)  # fmt: skip
+        yield one("tidelog_group_lag_omitted_partitions", "gauge", "Partitions of groups that have no row, see "
+                  "metrics.max.group.partitions: their lag is less than that of those that have one.",
+                  facts.omitted + len(lags) - len(told))  # fmt: skip
+        yield one("tidelog_group_lag_unseen_partitions", "gauge", f"Partitions of groups beyond {MAX_COPIED:,}, which are not "
+                  "looked at: they are in no sum of lags.", facts.omitted)  # fmt: skip
+
+    def _lag(self, commit: Committed) -> _Lag:
+        place = label_of(commit.group), commit.topic, str(commit.partition)
+        offset = read_offset_value(commit.value).offset
+        log = self._logs.get(commit.topic, commit.partition)
+        lag = None if log is None else max(0, log.high_watermark - max(offset, log.log_start_offset))
+        return _Lag(place, offset, log, lag)

@@ -1,12 +1,14 @@
 """What `/metrics` says of logs and their disks. Any thread but the loop's: reads published values, opens no file.
 
-Sums over all logs are always told; what has topic and partition in its labels only with metrics.per.topic.
+Sums over all logs are always told; what has topic and partition in its labels only with metrics.per.topic, and of at most
+metrics.max.partitions.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from ..storage.retention_record import Deleted
@@ -29,6 +31,16 @@ _PLACE = ("topic", "partition")
 _NONE = Deleted(0, 0)
 
 
+def told_logs(logs: Sequence[UnifiedLog], most: int) -> list[UnifiedLog]:
+    """Those that have rows of their own: the ones that have failed and the largest, in their order. Clients decide how many logs
+    there are."""
+    if len(logs) <= most:
+        return list(logs)
+    weights = [(log.failure is not None, log.size) for log in logs]
+    largest = nlargest(most, range(len(logs)), key=weights.__getitem__)
+    return [logs[index] for index in sorted(largest)]
+
+
 class LogMetrics:
     """Everything of logs, retention and disks. Remembers what it told of logs that are deleted since: a counter never falls."""
 
@@ -37,16 +49,16 @@ class LogMetrics:
         self._seen: dict[tuple[str, int, object], dict[str, Deleted]] = {}
         self._deleted: dict[str, Deleted] = {}
 
-    def families(self, broker: Broker) -> Iterator[Family]:
-        """Of all logs together; of each where metrics.per.topic is on."""
-        logs = list(broker.logs.logs())
+    def families(self, broker: Broker, logs: Sequence[UnifiedLog], told: Sequence[UnifiedLog]) -> Iterator[Family]:
+        """Of all logs together, and of each of `told`."""
         now_ms = broker.time.milliseconds()
         yield from sum_families(logs, now_ms)
         yield from self.retention_totals(logs)
         yield from space_families(broker.logs.spaces)
         yield from pace_families(broker.logs.paces, broker.partitions.directories)
         yield from move_families(broker.logs.moves(), broker.known_mover)
-        told = logs if broker.config.metrics_per_topic else []
+        yield one("tidelog_partitions_omitted", "gauge", "Partitions that have no rows of their own, see metrics.max.partitions "
+                  "and metrics.per.topic: they are in the sums.", len(logs) - len(told))  # fmt: skip
         yield from offset_families(told)
         yield from partition_families(told, now_ms)
         yield from retention_families(told, now_ms)

@@ -37,6 +37,19 @@ class HistogramFamily:
     kind: str = HISTOGRAM
 
 
+MAX_LABEL = 200
+"""Characters of a label that clients choose: a group's name may have 32,767."""
+
+
+def label_of(text: str) -> str:
+    """A client's name as a label: a long one is cut, and has a part of its hash so that no two become one series."""
+    if len(text) <= MAX_LABEL:
+        return text
+    import hashlib
+
+    return f"{text[:MAX_LABEL]}…{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
 AnyFamily = Family | HistogramFamily
 
 

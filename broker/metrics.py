@@ -25,7 +25,7 @@ from .daemon_metrics import build_families, health_families, state_families, tas
 from .group_metrics import GroupFacts, GroupLag, group_facts
 from .health import Health
 from .limit_metrics import limit_families, long_request_families, maker_families
-from .log_metrics import LogMetrics
+from .log_metrics import LogMetrics, told_logs
 from .metric_family import AnyFamily, Family, HistogramFamily
 from .quota_metrics import quota_families
 from .request_metrics import RequestCounters, connection_families, request_families
@@ -101,11 +101,13 @@ class BrokerCollector:
         if taken.groups is not None:
             if self._lag is None:
                 self._lag = GroupLag(broker.logs)
-            yield from self._lag.families(taken.groups)
+            yield from self._lag.families(taken.groups, broker.config.metrics_max_group_partitions)
         if broker.ready:
-            yield from self._logs.families(broker)
-            per_topic = broker.config.metrics_per_topic
-            yield from cleaner_families(broker.cleaner, broker.time.milliseconds(), per_topic=per_topic)
+            logs = list(broker.logs.logs())
+            told = told_logs(logs, broker.config.metrics_max_partitions if broker.config.metrics_per_topic else 0)
+            yield from self._logs.families(broker, logs, told)
+            places = {(log.topic, log.partition) for log in told} if broker.config.metrics_per_topic else None
+            yield from cleaner_families(broker.cleaner, broker.time.milliseconds(), places)
 
     def collect(self) -> Iterator[Any]:
         """As prometheus-client has it."""

@@ -23,7 +23,11 @@ _HEAD = """# Metrics
 it is asked for. Names, labels and units are stable: a change is a line in the changelog. Times are seconds, sizes
 bytes, shares 0 to 1 unless a name says `_percent` or `_ms`. Counters begin at 0 with the daemon. What is per
 partition can be switched off with `metrics.per.topic=false`, what is per group with `metrics.per.group=false`; both
-are on. While logs are being recovered there are requests, the daemon and recovery.
+are on. Clients decide how many partitions and groups there are, so both have a bound: the largest
+`metrics.max.partitions` partitions (2,000, those that have failed first) and the `metrics.max.group.partitions` partitions
+of groups that lag most (2,000) have rows, sums have all, `tidelog_partitions_omitted` and
+`tidelog_group_lag_omitted_partitions` count the rest. A group's name is cut at 200 characters, with a part of its hash behind it.
+While logs are being recovered there are requests, the daemon and recovery.
 
 **Lag in records** (`tidelog_group_lag_records`) is the number of records that a member would still be handed between
 the group's committed offset and the high watermark. It is counted, not subtracted: offsets that compaction emptied

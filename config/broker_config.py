@@ -180,6 +180,8 @@ class BrokerConfig:
     logging_format: str
     metrics_per_topic: bool
     metrics_per_group: bool
+    metrics_max_group_partitions: int
+    metrics_max_partitions: int
     container_gateway_localhost: bool
     # Quotas and telemetry
     quota_window_num: int

@@ -74,7 +74,7 @@ BOUNDS_OF_MAKERS = {
     "max.partitions": "most_partitions",
 }
 THREADS = {"background.threads", "num.recovery.threads.per.data.dir"}
-METRICS = {"metrics.per.topic", "metrics.per.group"}
+METRICS = {"metrics.per.topic", "metrics.per.group", "metrics.max.partitions", "metrics.max.group.partitions"}
 MOVES = "replica.alter.log.dirs.io.max.bytes.per.second"
 OTHERS = {
     "producer.id.expiration.ms",
@@ -454,3 +454,10 @@ def test_series_per_topic_come_and_go(broker: Broker, admin: KafkaClient) -> Non
     )  # which each scrape reads: tests/unit/broker/test_group_metrics.py
     set_broker(admin, "metrics.per.group", None)
     assert inside(broker).config.metrics_per_group is True
+    set_broker(admin, "metrics.max.partitions", "0")
+    assert topics() == set()
+    set_broker(admin, "metrics.max.partitions", None)
+    assert "follows" in topics()
+    set_broker(admin, "metrics.max.group.partitions", "7")
+    assert inside(broker).config.metrics_max_group_partitions == 7
+    set_broker(admin, "metrics.max.group.partitions", None)

@@ -26,7 +26,8 @@ KAFKAS_NINE = {
 def scrape(
     world: CleaningWorld, cleaner: LogCleaner, *, per_topic: bool = True
 ) -> dict[str, dict[tuple[str, ...], float]]:
-    families = list(cleaner_families(cleaner, world.time.milliseconds(), per_topic=per_topic))
+    told = {(log.topic, log.partition) for log in world.manager.logs()} if per_topic else None
+    families = list(cleaner_families(cleaner, world.time.milliseconds(), told))
     assert len({family.name for family in families}) == len(families)
     for family in families:
         assert all(len(labels) == len(family.labels) for labels, _ in family.rows)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tidelog.broker.log_metrics import (
     retention_families,
     space_families,
     sum_families,
+    told_logs,
 )
 from tidelog.broker.metric_family import Family
 from tidelog.storage.disk_space import DiskSpace
@@ -40,6 +42,16 @@ def test_what_retention_deleted_is_told_by_partition_and_policy() -> None:
     assert told["tidelog_future_dated_bytes"] == [(("future", "0"), future.size)]
     assert told["tidelog_future_dated_offsets"] == [(("future", "0"), 1)]
     world.stop()
+
+
+def test_of_very_many_logs_the_largest_and_those_that_have_failed_are_told_one_by_one() -> None:
+    def log(size: int, failure: object = None) -> Any:
+        return SimpleNamespace(size=size, failure=failure)
+
+    logs = [log(1), log(9), log(0, "failed"), log(5), log(9)]
+    assert told_logs(logs, 3) == [logs[1], logs[2], logs[4]], "in their order"
+    assert told_logs(logs, 5) == told_logs(logs, 99) == logs
+    assert told_logs(logs, 0) == []
 
 
 async def test_a_slow_directory_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:

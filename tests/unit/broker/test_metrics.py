@@ -57,6 +57,14 @@ async def test_what_is_per_topic_can_be_switched_off(tmp_path: Path) -> None:
     assert found["tidelog_partitions[]"] == 2
 
 
+async def test_partitions_beyond_a_bound_are_in_the_sums_alone(tmp_path: Path) -> None:
+    found = await scrape(tmp_path / "data", "metrics.max.partitions=1")
+    places = {name.partition("[")[2] for name in found if "'topic'" in name}
+    assert len({name for name in places if "'partition', '0'" in name}) > 0
+    assert not [name for name in places if "'partition', '1'" in name]
+    assert (found["tidelog_partitions[]"], found["tidelog_partitions_omitted[]"]) == (2, 1)
+
+
 async def test_a_loop_that_hangs_takes_only_its_own_metrics_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
