@@ -139,7 +139,7 @@ class Broker:
         self.purgatory = FetchPurgatory(loop, self.timer)
         self.scheduler = ThreadPoolScheduler(config.background_threads, time=self.time)
         registrations = load_apis()
-        self.listed_apis = listed_versions(registrations)
+        self.listed_apis = listed_versions(registrations, telemetry=config.telemetry_enable)
         """What ApiVersions tells: whatever takes an API out of it makes it anew, no request does."""
         dispatcher = around(Dispatcher(self, registrations, self.counters))
         self.long_requests = LongRequests(loop)

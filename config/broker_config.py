@@ -184,6 +184,7 @@ class BrokerConfig:
     metrics_max_partitions: int
     container_gateway_localhost: bool
     # Quotas and telemetry
+    telemetry_enable: bool
     quota_window_num: int
     quota_window_size_seconds: int
     controller_quota_window_num: int

@@ -11,6 +11,16 @@ def _row(name: str, default: int, doc: str) -> Setting:
 
 
 ADMINISTRATION_ROWS: tuple[Setting, ...] = (
+    Setting(
+        "telemetry.enable",
+        SettingType.BOOLEAN,
+        False,
+        "Whether clients are offered to push metrics of their own (KIP-714). What they push is counted (tidelog_telemetry_*) and "
+        "not kept; many clients log a line when a broker offers it. Apache Kafka offers it where a plug-in of metric.reporters "
+        "takes it.",
+        importance=Importance.LOW,
+        group="Quotas and telemetry",
+    ),
     _row(
         "quota.window.num",
         11,

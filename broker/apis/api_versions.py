@@ -2,6 +2,8 @@
 
 - 3 is flexible (its response header is not) and tells features; 4 allows features whose lowest version is 0 (KIP-1022).
 - A client software name or version that is malformed is answered with INVALID_REQUEST (KIP-511).
+- GetTelemetrySubscriptions and PushTelemetry are answered in any case, as by Kafka, and listed where clients are to push
+  (`telemetry.enable`): a client that finds them listed asks at once, and says so in its log.
 - Any version that we don't know is answered by the dispatcher with error 35 in a version 0 body.
 """
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..request_context import RequestContext
 
+TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FEATURES = EncodedOnce(
     SupportedFeatureKey(name=name, min_version=low, max_version=high) for name, (low, high, _) in SUPPORTED.items()
@@ -36,11 +39,16 @@ _FEATURES = EncodedOnce(
 _FEATURES_BEFORE_4 = EncodedOnce(feature for feature in _FEATURES if feature.min_version > 0)
 
 
-def listed_versions(registrations: Mapping[int, Registration]) -> EncodedOnce[ApiVersion]:
-    """One row an API, by key. A broker makes them once: whoever can connect may ask for them, and does first of all."""
+def listed_versions(registrations: Mapping[int, Registration], *, telemetry: bool) -> EncodedOnce[ApiVersion]:
+    """One row an API, by key. A broker makes them once: whoever can connect may ask for them, and does first of all.
+
+    `telemetry`: clients are to push metrics of their own.
+    """
+    unlisted = frozenset() if telemetry else TELEMETRY
     return EncodedOnce(
         ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
         for key, entry in sorted(registrations.items())
+        if key not in unlisted
     )
 
 

@@ -11,9 +11,6 @@ from support.wire_client import WireClient
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-#: A Kafka broker lists these when a plug-in takes what clients push; ours does that itself.
-PLUGGED_IN = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
-
 Ranges = dict[int, tuple[int, int]]
 
 
@@ -44,8 +41,7 @@ def test_every_version_that_kafka_lists_is_listed(tmp_path: Path, capsys: pytest
         ours = listed(ours_at.bootstrap)
     with capsys.disabled():
         print("", *difference(ours, theirs), sep="\n")
-    assert set(theirs) <= set(ours)
-    assert set(ours) - set(theirs) <= PLUGGED_IN
-    for key in set(theirs) & set(ours):
+    assert set(ours) == set(theirs)
+    for key in ours:
         assert ours[key][0] <= theirs[key][0], ApiKey(key).name
         assert ours[key][1] == theirs[key][1], ApiKey(key).name

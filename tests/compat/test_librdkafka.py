@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     ConfigEntry,
@@ -20,6 +21,7 @@ from confluent_kafka.admin import (
 from support.clients.base import CODECS, Job, Message, in_order, messages_of, random_name, sample_records
 from support.clients.librdkafka import Deliveries, LibrdkafkaDriver, consumer, message_of, producer
 from support.patience import until
+from tidelog.testing import Broker
 
 MakeTopic = Callable[..., str]
 
@@ -47,6 +49,34 @@ def test_roundtrip(bootstrap: str, make_topic: MakeTopic, codec: str) -> None:
     driver, topic, records = LibrdkafkaDriver(bootstrap), make_topic("rd-roundtrip", 2), sample_records(200)
     driver.write(topic, [Job(1, codec, records)])
     assert driver.read(topic, len(records)) == messages_of(1, records)
+
+
+def test_a_client_that_does_its_work_has_nothing_to_tell() -> None:
+    """It logs what it thinks that people should see: that it was asked for telemetry, for one."""
+    heard = []
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    logger = logging.getLogger("librdkafka of this test")
+    logger.addHandler(Heard())
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    with Broker() as broker:
+        broker.create_topic("t")
+        writer = Producer({"bootstrap.servers": broker.bootstrap_servers}, logger=logger)
+        writer.produce("t", b"value")
+        assert writer.flush(20) == 0
+        reader = Consumer(
+            {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"},
+            logger=logger,
+        )
+        reader.subscribe(["t"])
+        until(lambda: reader.poll(0.1) is not None, "the record")
+        writer.poll(0)
+        reader.close()
+    assert not heard
 
 
 @pytest.mark.parametrize("acks", ["0", "1"])

@@ -13,10 +13,12 @@ from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from tidelog.protocol.schema import decode, encode
 
 
-def ask(version: int, name: str = "librdkafka", software: str = "2.16.0-rc1") -> ApiVersionsResponse:
+def ask(
+    version: int, name: str = "librdkafka", software: str = "2.16.0-rc1", *, telemetry: bool = True
+) -> ApiVersionsResponse:
     context: Any = SimpleNamespace(
         api_version=version,
-        broker=SimpleNamespace(features=Features(), listed_apis=listed_versions(load_apis())),
+        broker=SimpleNamespace(features=Features(), listed_apis=listed_versions(load_apis(), telemetry=telemetry)),
         connection=SimpleNamespace(),
     )
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software)
@@ -30,7 +32,14 @@ def test_what_is_listed_is_what_is_registered(version: int) -> None:
     assert list(listed) == sorted(listed)
     assert listed.pop(ApiKey.PRODUCE) == (0, registered.pop(ApiKey.PRODUCE)[1]), "KAFKA-18659"
     assert listed == registered
-    assert listed == {a.api_key: (a.min_version, a.max_version) for a in listed_versions(load_apis()) if a.api_key}
+    rows = listed_versions(load_apis(), telemetry=True)
+    assert listed == {row.api_key: (row.min_version, row.max_version) for row in rows if row.api_key}
+
+
+def test_clients_are_asked_for_their_metrics_only_where_that_is_set() -> None:
+    offered, quiet = ([row.api_key for row in ask(4, telemetry=on).api_keys] for on in (True, False))
+    assert set(offered) - set(quiet) == {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+    assert set(quiet) <= set(offered)
 
 
 def test_features_by_version() -> None:
