@@ -14,7 +14,8 @@ therefore an error that says so, and never replaced silently: retention might de
     producer_ids    one row: next_id, the first id that no block given out has in it
     broker_configs  node ('' is every node), name, value: what Apache Kafka keeps of brokers' settings in its metadata
     features        name, level: likewise, the finalised levels of features
-    resource_configs  kind ('quota', 'group', 'client-metrics', 'scram', 'acl'), resource, name, value: what else can be set
+    resource_configs  kind ('quota', 'group', 'client-metrics', 'scram', 'acl'), resource, name, value: what else can be set;
+                      of the kind 'secret' what this daemon made up once for itself, which `read` and `replace` leave alone
     kraft           at most one row: position, that of Kafka's metadata log when it was last read or written
     PRAGMA user_version is the schema's version, application_id says that the file is ours. Its mode is 0600.
 """
@@ -100,11 +101,13 @@ _LATER_SCHEMAS = {
 }
 """What a file of an older version lacks."""
 _TABLES = (
-    "topic_configs", "topic_makers", "topics", "broker_configs", "features", "kraft", "producer_ids", "resource_configs",
+    "topic_configs", "topic_makers", "topics", "broker_configs", "features", "kraft", "producer_ids",
 )  # fmt: skip
 
 QUOTA, GROUP, CLIENT_METRICS, SCRAM, ACL = "quota", "group", "client-metrics", "scram", "acl"
 """Kinds of resources beside topics and brokers."""
+_SECRET = "secret"  # noqa: S105 (the kind's name)
+_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +146,8 @@ class StoredMetadata:
 
 
 class MetadataStore:
-    """`open`, `read`, `replace` and `close` block and may be called from any thread; the rest is for the loop thread and
-    returns futures.
+    """`open`, `read`, `replace`, `secret` and `close` block and may be called from any thread; the rest is for the loop
+    thread and returns futures.
 
     A future fails with `KafkaStorageError` when the disk refused; what it was to write is then not stored.
     """
@@ -179,6 +182,13 @@ class MetadataStore:
         Raises `KafkaStorageError`; the file is then as it was.
         """
         self._thread.submit(self._replace, metadata).result()
+
+    def secret(self, name: str) -> bytes:
+        """32 bytes that nobody can guess: made when they are first asked for, the same from then on, in every life of the daemon.
+
+        Raises `KafkaStorageError` where they can be neither read nor kept.
+        """
+        return self._thread.submit(self._secret, name).result()
 
     def close(self) -> None:
         """Waits for the writes under way, closes the file. Nothing may be written afterwards."""
@@ -338,6 +348,24 @@ class MetadataStore:
             self._database.close()
             self._database = None
 
+    def _secret(self, name: str) -> bytes:
+        """Metadata thread."""
+        import sqlite3
+
+        try:
+            database = self._connect()
+            with database:
+                database.execute(
+                    "INSERT OR IGNORE INTO resource_configs (kind, resource, name, value) VALUES (?, ?, '', ?)",
+                    (_SECRET, name, os.urandom(_SECRET_BYTES).hex()),
+                )
+            found = database.execute(
+                "SELECT value FROM resource_configs WHERE kind = ? AND resource = ?", (_SECRET, name)
+            ).fetchone()
+            return bytes.fromhex(found[0])
+        except (sqlite3.Error, ValueError) as error:
+            raise KafkaStorageError(f"{self.path}: can't be read or written: {error}") from error
+
     def _replace(self, metadata: StoredMetadata) -> None:
         """Metadata thread."""
         import sqlite3
@@ -347,6 +375,7 @@ class MetadataStore:
             with database:
                 for table in _TABLES:
                     database.execute(f"DELETE FROM {table}")  # noqa: S608 (our own names)
+                database.execute("DELETE FROM resource_configs WHERE kind <> ?", (_SECRET,))
                 for topic in metadata.topics:
                     database.execute(
                         "INSERT INTO topics (name, topic_id, partitions, created_ms, deleting) VALUES (?, ?, ?, ?, ?)",
@@ -419,7 +448,7 @@ class MetadataStore:
             position = database.execute("SELECT position FROM kraft").fetchone()
             resources: dict[str, dict[str, dict[str, str]]] = {}
             for kind, resource, name, value in database.execute(
-                "SELECT kind, resource, name, value FROM resource_configs"
+                "SELECT kind, resource, name, value FROM resource_configs WHERE kind <> ?", (_SECRET,)
             ):
                 resources.setdefault(kind, {}).setdefault(resource, {})[name] = value
             return StoredMetadata(

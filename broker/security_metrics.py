@@ -48,6 +48,14 @@ def security_families(server: SocketServer, http: HttpServer | None = None) -> I
         "Requests by HTTP that were not looked at, because their address had failed to authenticate too often.",
         0 if users is None else users.attempts.turned_away,
     )
+    yield by(
+        "tidelog_authentications_turned_away",
+        COUNTER,
+        "Attempts by SASL or AUTHENTICATE that were not looked at, because their user, at that address, or their address had "
+        "failed too often.",
+        "listener",
+        {one.name: one.turned_away for one in securities if one.sasl},
+    )
     with_tls = {one.name: one.tls for one in securities if one.tls is not None} | (
         {} if https is None else {HTTP: https.tls}
     )

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from .security.audit import AuditLog
     from .security.authorizer import Authorizer
     from .security.credentials import Users
-    from .security.listener_security import ListenerSecurity
+    from .security.listener_security import ListenerSecurity, SaslCommons
     from .share.manager import SharePartitions
     from .transaction_coordinator import TransactionCoordinator
 
@@ -132,6 +132,7 @@ class Broker:
         self.recovery = RecoveryProgress()
         self.io_pool = ThreadPoolExecutor(IO_THREADS, "io")
         self._passwords: ThreadPoolExecutor | None = None
+        self._commons: SaslCommons | None = None
         self.conversions = Conversions(loop)
         # Session ids need not be secret, only unlike those of the last run.
         randomness = randomness or random.SystemRandom()
@@ -203,11 +204,20 @@ class Broker:
         """What a listener that does not speak PLAINTEXT asks for. Reads files: pool thread."""
         from .security.listener_security import ListenerSecurity
 
-        if (
-            self._passwords is None
-        ):  # one thread: whoever guesses gets no more of the machine, and no thread that files need
+        return ListenerSecurity(listener, self.config, self._commons_of(listener))
+
+    def _commons_of(self, listener: Listener) -> SaslCommons | None:
+        """What its clients share with those of other listeners, where they have to say who they are. One listener at a time."""
+        if not listener.security_protocol.startswith("SASL_"):
+            return None
+        if self._commons is None:
+            from .security.disguise import SECRET
+            from .security.listener_security import SaslCommons
+
+            # One thread: whoever guesses gets no more of the machine, and no thread that files need.
             self._passwords = ThreadPoolExecutor(1, "passwords", lower_priority)
-        return ListenerSecurity(listener, self.config, self.users, self._passwords)
+            self._commons = SaslCommons.of(self.users, self.metadata.secret(SECRET), self._passwords)
+        return self._commons
 
     def _http_of(self, listener: Listener) -> HttpServer:
         """What serves HTTP, bound. Reads files: pool thread."""

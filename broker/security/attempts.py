@@ -1,16 +1,26 @@
-"""Against guessing passwords over HTTP: failures by address, counted, bounded, and told to the log without filling it.
+"""Against guessing passwords: failures by address, and by SASL's users at an address, counted, bounded, and told to the log
+without filling it.
 
-Whoever has failed `MOST_FAILURES` times within `WINDOW_S` is turned away unheard until the first of them is that long ago. An
-address of version 6 stands for its /64, of which one customer has 2^64. Any thread.
+HTTP: whoever has failed `MOST_FAILURES` times within `WINDOW_S` is turned away unheard until the first of them is that long ago.
+SASL, and AUTHENTICATE of the message-set protocol: so many failures of one user at one address turn away that user there, and
+nobody else; `MOST_OF_ADDRESS` of an address, by whatever names, turn away all who come from there. A user who has failed
+elsewhere is let in here: nobody is locked out by who knows a name alone. Names that are no user's are counted alike.
+
+An address of version 6 stands for its /64, of which one customer has 2^64.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import math
 import threading
 import time
-from collections import OrderedDict, deque
+from array import array
+from collections import OrderedDict
 from collections.abc import Callable
+
+from .mechanism import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -18,11 +28,55 @@ MOST_FAILURES = 10
 WINDOW_S = 60.0
 MOST_ADDRESSES = 4096
 """Remembered; whoever has more of them than that is slowed down by the delay of each answer alone."""
+MOST_OF_ADDRESS = 100
+"""Failures of all users at an address together: ten of them who go on with a wrong password keep nobody else out."""
+MOST_USERS = 16384
+"""Users at an address that are remembered: some 300 bytes each, and an address makes at most `MOST_OF_ADDRESS` a window."""
 LINE_INTERVAL_S = 1.0
 
 
+class Failures:
+    """When the last ones were, by key. Bounded: those keys go first whose last failure is longest ago. Not locked."""
+
+    __slots__ = ("_most", "_most_keys", "_times")
+
+    def __init__(self, most: int, most_keys: int) -> None:
+        """`most`: within `WINDOW_S`, of one key."""
+        self._most = most
+        self._most_keys = most_keys
+        self._times: OrderedDict[str | bytes, array[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._times.clear()
+
+    def times(self, key: str | bytes) -> tuple[float, ...]:
+        """Those that are remembered, at most as many as count."""
+        return tuple(self._times.get(key, ()))
+
+    def wait_s(self, key: str | bytes, now: float) -> float:
+        """Seconds until there are fewer than `most` within the window; 0: there are fewer."""
+        times = self._times.get(key)
+        if times is None or len(times) < self._most:
+            return 0.0
+        return max(WINDOW_S - (now - times[0]), 0.0)
+
+    def add(self, key: str | bytes, now: float) -> None:
+        """One more."""
+        times = self._times.setdefault(key, array("d"))
+        if len(times) == self._most:
+            del times[0]
+        times.append(now)
+        self._times.move_to_end(key)
+        if len(self._times) > self._most_keys:
+            self._times.popitem(last=False)
+
+
 class Attempts:
-    """Failed attempts of the last minute.
+    """HTTP's failed attempts of the last minute. Any thread.
 
     Attributes:
         failures: since the start.
@@ -33,7 +87,7 @@ class Attempts:
         """`now_s`: a clock that only rises."""
         self._now_s = now_s
         self._lock = threading.Lock()
-        self._by_address: OrderedDict[str, deque[float]] = OrderedDict()
+        self._by_address = Failures(MOST_FAILURES, MOST_ADDRESSES)
         self._next_line_s = float("-inf")
         self._unsaid = 0
         self.failures = 0
@@ -43,11 +97,9 @@ class Attempts:
         """Seconds until requests from there are looked at again; 0: now. Counts those that have to wait."""
         now = self._now_s()
         with self._lock:
-            found = self._by_address.get(network_of(peer))
-            if found is None or len(found) < MOST_FAILURES or now - found[0] >= WINDOW_S:
+            if not (wait := self._by_address.wait_s(network_of(peer), now)):
                 return 0.0
             self.turned_away += 1
-            wait = WINDOW_S - (now - found[0])
         self._tell(peer, "turned away, after too many failures", now)
         return wait
 
@@ -56,11 +108,7 @@ class Attempts:
         now = self._now_s()
         with self._lock:
             self.failures += 1
-            times = self._by_address.setdefault(network_of(peer), deque(maxlen=MOST_FAILURES))
-            times.append(now)
-            self._by_address.move_to_end(network_of(peer))
-            if len(self._by_address) > MOST_ADDRESSES:
-                self._by_address.popitem(last=False)
+            self._by_address.add(network_of(peer), now)
         self._tell(peer, what, now)
 
     def _tell(self, peer: str, what: str, now: float) -> None:
@@ -72,6 +120,71 @@ class Attempts:
             self._next_line_s = now + LINE_INTERVAL_S
         more = f" ({unsaid} such since the last line)" if unsaid > 1 else ""
         log.warning("http %s: authentication failed: %s%s", peer, what, more)
+
+
+class TurnedAway(Refusal):
+    """Not looked at. `is_all`: because of all that came from that address, and not of this user's."""
+
+    def __init__(self, wait_s: float, *, is_all: bool) -> None:
+        super().__init__(f"too many attempts have failed; try again in {math.ceil(wait_s)} s")
+        self.is_all = is_all
+
+
+class SaslAttempts:
+    """Of all listeners together. Loop thread.
+
+    Attributes:
+        turned_away: attempts that were not looked at.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        """`now_s`: a clock that only rises."""
+        self.now_s = now_s
+        self.of_users = Failures(MOST_FAILURES, MOST_USERS)
+        self.of_addresses = Failures(MOST_OF_ADDRESS, MOST_ADDRESSES)
+        self.turned_away = 0
+
+    def attempt(self, peer: str, known: str | None = None) -> Attempt:
+        """One way through a mechanism. `known`: who the client is already, where it authenticates again: that user is not turned
+        away, and there is no use in guessing its password."""
+        return Attempt(self, network_of(peer), known)
+
+
+class Attempt:
+    """What one client of an address tries. Loop thread."""
+
+    __slots__ = ("_attempts", "_known", "_name", "_network")
+
+    def __init__(self, attempts: SaslAttempts, network: str, known: str | None) -> None:
+        self._attempts = attempts
+        self._network = network
+        self._known = known
+        self._name = ""
+
+    def claims(self, name: str) -> None:
+        """The client says that it is this user: asked before its password or proof is looked at. Raises `TurnedAway`."""
+        self._name = name
+        if name == self._known:
+            return
+        attempts = self._attempts
+        now = attempts.now_s()
+        of_user = attempts.of_users.wait_s(self._key, now)
+        wait = of_user or attempts.of_addresses.wait_s(self._network, now)
+        if wait:
+            attempts.turned_away += 1
+            raise TurnedAway(wait, is_all=not of_user)
+
+    def failed(self) -> None:
+        """It was looked at, and was wrong."""
+        if self._name != self._known or not self._name:
+            now = self._attempts.now_s()
+            self._attempts.of_users.add(self._key, now)
+            self._attempts.of_addresses.add(self._network, now)
+
+    @property
+    def _key(self) -> bytes:
+        """Of a size that no name changes."""
+        return hashlib.blake2b(f"{self._network}\0{self._name}".encode(), digest_size=16).digest()
 
 
 def network_of(peer: str) -> str:

@@ -10,6 +10,8 @@ import base64
 import hashlib
 import hmac
 import logging
+import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +29,12 @@ NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 """Kafka's bounds: fewer are guessed too fast, more make a login a load."""
 SALT_BYTES = 16
+_NO_SALT = b"-" * SALT_BYTES
+KAFKAS = -1
+"""In place of a salt's size: Kafka's admin clients write a number below 2^130 in base 36."""
+_KAFKAS_SALT = re.compile(rb"[0-9a-z]{20,26}")
+MOST_SHAPES = 32
+"""Kinds of credentials that strangers are given: those that most users have."""
 
 
 class Credential(NamedTuple):
@@ -43,6 +51,19 @@ class Credential(NamedTuple):
         return ",".join(f"{name}={base64.b64encode(value).decode()}" for name, value in parts) + (
             f",iterations={self.iterations}"
         )
+
+
+class Shape(NamedTuple):
+    """What who has no password sees of a credential, but for the salt's own bytes. `salt_bytes`: or `KAFKAS`."""
+
+    iterations: int = MIN_ITERATIONS
+    salt_bytes: int = SALT_BYTES
+
+
+def shape_of(credential: Credential) -> Shape:
+    """Of a user's."""
+    is_kafkas = _KAFKAS_SALT.fullmatch(credential.salt) is not None
+    return Shape(credential.iterations, KAFKAS if is_kafkas else len(credential.salt))
 
 
 def parse_credential(text: str) -> Credential:
@@ -83,8 +104,29 @@ def is_password(credential: Credential, mechanism: str, password: str) -> bool:
     return hmac.compare_digest(key, credential.stored_key)
 
 
+def check_password(credentials: Mapping[str, Credential], password: str, rounds: Mapping[str, int]) -> bool:
+    """Whether a user with these credentials, of which the first is asked, has that password. Pool thread.
+
+    `rounds`: mechanism → the most that any user's takes (`Users.rounds`). Whoever is asked about, known or not, costs the same
+    calls and rounds of each: two derivations, whose rounds are that many and one together.
+    """
+    own = min(credentials, default="")
+    is_right = False
+    for mechanism in sorted({*rounds, own} - {""}):
+        credential = credentials[mechanism] if mechanism == own else Credential(_NO_SALT, b"", b"", rounds[mechanism])
+        is_own = is_password(credential, mechanism, password)
+        is_right = is_right or is_own
+        rest = max(rounds.get(mechanism, 0) - credential.iterations, 0) + 1
+        salted_password(mechanism, password, _NO_SALT, rest)
+    return is_right
+
+
 class Users:
-    """All users with SCRAM credentials. Loop thread; reads are from memory, and may come from pool threads as well."""
+    """All users with SCRAM credentials. Loop thread; reads are from memory, and may come from pool threads as well.
+
+    Attributes:
+        rounds: mechanism → the most iterations that a password of PLAIN or HTTP may have to be checked with.
+    """
 
     def __init__(self, stored: Mapping[str, Mapping[str, str]], store: MetadataStore) -> None:
         """`stored`: user → mechanism → text, as `metadata.db` has it. What can't be read is left out, with a line."""
@@ -97,6 +139,21 @@ class Users:
                     self._users.setdefault(name, {})[mechanism] = parse_credential(text)
                 except ValueError:
                     log.error("the %s credential of user %r is damaged and left out: set it again", mechanism, name)
+        self._shapes: dict[str, Counter[Shape]] = {mechanism: Counter() for mechanism in HASHES}
+        self._commonest: dict[str, list[tuple[Shape, int]]] = {}
+        # (mechanism, iterations) that a password is checked with → users.
+        self._checked: Counter[tuple[str, int]] = Counter()
+        self.rounds: Mapping[str, int] = {}
+        for credentials in self._users.values():
+            self._count(credentials, 1)
+        self._counted()
+
+    def shapes(self, mechanism: str) -> list[tuple[Shape, int]]:
+        """What strangers see of the mechanism's credentials, and how many users have such: the commonest."""
+        found = self._commonest.get(mechanism)
+        if found is None:
+            found = self._commonest[mechanism] = self._shapes[mechanism].most_common(MOST_SHAPES)
+        return found
 
     def names(self) -> list[str]:
         """Users that have a credential."""
@@ -116,8 +173,28 @@ class Users:
                 else:
                     after[mechanism] = credential
             await self._store.set_resource(SCRAM, name, {mechanism: one.text() for mechanism, one in after.items()})
+            self._count(self._users.pop(name, {}), -1)
             if after:
                 self._users[name] = after
-            else:
-                self._users.pop(name, None)
+            self._count(after, 1)
+            self._counted()
             log.info("SCRAM credentials of user %r were changed: %s", name, ", ".join(sorted(changes)))
+
+    def _count(self, credentials: Mapping[str, Credential], users: int) -> None:
+        """One user more, or (-1) fewer, has these."""
+        for mechanism, credential in credentials.items():
+            if mechanism in self._shapes:
+                self._shapes[mechanism][shape_of(credential)] += users
+        if credentials:
+            checked = min(credentials)
+            self._checked[checked, credentials[checked].iterations] += users
+
+    def _counted(self) -> None:
+        self._commonest.clear()
+        for mechanism in self._shapes:
+            self._shapes[mechanism] = +self._shapes[mechanism]  # without those that nobody has any more
+        self._checked = +self._checked
+        rounds: dict[str, int] = {}
+        for mechanism, iterations in self._checked or (("SCRAM-SHA-256", MIN_ITERATIONS),):
+            rounds[mechanism] = max(rounds.get(mechanism, 0), iterations)
+        self.rounds = rounds

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 
 from ..http_user import HttpUser, Role
 from .attempts import Attempts
-from .plain import MAX_PASSWORD_BYTES, is_password_of
+from .credentials import check_password
+from .plain import MAX_PASSWORD_BYTES
 from .principal import name_of
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class HttpUsers:
         if self._is_remembered(digest, credentials):
             return name
         with self._place(peer):
-            if not is_password_of(credentials, password):
+            if not check_password(credentials, password, users.rounds):
                 raise self._failure(peer, "the user or the password is wrong")
             self.successes += 1
         self._remember(digest, credentials)

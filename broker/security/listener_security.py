@@ -5,14 +5,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...config.exceptions import ConfigError
 from ...config.listener import MESSAGE_SET_SCHEMES
 from ...config.listener_checks import HTTP
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.jaas import users_of
+from .attempts import SaslAttempts
+from .disguise import Disguise
 from .mechanism import Exchange, Refusal
+from .password_checks import PasswordChecks
 from .plain import PlainExchange
 from .principal import MappingRule, parse_rules
 from .scram import ScramExchange
@@ -25,25 +28,39 @@ if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...config.listener import Listener
     from ..connection import Connection
+    from .attempts import Attempt
     from .credentials import Users
     from .tokens import TokenVerifier
+
+
+class SaslCommons(NamedTuple):
+    """What all listeners with SASL share: an address has one row and one count, and a stranger one salt, wherever it comes in."""
+
+    users: Users
+    disguise: Disguise
+    checks: PasswordChecks
+    attempts: SaslAttempts
+
+    @classmethod
+    def of(cls, users: Users, secret: bytes, pool: Executor) -> SaslCommons:
+        """`secret`: as `MetadataStore.secret` keeps it. `pool`: of one thread, for passwords alone."""
+        return cls(users, Disguise(secret, users.shapes), PasswordChecks(pool), SaslAttempts())
 
 
 class ListenerSecurity:
     """Loop thread. Settings that are dynamic hold from the next connection on."""
 
-    def __init__(self, listener: Listener, config: BrokerConfig, users: Users, pool: Executor) -> None:
-        """Reads files. Raises `ConfigError` with one clear line that names the setting."""
+    def __init__(self, listener: Listener, config: BrokerConfig, commons: SaslCommons | None) -> None:
+        """Reads files. Raises `ConfigError` with one clear line that names the setting. `commons`: for listeners with SASL."""
         name = listener.name
         self.name = name
         self._config = config
-        self._users = users
-        self._pool = pool
-        self._disguise = secrets.token_bytes(32)
+        self._commons = commons
         self.sasl = listener.security_protocol.startswith("SASL_")
         self.tls = TlsListener(name, config) if listener.security_protocol.endswith("SSL") else None
         self.failures = 0
         self.successes = 0
+        self.turned_away = 0
         self.mapping_rules = mapping_rules(name, config)
         self.mechanisms: tuple[str, ...] = config.of_listener(name, "sasl.enabled.mechanisms") if self.sasl else ()
         if self.sasl and name in MESSAGE_SET_SCHEMES:
@@ -93,17 +110,24 @@ class ListenerSecurity:
         limit = self._config.sasl_authentication_timeout_ms
         connection.give_time(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
 
-    def exchange(self, mechanism: str) -> Exchange:
-        """A new run through a mechanism that the listener offers."""
-        if mechanism == "PLAIN":
-            return PlainExchange(self._listed[mechanism], self._users, self._pool)
-        if mechanism.startswith("SCRAM-"):
-            return ScramExchange(mechanism, self._users, self._disguise, partial(secrets.token_urlsafe, 24))
-        if mechanism == "OAUTHBEARER" and self.tokens is not None:
-            from .oauthbearer import OAuthExchange
+    def attempt(self, peer: str, known: str | None = None) -> Attempt:
+        """As `SaslAttempts.attempt`."""
+        assert self._commons is not None
+        return self._commons.attempts.attempt(peer, known)
 
-            return OAuthExchange(self.tokens)
-        raise Refusal(f"{mechanism} is not offered")
+    def exchange(self, mechanism: str, peer: str, attempt: Attempt) -> Exchange:
+        """A new run through a mechanism that the listener offers, by a client at that address."""
+        if mechanism not in self.mechanisms or self._commons is None:
+            raise Refusal(f"{mechanism} is not offered")
+        users, disguise, checks, _ = self._commons
+        if mechanism == "PLAIN":
+            return PlainExchange(self._listed[mechanism], users, checks, peer, attempt.claims)
+        if mechanism.startswith("SCRAM-"):
+            return ScramExchange(mechanism, users, disguise, partial(secrets.token_urlsafe, 24), attempt.claims)
+        assert self.tokens is not None
+        from .oauthbearer import OAuthExchange
+
+        return OAuthExchange(self.tokens, attempt.claims)
 
     def _users_listed(self, config: BrokerConfig) -> dict[str, Mapping[str, str]]:
         """Mechanism → user → password. ConfigError."""

@@ -25,6 +25,7 @@ from ...protocol.message_set.wire import (
     refusal_answer,
 )
 from ..connection import ConnectionAborted
+from .attempts import TurnedAway
 from .mechanism import WRONG, Refusal
 from .principal import user
 
@@ -103,15 +104,25 @@ class MessageSetGate:
 
     async def _authenticate(self, connection: Connection, session: Session, body: AuthenticateBody) -> bytes:
         security, kind = self._security, RequestType.AUTHENTICATE
+        known = connection.user if session.expired else None
+        attempt = security.attempt(connection.peer_host, known)
         try:
             if "\0" in body.user + body.password:  # it would be another message
                 raise Refusal(WRONG)
-            step = security.exchange(_MECHANISM).step(f"\0{body.user}\0{body.password}".encode())
+            exchange = security.exchange(_MECHANISM, connection.peer_host, attempt)
+            step = exchange.step(f"\0{body.user}\0{body.password}".encode())
             found = await step if isinstance(step, Awaitable) else step
             assert found.user is not None
             if session.expired and user(found.user) != connection.principal:
                 raise Refusal("a connection can't become another user's")
+        except TurnedAway as refusal:
+            security.turned_away += 1
+            answer = await self._late(connection, kind, ErrorCode.SASL_AUTHENTICATION_FAILED, str(refusal))
+            if refusal.is_all:  # an error would be the last thing that a client who did nothing wrong tries here
+                raise ConnectionAborted(f"turned away with all from its address: {refusal}") from None
+            return answer
         except Refusal as refusal:
+            attempt.failed()
             return await self._refuse(connection, kind, ErrorCode.SASL_AUTHENTICATION_FAILED, str(refusal))
         if (refused := connection.known_as(user(found.user))) is not None:
             raise ConnectionAborted(refused)
@@ -131,8 +142,11 @@ class MessageSetGate:
         connection.hand_to(self)
 
     async def _refuse(self, connection: Connection, kind: int, code: ErrorCode, what: str) -> bytes:
-        """A refusal is answered late, and is the last thing that the connection hears."""
+        """A refusal is counted, answered late, and is the last thing that the connection hears."""
         self._security.failures += 1
+        return await self._late(connection, kind, code, what)
+
+    async def _late(self, connection: Connection, kind: int, code: ErrorCode, what: str) -> bytes:
         log.warning("%s: refused: %s", connection, what)
         await asyncio.sleep(self._security.failure_delay_ms / 1000)
         connection.close_after_sending()

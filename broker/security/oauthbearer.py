@@ -61,9 +61,11 @@ def parse_message(message: bytes) -> ClientMessage:
 class OAuthExchange:
     """One message, or two where the first is not good: the client then gets to know why, and says that it did."""
 
-    __slots__ = ("_refused", "_verifier")
+    __slots__ = ("_claims", "_refused", "_verifier")
 
-    def __init__(self, verifier: TokenVerifier) -> None:
+    def __init__(self, verifier: TokenVerifier, claims: Callable[[str], None] = lambda name: None) -> None:
+        """`claims` is told whose the token says it is, before that is looked into, and raises for who has failed too often."""
+        self._claims = claims
         self._verifier = verifier
         self._refused: Refusal | None = None
 
@@ -72,6 +74,7 @@ class OAuthExchange:
         if self._refused is not None:
             raise self._refused
         first = parse_message(message)
+        self._claims(self._verifier.claimed_user(first.token))
         try:
             token = await self._verifier.verify(first.token)
         except Refusal as refusal:

@@ -18,12 +18,14 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ...protocol.messages.sasl_handshake import SaslHandshakeResponse
 from ..connection import ConnectionAborted
+from .attempts import TurnedAway
 from .mechanism import Refusal, Step
 from .principal import user
 
 if TYPE_CHECKING:
     from ..connection import Connection
     from ..dispatcher import Answer, Dispatches
+    from .attempts import Attempt
     from .listener_security import ListenerSecurity
     from .mechanism import Exchange
 
@@ -40,8 +42,8 @@ class Authentication:
     """One connection's way through SASL, the first time and again. Loop thread."""
 
     __slots__ = (
-        "_connection", "_exchange", "_expiry", "_gate", "_security", "_steps", "_told", "done", "expired", "mechanism",
-        "raw",
+        "_attempt", "_connection", "_exchange", "_expiry", "_gate", "_security", "_steps", "_told", "done", "expired",
+        "mechanism", "raw",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, security: ListenerSecurity, gate: SaslGate) -> None:
@@ -49,6 +51,7 @@ class Authentication:
         self._security = security
         self._gate = gate
         self._exchange: Exchange | None = None
+        self._attempt: Attempt | None = None
         self._steps = 0
         self._told = False
         self._expiry: asyncio.TimerHandle | None = None
@@ -72,7 +75,10 @@ class Authentication:
         if mechanism not in offered or (self.mechanism and mechanism != self.mechanism):
             log.info("%s: SASL mechanism %r is not offered; there are %s", self._connection, mechanism, offered)
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
-        self._exchange = self._security.exchange(mechanism)
+        connection = self._connection
+        known = connection.user if self.done or self.expired else None
+        self._attempt = self._security.attempt(connection.peer_host, known)
+        self._exchange = self._security.exchange(mechanism, connection.peer_host, self._attempt)
         self._steps = 0
         self.mechanism = mechanism
         self.raw = version == 0 and not self.done
@@ -121,14 +127,24 @@ class Authentication:
 
     async def _held_back(self, refusal: Refusal) -> None:
         self._exchange = None
-        if not self._told:
+        if isinstance(refusal, TurnedAway):
+            self._security.turned_away += 1
+            await self._late("was turned away", str(refusal))
+            if refusal.is_all:  # an error would be the last thing that a client who did nothing wrong tries here
+                raise ConnectionAborted(f"turned away with all from its address: {refusal}")
+        elif not self._told:
             await self._noted(str(refusal))
         self._connection.close_after_sending()
 
     async def _noted(self, why: str) -> None:
         """A failure is counted, logged and answered late, once."""
+        assert self._attempt is not None
+        self._attempt.failed()
         self._security.failures += 1
-        log.warning("%s: authentication by %s failed: %s", self._connection, self.mechanism, why)
+        await self._late("failed", why)
+
+    async def _late(self, what: str, why: str) -> None:
+        log.warning("%s: authentication by %s %s: %s", self._connection, self.mechanism, what, why)
         await asyncio.sleep(self._security.failure_delay_ms / 1000)
 
     def _admit(self, step: Step) -> int:

@@ -1,6 +1,6 @@
 """SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): the server's side. No channel binding, as in Kafka.
 
-Who is unknown gets a salt like any other and fails with the proof: nothing tells a client which users there are.
+Who is unknown gets a salt like any other (`disguise.py`) and fails with the proof: nothing tells a client which users there are.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .credentials import HASHES, MIN_ITERATIONS, SALT_BYTES, Credential
+from .credentials import HASHES, Credential
 from .mechanism import WRONG, Refusal, Step
 
 if TYPE_CHECKING:
     from .credentials import Users
+    from .disguise import Disguise
 
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _CLIENT_FIRST = re.compile(
@@ -33,13 +34,21 @@ class ScramExchange:
     """Two messages of the client's: who it is, and the proof. Loop thread."""
 
     __slots__ = (
-        "_client_nonce", "_credential", "_disguise",
+        "_claims", "_client_nonce", "_credential", "_disguise",
         "_first", "_gs2", "_hash", "_known", "_mechanism", "_name", "_new_nonce", "_nonce", "_users",
     )  # fmt: skip
 
-    def __init__(self, mechanism: str, users: Users, disguise: bytes, nonce: Callable[[], str]) -> None:
-        """`disguise`: a secret of this process, out of which salts for unknown users come: the same each time. `nonce` gives
-        the server's part of the nonce: printable, without commas, never the same."""
+    def __init__(
+        self,
+        mechanism: str,
+        users: Users,
+        disguise: Disguise,
+        nonce: Callable[[], str],
+        claims: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        """`nonce` gives the server's part of the nonce: printable, without commas, never the same. `claims` is told the name
+        before it is looked for and before the proof is looked at, and raises for who has failed too often (`attempts.py`)."""
+        self._claims = claims
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._users = users
@@ -50,7 +59,7 @@ class ScramExchange:
         self._name = ""
         self._known = False
         self._disguise = disguise
-        self._credential = Credential(b"", b"", b"", MIN_ITERATIONS)
+        self._credential = Credential(b"", b"", b"", 0)
 
     def step(self, message: bytes) -> Step:
         try:
@@ -70,13 +79,11 @@ class ScramExchange:
         self._name = _unescaped(match["name"])
         if match["authzid"] and _unescaped(match["authzid"]) != self._name:
             raise Refusal("a client can act only as the user that it authenticates as")
+        self._claims(self._name)
+        nobodys = self._disguise.credential(self._mechanism, self._name)  # for users too: it takes its time
         credential = self._users.of(self._name).get(self._mechanism)
         self._known = credential is not None
-        if credential is None:
-            salt = hmac.digest(self._disguise, self._name.encode(), "sha256")[:SALT_BYTES]
-            empty = bytes(hashlib.new(self._hash).digest_size)
-            credential = Credential(salt, empty, empty, MIN_ITERATIONS)
-        self._credential = credential
+        self._credential = credential = credential or nobodys
         self._gs2 = match["gs2"].encode()
         self._client_nonce = match["nonce"]
         self._nonce = self._client_nonce + self._new_nonce()
@@ -97,13 +104,15 @@ class ScramExchange:
         # that pass. The server's part, which is new each time, is there and under the proof in both.
         if binding != self._gs2 or match["nonce"] not in (self._nonce, self._client_nonce + self._nonce):
             raise Refusal("the last message does not belong to the first")
+        self._claims(self._name)
         said = f"{self._first},{match['bare']}".encode()
         signature = hmac.digest(self._credential.stored_key, said, self._hash)
         if len(proof) != len(signature):
             raise Refusal(WRONG)
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         stored_key = hashlib.new(self._hash, client_key).digest()
-        if not hmac.compare_digest(stored_key, self._credential.stored_key) or not self._known:
+        is_right = hmac.compare_digest(stored_key, self._credential.stored_key)
+        if not is_right or not self._known:
             raise Refusal(WRONG)
         answer = hmac.digest(self._credential.server_key, said, self._hash)
         return Step(b"v=" + base64.b64encode(answer), self._name)

@@ -69,7 +69,7 @@ class Reached:
     def decoders(self) -> set[Decoder]:
         """All functions of the product that were called, decoders or not."""
         found = set()
-        for code in self._codes:
+        for code in self._codes.copy():  # threads of the brokers go on
             path = Path(code.co_filename)
             if path.is_relative_to(ROOT):
                 found.add(Decoder(str(path.relative_to(ROOT)), code.co_qualname.replace(".<locals>", "")))

@@ -27,8 +27,9 @@ def request_frame(request: ApiMessage, version: int, correlation_id: int = CORRE
 class WireClient:
     """One connection; every wait is bounded. Use as a context manager."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = PATIENCE_S) -> None:
-        self.socket = socket.create_connection(address, timeout=timeout_s)
+    def __init__(self, address: tuple[str, int], timeout_s: float = PATIENCE_S, source: str = "") -> None:
+        """`source`: one of this machine's addresses, to come from."""
+        self.socket = socket.create_connection(address, timeout_s, source_address=(source, 0) if source else None)
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,9 @@ from typing import Any
 from fuzz.target import target
 from support.topic_world import InlineExecutor
 from tidelog.broker.security.credentials import Credential, new_credential, parse_credential
+from tidelog.broker.security.disguise import Disguise
 from tidelog.broker.security.mechanism import Refusal, Step
+from tidelog.broker.security.password_checks import PasswordChecks
 from tidelog.broker.security.plain import PlainExchange
 from tidelog.broker.security.principal import name_of, parse_rules, subject_of
 from tidelog.broker.security.scram import ScramExchange
@@ -50,7 +52,7 @@ def scram_messages() -> Iterator[bytes]:
 def scram(data: bytes) -> None:
     """Both messages of the client's, NUL between them. Nobody is let in who does not bring the proof."""
     first, _, final = data.partition(b"\0")
-    exchange = ScramExchange(MECHANISM, USERS, b"secret", lambda: NONCE)
+    exchange = ScramExchange(MECHANISM, USERS, Disguise(b"secret"), lambda: NONCE)
     step = exchange.step(first)
     assert step.user is None
     assert step.reply.startswith(b"r=")
@@ -70,7 +72,8 @@ def plain(data: bytes) -> None:
     """One message; who is let in has said the password of who they say they are."""
 
     async def run() -> Step:
-        exchange = PlainExchange({"listed": "secret"}, SimpleNamespace(of=lambda name: {}), InlineExecutor())  # type: ignore[arg-type]
+        nobody: Any = SimpleNamespace(of=lambda name: {}, rounds={})
+        exchange = PlainExchange({"listed": "secret"}, nobody, PasswordChecks(InlineExecutor()))
         answer: Any = exchange.step(data)
         return await answer if isinstance(answer, Awaitable) else answer
 

@@ -42,7 +42,9 @@ NAMES = (
 
 def users() -> HttpUsers:
     """Those of one daemon, with no failures behind them; alice's password is `pencil`, and nobody waits."""
-    known: Any = SimpleNamespace(of=lambda name: {"SCRAM-SHA-256": CREDENTIAL} if name == "alice" else {})
+    known: Any = SimpleNamespace(
+        of=lambda name: {"SCRAM-SHA-256": CREDENTIAL} if name == "alice" else {}, rounds={"SCRAM-SHA-256": 4096}
+    )
     return HttpUsers(
         CONFIG,
         lambda: known,

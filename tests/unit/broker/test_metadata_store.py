@@ -239,3 +239,26 @@ async def test_nobody_but_its_owner_reads_it(store: MetadataStore) -> None:
     os.chmod(store.path, 0o644)
     assert reread(store) == [ORDERS]
     assert modes(store)[FILE_NAME] == 0o600
+
+
+async def test_a_secret_is_made_once_and_is_no_metadata(store: MetadataStore) -> None:
+    made = store.secret("one")
+    assert len(made) == 32
+    assert store.secret("one") == made
+    assert store.secret("two") != made
+    assert store.read() == StoredMetadata()
+    await store.set_resource("scram", "one", {"a": "b"})
+    store.replace(StoredMetadata(resources={"acl": {"x": {"y": "z"}}}))
+    assert store.read().resources == {"acl": {"x": {"y": "z"}}}
+    again = MetadataStore(str(Path(store.path).parent))
+    try:
+        assert again.secret("one") == made, "after a restart, and after Kafka's metadata were read in between"
+    finally:
+        again.close()
+
+
+def test_a_secret_that_can_not_be_kept_is_an_error(tmp_path: Path) -> None:
+    store = MetadataStore(str(tmp_path / "nowhere"))
+    with pytest.raises(KafkaStorageError, match=r"metadata\.db"):
+        store.secret("one")
+    store.close()

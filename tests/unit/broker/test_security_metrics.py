@@ -13,7 +13,7 @@ def test_numbers_by_listener() -> None:
     server: Any = SimpleNamespace(
         failed_handshakes=5,
         securities={
-            "A": SimpleNamespace(name="A", sasl=True, tls=tls, successes=3, failures=4, tokens=tokens),
+            "A": SimpleNamespace(name="A", sasl=True, tls=tls, successes=3, failures=4, turned_away=8, tokens=tokens),
             "B": SimpleNamespace(name="B", sasl=False, tls=tls, successes=0, failures=0, tokens=None),
         },
     )
@@ -23,6 +23,7 @@ def test_numbers_by_listener() -> None:
         "tidelog_authentications": {("A",): 3},
         "tidelog_failed_authentications": {("A",): 4},
         "tidelog_http_turned_away": {(): 0},
+        "tidelog_authentications_turned_away": {("A",): 8},
         "tidelog_token_key_reads": {("A",): 7},
         "tidelog_failed_token_key_reads": {("A",): 6},
         "tidelog_certificate_expiry_timestamp_seconds": {("A",): 9, ("B",): 9},

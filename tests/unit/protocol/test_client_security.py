@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tidelog.broker.security.credentials import new_credential
+from tidelog.broker.security.disguise import Disguise
 from tidelog.broker.security.scram import ScramExchange
 from tidelog.protocol.client_security import ClientSecurity, ClientSecurityError, security_of, tls_failure
 
@@ -94,7 +95,7 @@ class Users:
 
 
 def test_scram_convinces_both_sides() -> None:
-    server = ScramExchange("SCRAM-SHA-256", Users(), b"d", lambda: "part")  # type: ignore[arg-type]
+    server = ScramExchange("SCRAM-SHA-256", Users(), Disguise(b"d"), lambda: "part")  # type: ignore[arg-type]
     tokens = ClientSecurity("SASL_SSL", "SCRAM-SHA-256", "a,l=ice", "pencil").tokens()
     first = tokens(None)
     assert first is not None

@@ -15,6 +15,7 @@ from support.permissions import EVERYTHING
 from tidelog.broker.apis.registry import load_apis, loaded
 from tidelog.broker.error_answers import response_class
 from tidelog.broker.security.credentials import Credential, Users, is_password, new_credential, salted_password
+from tidelog.broker.security.disguise import Disguise
 from tidelog.broker.security.scram import ScramExchange
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
@@ -180,7 +181,7 @@ def test_who_has_a_salted_password_of_any_length_gets_in_with_it(
     wanted = upsertion("x", mechanism, salted_password=salted, salt=salt)
     (answer,) = answers(AlterUserScramCredentialsRequest(upsertions=[wanted]), known)
     assert [result.error_code for result in answer.results] == [ErrorCode.NONE]
-    server = ScramExchange({1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}[mechanism], known, b"d", lambda: "server")
+    server = ScramExchange({1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}[mechanism], known, Disguise(b"d"), lambda: "server")
     first = server.step(b"n,,n=x,r=client").reply
     assert first == b"r=clientserver,s=" + base64.b64encode(salt) + b",i=4096"
     said = b"n=x,r=client," + first + b",c=biws,r=clientserver"

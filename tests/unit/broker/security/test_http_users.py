@@ -6,7 +6,7 @@ import base64
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jwt
 import pytest
@@ -14,7 +14,7 @@ from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, t
 from tidelog.broker.http_user import HttpUser, Role
 from tidelog.broker.security import http_users
 from tidelog.broker.security.attempts import MOST_FAILURES, Attempts
-from tidelog.broker.security.credentials import new_credential
+from tidelog.broker.security.credentials import check_password, new_credential
 from tidelog.broker.security.http_users import (
     MAX_CHECKS,
     MAX_HEADER_CHARACTERS,
@@ -24,7 +24,6 @@ from tidelog.broker.security.http_users import (
     NotLetInError,
 )
 from tidelog.broker.security.jwks import Keys, Pauses
-from tidelog.broker.security.plain import is_password_of
 from tidelog.broker.security.principal import parse_rules
 from tidelog.broker.security.token_file import TokenFile
 from tidelog.broker.security.tokens import TokenRules, TokenVerifier
@@ -53,11 +52,11 @@ class World:
             http_users_read=("bob", "prometheus"),
         )
 
-        def counted(credentials: Any, password: str) -> bool:
+        def counted(credentials: Any, password: str, rounds: Any) -> bool:
             self.checks += 1
-            return is_password_of(credentials, password)
+            return check_password(credentials, password, rounds)
 
-        monkeypatch.setattr(http_users, "is_password_of", counted)
+        monkeypatch.setattr(http_users, "check_password", counted)
         self.users = HttpUsers(
             config,
             lambda: None if self.is_loading else self,  # type: ignore[arg-type,return-value]
@@ -66,6 +65,8 @@ class World:
             now_s=lambda: self.now,
             sleep=self.slept.append,
         )
+
+    rounds: ClassVar = {SCRAM: 4096}
 
     def of(self, name: str) -> Any:
         return self.stored.get(name, {})

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import trustme
 from support.tokens import key_set, private_key, public_jwk
-from tidelog.broker.security.listener_security import ListenerSecurity
-from tidelog.broker.security.mechanism import Refusal
+from tidelog.broker.security.credentials import Users
+from tidelog.broker.security.listener_security import ListenerSecurity, SaslCommons
+from tidelog.broker.security.mechanism import Exchange, Refusal
 from tidelog.broker.security.oauthbearer import OAuthExchange
 from tidelog.broker.security.plain import PlainExchange
 from tidelog.broker.security.scram import ScramExchange
@@ -36,8 +37,14 @@ def config(tmp_path: Path, **more: Value) -> BrokerConfig:
 
 
 def security(one: BrokerConfig, listener: int = 0) -> ListenerSecurity:
-    users: Any = None
-    return ListenerSecurity(one.listeners[listener], one, users, ThreadPoolExecutor(1))
+    store: Any = None
+    return ListenerSecurity(
+        one.listeners[listener], one, SaslCommons.of(Users({}, store), b"secret", ThreadPoolExecutor(1))
+    )
+
+
+def exchange(one: ListenerSecurity, mechanism: str) -> Exchange:
+    return one.exchange(mechanism, "10.0.0.1", one.attempt("10.0.0.1"))
 
 
 def test_a_listener_asks_what_its_settings_say(tmp_path: Path) -> None:
@@ -55,10 +62,10 @@ def test_a_listener_asks_what_its_settings_say(tmp_path: Path) -> None:
     assert outside.tls_context is not None
     assert (outside.mechanisms, outside.handshake_timeout_ms) == (("PLAIN",), 11)
     assert [one.max_reauth_ms("PLAIN") for one in (inside, outside)] == [9, 7]
-    assert isinstance(inside.exchange("PLAIN"), PlainExchange)
-    assert isinstance(inside.exchange("SCRAM-SHA-512"), ScramExchange)
+    assert isinstance(exchange(inside, "PLAIN"), PlainExchange)
+    assert isinstance(exchange(inside, "SCRAM-SHA-512"), ScramExchange)
     with pytest.raises(Refusal):
-        inside.exchange("GSSAPI")
+        exchange(inside, "GSSAPI")
 
 
 def test_oauthbearer_is_there_where_its_libraries_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,10 +77,10 @@ def test_oauthbearer_is_there_where_its_libraries_are(tmp_path: Path, monkeypatc
             "listener.name.in.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
         },
     )
-    assert isinstance(security(one).exchange("OAUTHBEARER"), OAuthExchange)
+    assert isinstance(exchange(security(one), "OAUTHBEARER"), OAuthExchange)
     assert security(one, 1).tokens is None
     with pytest.raises(Refusal):
-        security(one, 1).exchange("OAUTHBEARER")
+        exchange(security(one, 1), "OAUTHBEARER")
     monkeypatch.setitem(sys.modules, "jwt", None)
     for name in ("oauthbearer", "jwks", "tokens"):
         monkeypatch.delitem(sys.modules, f"tidelog.broker.security.{name}")

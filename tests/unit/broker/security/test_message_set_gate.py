@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from tidelog.broker.connection import ConnectionAborted
+from tidelog.broker.security.attempts import MOST_FAILURES, Attempt, SaslAttempts
 from tidelog.broker.security.mechanism import WRONG, Refusal, Step
 from tidelog.broker.security.message_set_gate import MessageSetGate
 from tidelog.protocol.message_set.wire import RequestType, authenticate_answer, authenticate_request, refusal_answer
 
+IN_AUTHENTICATE = RequestType.AUTHENTICATE
 IN, STATE, VERSION, INVALID, FAILED = 0, 34, 35, 42, 58
 
 
@@ -20,12 +22,17 @@ class Connection:
     def __init__(self) -> None:
         self.authentication: Any = None
         self.principal = "User:ANONYMOUS"
+        self.peer_host = "10.0.0.1"
         self.dispatcher: object = None
         self.last_active = 5
         self.pending_key = self.pending_since = 0
         self.leaving = False
         self.is_timed = True
         self.refusal: str | None = None
+
+    @property
+    def user(self) -> str:
+        return self.principal.partition(":")[2]
 
     def hand_to(self, dispatcher: object) -> None:
         self.dispatcher = dispatcher
@@ -50,20 +57,28 @@ class Security:
 
     failure_delay_ms = 0
     max_receive_bytes = 200
-    failures = successes = 0
+    failures = successes = turned_away = 0
     lifetime_ms = 0
+
+    def __init__(self) -> None:
+        self.attempts = SaslAttempts(lambda: 0.0)
+
+    def attempt(self, peer: str, known: str | None) -> Attempt:
+        return self.attempts.attempt(peer, known)
 
     def max_reauth_ms(self, mechanism: str) -> int:
         assert mechanism == "PLAIN"
         return self.lifetime_ms
 
-    def exchange(self, mechanism: str) -> Security:
+    def exchange(self, mechanism: str, peer: str, attempt: Attempt) -> Security:
         assert mechanism == "PLAIN"
+        self.claims = attempt.claims
         return self
 
     async def step(self, message: bytes) -> Step:
         identity, name, password = message.decode().split("\0")
         assert identity == ""
+        self.claims(name)
         if name not in ("alice", "bob") or password != name[::-1]:
             raise Refusal(WRONG)
         return Step(b"", name)
@@ -180,3 +195,22 @@ async def test_a_session_ends_and_only_the_same_user_goes_on() -> None:
         await asyncio.sleep(0)
     assert await rig.send(struct.pack(">h", 1)) == refusal_answer(1, STATE)
     assert rig.handler.seen == []
+
+
+async def test_who_fails_too_often_is_turned_away_and_is_not_counted_again() -> None:
+    attempts = SaslAttempts(lambda: 0.0)
+    for number in range(MOST_FAILURES + 3):
+        rig = Rig()
+        rig.security.attempts = attempts
+        assert await rig.authenticate("alice", "wrong") == refusal_answer(IN_AUTHENTICATE, FAILED)
+        assert (rig.security.failures, rig.security.turned_away) == ((1, 0) if number < MOST_FAILURES else (0, 1))
+    rig = Rig()
+    rig.security.attempts = attempts
+    assert await rig.authenticate("alice", "ecila") == refusal_answer(IN_AUTHENTICATE, FAILED), "the right one too"
+    assert await rig.authenticate("bob", "bob"[::-1]) == authenticate_answer(IN, 0)
+    while not attempts.of_addresses.wait_s("10.0.0.1", 0.0):
+        attempts.attempt("10.0.0.1").failed()
+    rig = Rig()
+    rig.security.attempts = attempts
+    with pytest.raises(ConnectionAborted, match="turned away with all from its address"):
+        await rig.authenticate("bob", "bob")

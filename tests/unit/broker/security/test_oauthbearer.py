@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.tokens import key_set, private_key, public_jwk, token_of
+from tidelog.broker.security.attempts import MOST_FAILURES, SaslAttempts, TurnedAway
 from tidelog.broker.security.mechanism import Refusal
 from tidelog.broker.security.oauthbearer import OAuthExchange, parse_message, verifier_of
 from tidelog.broker.security.tokens import Token
@@ -15,6 +16,9 @@ PREFIX = "sasl.oauthbearer."
 
 
 class Verifier:
+    def claimed_user(self, token: str) -> str:
+        return f"who has {token}"
+
     async def verify(self, token: str) -> Token:
         if token != "good":
             raise Refusal("the token has expired")
@@ -132,3 +136,17 @@ async def test_settings_make_a_verifier_and_what_is_unwise_is_said(
 def test_what_can_not_be_used_is_one_clear_line(values: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         verifier_of("OUT", settings(**values))
+
+
+async def test_who_has_failed_too_often_is_turned_away_before_the_token_is_looked_into() -> None:
+    verifier: Any = Verifier()
+    attempts = SaslAttempts(lambda: 0.0)
+    for number in range(MOST_FAILURES):
+        attempt = attempts.attempt("10.0.0.1")
+        step = await OAuthExchange(verifier, attempt.claims).step(b"n,,\x01auth=Bearer bad\x01\x01")
+        assert step.refused, number
+        attempt.failed()
+    with pytest.raises(TurnedAway):
+        await OAuthExchange(verifier, attempts.attempt("10.0.0.1").claims).step(b"n,,\x01auth=Bearer bad\x01\x01")
+    step = await OAuthExchange(verifier, attempts.attempt("10.0.0.1").claims).step(b"n,,\x01auth=Bearer good\x01\x01")
+    assert step.user == "alice"

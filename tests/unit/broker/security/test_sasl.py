@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.connection import ANONYMOUS, ConnectionAborted
+from tidelog.broker.security.attempts import MOST_FAILURES, Attempt, SaslAttempts
 from tidelog.broker.security.mechanism import Refusal, Step
 from tidelog.broker.security.sasl import MAX_STEPS, Authentication, SaslGate
 from tidelog.broker.socket_server import Endpoint
@@ -20,11 +21,11 @@ OPEN = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 class Exchange:
     """Lets in who says the name twice, the second time with its lifetime."""
 
-    def __init__(self) -> None:
-        self.said: list[bytes] = []
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
 
     def step(self, message: bytes) -> Step:
-        self.said.append(message)
+        self.attempt.claims("mallory" if message == b"no" else message.decode())
         if message == b"no":
             raise Refusal("the password is wrong")
         if message == b"bad token":
@@ -40,11 +41,15 @@ class Security:
         self.mechanisms = ("PLAIN", "SCRAM-SHA-256")
         self.max_receive_bytes = 1000
         self.failure_delay_ms = 0
-        self.failures = self.successes = 0
+        self.failures = self.successes = self.turned_away = 0
         self.reauth_ms = 0
+        self.attempts = SaslAttempts(lambda: 0.0)
 
-    def exchange(self, mechanism: str) -> Exchange:
-        return Exchange()
+    def attempt(self, peer: str, known: str | None) -> Attempt:
+        return self.attempts.attempt(peer, known)
+
+    def exchange(self, mechanism: str, peer: str, attempt: Attempt) -> Exchange:
+        return Exchange(attempt)
 
     def max_reauth_ms(self, mechanism: str) -> int:
         return self.reauth_ms
@@ -54,10 +59,15 @@ class Connection:
     def __init__(self) -> None:
         self.authentication: Authentication | None = None
         self.principal = ANONYMOUS
+        self.peer_host = "10.0.0.1"
         self.listener = Endpoint("IN", "SASL_SSL", "127.0.0.1", 1)
         self.dispatcher: object = None
         self.leaving = False
         self.refusal: str | None = None
+
+    @property
+    def user(self) -> str:
+        return self.principal.partition(":")[2]
 
     def hand_to(self, dispatcher: object) -> None:
         self.dispatcher = dispatcher
@@ -261,3 +271,49 @@ async def test_who_has_too_many_connections_is_not_let_in() -> None:
     assert not state.done
     assert rig.connection.dispatcher is None
     assert rig.connection.principal == "User:ANONYMOUS"
+
+
+async def guess(attempts: SaslAttempts, name: str) -> tuple[Rig, Any]:
+    rig = Rig()
+    rig.security.attempts = attempts
+    state = rig.state
+    state.handshake("PLAIN", 1)
+    return rig, await state.authenticate(name.encode())
+
+
+async def test_who_fails_too_often_hears_so_and_is_not_counted_again() -> None:
+    attempts = SaslAttempts(lambda: 0.0)
+    for _ in range(MOST_FAILURES):
+        rig, answer = await guess(attempts, "no")
+        assert (answer.error_message, rig.security.failures) == ("PLAIN: the password is wrong", 1)
+    for _ in range(3):
+        rig, answer = await guess(attempts, "no")
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message == "PLAIN: too many attempts have failed; try again in 60 s"
+        assert (rig.security.failures, rig.security.turned_away, rig.connection.leaving) == (0, 1, True)
+    rig, answer = await guess(attempts, "alice")
+    assert (answer.error_code, rig.connection.principal) == (ErrorCode.NONE, "User:alice")
+
+
+async def test_who_did_nothing_wrong_is_told_nothing_that_it_would_give_up_for() -> None:
+    """Its address has failed too often: the connection ends without an answer, which clients try again after."""
+    attempts = SaslAttempts(lambda: 0.0)
+    while not attempts.of_addresses.wait_s("10.0.0.1", 0.0):
+        attempts.attempt("10.0.0.1").failed()
+    with pytest.raises(ConnectionAborted, match="turned away with all from its address: too many attempts have failed"):
+        await guess(attempts, "alice")
+
+
+async def test_a_session_goes_on_where_somebody_at_its_address_guesses() -> None:
+    rig = Rig()
+    state = rig.state
+    state.handshake("PLAIN", 1)
+    await state.authenticate(b"alice")
+    while not rig.security.attempts.of_addresses.wait_s("10.0.0.1", 0.0):
+        attempt = rig.security.attempts.attempt("10.0.0.1", "nobody")
+        attempt._name = "alice"
+        attempt.failed()
+    for _ in range(2):
+        state._expire()
+        assert state.handshake("PLAIN", 1).error_code == ErrorCode.NONE
+        assert (await state.authenticate(b"alice")).error_code == ErrorCode.NONE

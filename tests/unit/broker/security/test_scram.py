@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidelog.broker.security.credentials import Credential, new_credential
+from tidelog.broker.security.disguise import Disguise
 from tidelog.broker.security.mechanism import Refusal
 from tidelog.broker.security.scram import ScramExchange
 
@@ -28,7 +29,7 @@ class Users:
 
 
 def exchange(users: Users, mechanism: str = "SCRAM-SHA-256", nonce: str = "server-part") -> ScramExchange:
-    return ScramExchange(mechanism, users, b"secret of the process", lambda: nonce)  # type: ignore[arg-type]
+    return ScramExchange(mechanism, users, Disguise(b"secret of the process"), lambda: nonce)  # type: ignore[arg-type]
 
 
 def proof_of(mechanism: str, password: str, first_bare: str, reply: str, final_bare: str) -> tuple[bytes, bytes]:

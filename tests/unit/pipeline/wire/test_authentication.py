@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.fake_brokers import FakeBrokers
 from tidelog.broker.security.credentials import new_credential
+from tidelog.broker.security.disguise import Disguise
 from tidelog.broker.security.scram import ScramExchange
 from tidelog.pipeline.exceptions import AuthenticationError, BrokerUnreachableError
 from tidelog.pipeline.wire.connection import Connection
@@ -40,7 +41,7 @@ class Gate:
                 return SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN", "SCRAM-SHA-256"])
             self._scram = None
             if request.mechanism == "SCRAM-SHA-256":
-                self._scram = ScramExchange("SCRAM-SHA-256", Users(), b"d", lambda: "part")  # type: ignore[arg-type]
+                self._scram = ScramExchange("SCRAM-SHA-256", Users(), Disguise(b"d"), lambda: "part")  # type: ignore[arg-type]
             return SaslHandshakeResponse()
         if isinstance(request, SaslAuthenticateRequest):
             if self._scram is None:
