@@ -8,7 +8,7 @@ The files are partitioned by date (UTC, of the record's timestamp), hold the sou
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .common import (
@@ -27,6 +27,8 @@ from .manifest import (
     ArchiveError,
     ArchiveFile,
     add_manifest,
+    check_folder,
+    local_uri,
     new_data_folder,
     read_archive_log,
     remove_leftovers,
@@ -64,6 +66,7 @@ def archive(
     version = 1 if before is None else before.version + 1
     files: list[ArchiveFile] = []
     if total:
+        check_folder(folder)
         data = new_data_folder(folder, version)
         rows = load(
             spark, source, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends),
@@ -125,7 +128,7 @@ def write(rows: Any, folder: str, offsets: int) -> None:
             .sortWithinPartitions("date", "_partition", "_offset")
             .write.partitionBy("date")
             .option("compression", "zstd")
-            .parquet(folder)
+            .parquet(local_uri(folder))
         )
     finally:
         if kept is None:
@@ -155,12 +158,7 @@ def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None)
     found = read_archive_log(folder)
     if found is None:
         raise ArchiveError(f"{folder}: there is no archive here")
-    renamed = [
-        {"_partition": "_partition as partition", "_offset": "_offset as offset"}.get(name, name) for name in COLUMNS
-    ]
-    reader = spark.read.schema(SCHEMA)
-    rows = reader.parquet(*found.paths) if found.files else spark.createDataFrame([], SCHEMA)
-    rows = rows.selectExpr(*renamed)
+    rows = read_files(spark, found.paths)
     if live is None:
         return rows
     options = {"isolation": "read_committed", **live, "includeHeaders": "true"}
@@ -170,3 +168,13 @@ def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None)
     starts, ends = plan(found, {where.partition: (one.start, one.end) for where, one in bounds.items()})
     newer = load(spark, options, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends))
     return rows.unionByName(newer)
+
+
+def read_files(spark: Any, paths: Sequence[str]) -> Any:
+    """The rows of some of an archive's files in the source's columns. Driver."""
+    renamed = [
+        {"_partition": "_partition as partition", "_offset": "_offset as offset"}.get(name, name) for name in COLUMNS
+    ]
+    reader = spark.read.schema(SCHEMA)
+    rows = reader.parquet(*map(local_uri, paths)) if paths else spark.createDataFrame([], SCHEMA)
+    return rows.selectExpr(*renamed)

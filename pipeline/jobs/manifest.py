@@ -4,13 +4,15 @@
     ARCHIVE/data/00000003-5f2c…/date=2024-05-06/….parquet
 
 A run writes its files, and then its manifest: by a link, which fails where there is one of that number. So a run that dies has
-added nothing, and of two runs at once one wins. Local and mounted file systems; blocking.
+added nothing, and of two runs at once one wins. Local and mounted file systems that make hard links; others are refused before
+anything is written. Blocking.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -20,6 +22,7 @@ from dataclasses import asdict, dataclass
 from ..exceptions import PipelineError
 
 _FOLDER, _DATA = "_manifest", "data"
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class ArchiveError(PipelineError):
@@ -33,6 +36,20 @@ class ArchiveFile:
     path: str
     rows: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one run added, the archive's version of its number. `ends` are those of all partitions after it."""
+
+    topic: str
+    topic_id: str | None
+    ends: Mapping[int, int]
+    files: tuple[ArchiveFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +85,45 @@ class Archive:
             )
 
 
-def read_archive_log(folder: str) -> Archive | None:
-    """None: there is no archive yet. ArchiveError: a manifest is missing or damaged."""
+def check_folder(folder: str) -> None:
+    """ArchiveError when no archive can be there: an address instead of a folder, or a file system without hard links."""
+    check_path(folder)
+    place = os.path.join(folder, _FOLDER)
+    os.makedirs(place, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=place, prefix=".new-") as file:
+        try:
+            os.link(file.name, f"{file.name}.link")
+        except OSError as error:
+            raise ArchiveError(
+                f"{folder}: this file system makes no hard links ({error.strerror}), by which a run's manifest gets its place; "
+                "archive into a folder on one that does (a local disk, NFS)"
+            ) from None
+        os.unlink(f"{file.name}.link")
+
+
+def check_path(folder: str) -> None:
+    """ArchiveError for an address."""
+    if _URI.match(folder):
+        raise ArchiveError(
+            f"{folder}: an archive is a folder of a local or mounted file system, given as its path; object stores and HDFS are "
+            "not supported"
+        )
+
+
+def local_uri(path: str) -> str:
+    """The path as Spark takes it for this file system, whatever its default one is. Not escaped: Hadoop's paths are not."""
+    return f"file://{os.path.abspath(path)}"
+
+
+def read_manifests(folder: str) -> list[Manifest]:
+    """From version 1 on; none where there is no archive yet. ArchiveError: one is missing or damaged."""
+    check_path(folder)
     place = os.path.join(folder, _FOLDER)
     try:
         names = sorted(name for name in os.listdir(place) if name.endswith(".json") and not name.startswith("."))
     except FileNotFoundError:
-        return None
-    topic, ends, files = "", {}, []
-    topic_id: str | None = None
+        return []
+    manifests = []
     for number, name in enumerate(names, 1):
         path = os.path.join(place, name)
         if name != f"{number:08}.json":
@@ -84,13 +131,24 @@ def read_archive_log(folder: str) -> Archive | None:
         try:
             with open(path, encoding="utf-8") as file:
                 found = json.load(file)
-            topic = str(found["topic"])
-            topic_id = str(found["topic_id"]) if found.get("topic_id") else topic_id
+            topic_id = str(found["topic_id"]) if found.get("topic_id") else None
             ends = {int(partition): int(offset) for partition, offset in found["ends"].items()}
-            files += [ArchiveFile(str(one["path"]), int(one["rows"]), int(one["bytes"])) for one in found["files"]]
+            files = [ArchiveFile(str(one["path"]), int(one["rows"]), int(one["bytes"])) for one in found["files"]]
+            manifests.append(Manifest(str(found["topic"]), topic_id, ends, tuple(files)))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ArchiveError(f"{path}: is no manifest ({error!r})") from None
-    return Archive(folder, topic, topic_id, len(names), ends, tuple(files)) if names else None
+    return manifests
+
+
+def read_archive_log(folder: str) -> Archive | None:
+    """None: there is no archive yet. ArchiveError: a manifest is missing or damaged."""
+    manifests = read_manifests(folder)
+    if not manifests:
+        return None
+    last = manifests[-1]
+    topic_id = next((one.topic_id for one in reversed(manifests) if one.topic_id), None)
+    files = tuple(file for one in manifests for file in one.files)
+    return Archive(folder, last.topic, topic_id, len(manifests), last.ends, files)
 
 
 def new_data_folder(folder: str, version: int) -> str:

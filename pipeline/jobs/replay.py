@@ -1,57 +1,93 @@
 """`replay`: an archive back into a topic, with original timestamps, headers, partitions and order.
 
 Each original partition is one task, sorted by offset, so that its records are in the new topic in the order they had. By default
-a row goes to the partition of its original number, and the whole replay is one exactly-once write named by the archive and its
-version: a replay that is repeated writes nothing twice.
+a row goes to the partition of its original number.
+
+What an archive got in its run n, its version n, is one exactly-once write named by archive, topic and condition, with txnVersion
+n. Those rows are the same whoever writes them and however far the archive has grown since: all offsets from the ends of version
+n - 1 to those of version n. So a replay that is repeated, or begun twice, writes each offset once: it goes on behind the version
+that the sink's commit topic has of it, one version after the other. See docs/adr/0053-replay-by-versions.md.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .archive import read_archive
+from ..sink.options import parse_sink_options
+from ..sink.task import Versions, last_version
+from .archive import read_files
 from .common import JobError, Progress, Stopwatch, no_progress, watched
-from .manifest import read_archive_log
+from .manifest import Manifest, read_manifests
 
 
 def replay(
     spark: Any, folder: str, target: Mapping[str, str], *, keep_partitions: bool = True, where: str | None = None,
     once: bool = True, progress: Progress = no_progress,
 ) -> dict[str, Any]:  # fmt: skip
-    """Writes the archive's rows to `target`, options of the sink with its `topic`; returns the report. Driver.
+    """Writes what `target`, options of the sink with its `topic`, has not got of the archive yet; returns the report. Driver.
 
-    `keep_partitions` False: rows go by their keys, to any number of partitions, and keep their order per original partition
-    only within a new one. `where`: a condition in SQL over the source's columns. `once` False: write again what was written.
+    The report's `rows` are those that this replay wrote. `keep_partitions` False: rows go by their keys, to any number of
+    partitions, and keep their order per original partition only within a new one. `where`: a condition in SQL over the
+    source's columns. `once` False: write everything again, at least once. JobError, ArchiveError, and what the sink raises.
     """
     watch = Stopwatch()
-    found = read_archive_log(folder)
-    if found is None:
+    manifests = read_manifests(folder)
+    if not manifests:
         raise JobError(f"{folder}: there is no archive here")
     topic = target.get("topic")
     if not topic:
         raise JobError("say which topic to write to: the option topic")
-    rows = read_archive(spark, folder)
-    if where:
-        rows = rows.where(where)
-    columns = ["key", "value", "headers", "timestamp", *(["partition"] if keep_partitions else [])]
-    # One task for each original partition: a task writes its rows in the order in which it gets them.
-    ordered = rows.repartition(max(1, len(found.ends)), "partition").sortWithinPartitions("partition", "offset")
+    from ..session import make_active
+
+    make_active(spark)  # who calls from a thread of its own finds the sink too
     options = {**target, "topic": topic}
     if once:
-        options |= {
-            "delivery": "exactly-once",
-            "txnAppId": application(folder, topic, where),
-            "txnVersion": str(found.version),
-        }
-    with watched(spark, found.rows, progress):
-        ordered.select(*columns).write.format("tidelog").options(**options).mode("append").save()
+        options |= {"delivery": "exactly-once", "txnAppId": application(folder, topic, where)}
+    columns = ["key", "value", "headers", "timestamp", *(["partition"] if keep_partitions else [])]
+
+    def write(what: Sequence[Manifest], more: Mapping[str, str], observed: Any = None) -> None:
+        rows = read_files(spark, [os.path.join(folder, file.path) for one in what for file in one.files])
+        if where:
+            rows = rows.where(where)
+        # One task for each original partition: a task writes its rows in the order in which it gets them.
+        rows = rows.repartition(max(1, len(what[-1].ends)), "partition").sortWithinPartitions("partition", "offset")
+        if observed is not None:
+            rows = rows.observe(observed, functions.count("*").alias("rows"))
+        rows.select(*columns).write.format("tidelog").options(**{**options, **more}).mode("append").save()
+
+    from pyspark.sql import Observation, functions
+
+    written = 0
+    if not once:
+        observed = Observation()
+        with watched(spark, sum(one.rows for one in manifests), progress):
+            write(manifests, {}, observed)
+        written = int(observed.get["rows"])
+    else:
+        parsed = parse_sink_options(options, streaming=False)
+        state = last_version(parsed)
+        check(folder, len(manifests), state, topic)
+        left = manifests[state.version :]
+        with watched(spark, sum(one.rows for one in left), progress):
+            for version, manifest in enumerate(left, state.version + 1):
+                write([manifest], {"txnVersion": str(version)})
+                written += last_version(parsed).rows
     return {
-        "job": "replay", "archive": folder, "topic": topic, "version": found.version, "rows": found.rows,
+        "job": "replay", "archive": folder, "topic": topic, "version": len(manifests), "rows": written,
         "seconds": watch.seconds,
     }  # fmt: skip
+
+
+def check(folder: str, newest: int, state: Versions, topic: str) -> None:
+    """JobError when more of an archive at this path was replayed than there is. `newest`: its version."""
+    if state.version > newest:
+        raise JobError(
+            f"{topic} has version {state.version} of an archive at {folder}, which is at version {newest}: it is another archive "
+            "than the one that was replayed; write it into another topic, or all of it again (--again)"
+        )
 
 
 def application(folder: str, topic: str, where: str | None) -> str:

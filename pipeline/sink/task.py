@@ -153,6 +153,31 @@ def settle_pending(client: KafkaClient, options: SinkOptions, query: str) -> Non
         Committer(cluster, "", pause=_pause).settle(cluster.read())
 
 
+class Versions(NamedTuple):
+    """How far an application's batch writes are. `version`: the last one that is in its topics, 0 for none; `rows`: its rows."""
+
+    version: int
+    rows: int
+
+
+def last_version(options: SinkOptions, *, make_client: Callable[[Any], KafkaClient] = KafkaClient) -> Versions:
+    """Of `txnAppId`, whose versions are written in order from 1. Driver; carries out first what a driver that died had decided.
+
+    Errors of the wire, CommitTopicError. A version of which a part was lost is not there: it is to be written again.
+    """
+    assert options.application is not None
+    with make_client(options.client) as client:
+        ensure_commit_topic(client, options.commit_topic)
+        with contextlib.suppress(LostPartError):
+            settle_pending(client, options, options.application)
+        view = read_commit_log(client, options.commit_topic).view(options.application)
+    if view.token is None:
+        return Versions(0, 0)
+    if view.parts(Outcome.COMMITTED) != list(view.token.parts):
+        return Versions(view.token.batch - 1, 0)
+    return Versions(view.token.batch, sum(part.rows for part in view.token.parts))
+
+
 def commit_batch(
     options: SinkOptions,
     written: Sequence[Written],

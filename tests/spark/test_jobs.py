@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -104,8 +105,7 @@ def test_archive_and_topic_are_one_table(
     # And back into a topic: once, in order.
     broker.create_topic("again", 2)
     target = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "again"}
-    for _ in range(2):
-        assert replay(spark, folder, target)["rows"] == 550
+    assert [replay(spark, folder, target)["rows"] for _ in range(2)] == [550, 0]
     found: dict[int, list[Any]] = {}
     for record in committed(broker.bootstrap_servers, "again"):
         found.setdefault(record.partition, []).append((record.key, record.value, record.timestamp))
@@ -117,6 +117,56 @@ def test_archive_and_topic_are_one_table(
     assert found == wanted
     with pytest.raises(JobError, match="there is no archive here"):
         replay(spark, str(tmp_path), target)
+
+
+def test_a_replay_of_an_archive_that_has_grown_writes_what_is_new_and_says_how_much(
+    spark: Any, broker: Broker, tmp_path: Path
+) -> None:
+    broker.create_topic("growing", 2)
+    folder, live = str(tmp_path / "archive"), source(broker, "growing")
+    targets = {}
+    for name in ("whole", "some", "twice"):
+        broker.create_topic(f"grown-{name}", 2)
+        targets[name] = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": f"grown-{name}"}
+    where = "cast(key as string) = 'key 3'"
+
+    def values(name: str) -> list[bytes]:
+        return [record.value for record in committed(broker.bootstrap_servers, f"grown-{name}") if record.value]
+
+    produce(broker, "growing", 0, 1000, keys=10)
+    archive(spark, live, folder)
+    assert replay(spark, folder, targets["whole"])["rows"] == 1000
+    assert replay(spark, folder, targets["some"], where=where)["rows"] == 100
+    produce(broker, "growing", 1000, 100, keys=10)
+    archive(spark, live, folder)
+    produce(broker, "growing", 1100, 20, keys=10)
+    archive(spark, live, folder)
+    in_a_thread: list[int] = []
+    thread = threading.Thread(target=lambda: in_a_thread.append(replay(spark, folder, targets["whole"])["rows"]))
+    thread.start()
+    thread.join()
+    assert in_a_thread == [120]
+    assert replay(spark, folder, targets["some"], where=where)["rows"] == 12
+    assert (
+        replay(spark, folder, targets["whole"])["rows"]
+        == replay(spark, folder, targets["some"], where=where)["rows"]
+        == 0
+    )
+    assert len(values("whole")) == len(set(values("whole"))) == 1120 - len(range(0, 1120, 11))
+    wanted = {b"value %d" % number for number in range(3, 1120, 10) if number % 11}
+    assert len(values("some")) == len(wanted)
+    assert set(values("some")) == wanted
+    assert replay(spark, folder, targets["twice"], once=False, where=where)["rows"] == 112
+    assert len(values("twice")) == len(wanted)
+
+
+def test_one_archive_takes_one_topic(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        broker.create_topic(name, 1)
+        produce(broker, name, 0, 5)
+    with pytest.raises(JobError, match="one topic at a time, not one, other"):
+        archive(spark, source(broker, "one,other"), str(tmp_path / "both"))
+    assert not (tmp_path / "both").exists()
 
 
 def test_a_profile_adds_up(spark: Any, broker: Broker, tmp_path: Path) -> None:

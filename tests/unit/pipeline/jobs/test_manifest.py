@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ from tidelog.pipeline.jobs.manifest import (
     ArchiveError,
     ArchiveFile,
     add_manifest,
+    check_folder,
     new_data_folder,
     read_archive_log,
+    read_manifests,
     remove_leftovers,
 )
 
@@ -32,6 +36,7 @@ def test_manifests_add_up(tmp_path: Path) -> None:
     assert (found.topic, found.version, found.ends, found.rows) == ("t", 2, {0: 8, 11: 7}, 8)
     assert found.files == (*FILES, more)
     assert found.paths == [str(tmp_path / one.path) for one in found.files]
+    assert [(one.rows, one.ends) for one in read_manifests(str(tmp_path))] == [(5, {0: 5, 11: 7}), (3, {0: 8, 11: 7})]
 
 
 def test_a_topic_of_the_same_name_is_another_one_by_its_id(tmp_path: Path) -> None:
@@ -88,3 +93,30 @@ def test_what_a_run_that_died_has_left_is_swept_and_no_other(tmp_path: Path) -> 
     assert remove_leftovers(str(tmp_path), found) == 1
     assert sorted(one.name for one in (tmp_path / "data").iterdir()) == ["00000001-a", "00000002-now", "notes"]
     assert new_data_folder("x", 2) != new_data_folder("x", 2)
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_hard_links_is_refused_in_one_sentence_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    check_folder(str(tmp_path))
+    with monkeypatch.context() as fat:
+        fat.setattr(os, "link", link)
+        with pytest.raises(
+            ArchiveError, match=r"this file system makes no hard links .*; archive into a folder on one"
+        ) as told:
+            check_folder(str(tmp_path))
+    assert "\n" not in str(told.value)
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == []
+
+
+@pytest.mark.parametrize("address", ["s3a://bucket/archive", "hdfs:///archive", "file:///archive", "gs://b/a"])
+def test_an_address_is_no_place_for_an_archive(address: str) -> None:
+    """Spark would write there, and the manifests would lie in a local folder of that name."""
+    for refuses in (check_folder, read_archive_log, read_manifests):
+        with pytest.raises(ArchiveError, match="is a folder of a local or mounted file system, given as its path"):
+            refuses(address)
+    assert not Path(address).exists()
