@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-KERNELS := $(shell find broker cleaner config pipeline protocol storage -name '_*.pyx' -o -name '_*.h' -o -name '_*.pxi')
+# The packages' folders, which setup.py installs as tidelog.<folder>.
+FOLDERS := broker cleaner clients config pipeline protocol storage
+KERNELS := $(shell find $(FOLDERS) -name '_*.pyx' -o -name '_*.h' -o -name '_*.pxi')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run setup test check slow adversary lint demo demo-pipeline bench docs clean help
@@ -37,7 +39,7 @@ lint: $(VENV)/.dev        ## ruff, mypy --strict, import-linter, bandit
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml broker cleaner clients config pipeline protocol storage
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml $(FOLDERS)
 
 check: $(VENV)/.dev       ## a bounded slice of every other ring: packaging, real clients, kill -9, the image
 	$(BIN)/python tests/support/rings.py check
@@ -72,4 +74,4 @@ include tests/compat/compat.mk tests/operations/prometheus.mk tests/browser/brow
 
 clean:           ## remove what was built (data stays)
 	rm -rf $(VENV) build *.egg-info
-	find broker cleaner pipeline protocol storage -name '*.so' -o -name '_*.c' -o -name __pycache__ | xargs rm -rf
+	find $(FOLDERS) -name '*.so' -o -name '_*.c' -o -name __pycache__ | xargs rm -rf

@@ -1,6 +1,7 @@
-"""DescribeDelegationToken, API key 41, versions 1 to 3.
+"""DescribeDelegationToken, API key 41, versions 0 to 3.
 
-Tokens are for those who authenticated; listeners here ask nobody to, so DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (KIP-48).
+Delegation tokens are not built (KIP-48): who authenticated is refused with DELEGATION_TOKEN_AUTH_DISABLED, who did not with
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""ExpireDelegationToken, API key 40, versions 1 and 2.
+"""ExpireDelegationToken, API key 40, versions 0 to 2.
 
-Tokens are for those who authenticated; listeners here ask nobody to, so DELEGATION_TOKEN_REQUEST_NOT_ALLOWED (KIP-48).
+Delegation tokens are not built (KIP-48): who authenticated is refused with DELEGATION_TOKEN_AUTH_DISABLED, who did not with
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pkgutil
+import re
+import sys
 
 import pytest
 from tidelog.broker import apis
@@ -22,6 +24,17 @@ def test_registrations_are_within_what_their_message_declares() -> None:
         assert entry.request.API_KEY == entry.api_key == key
         assert low <= entry.min_version <= entry.max_version <= high
         assert (entry.min_version, entry.max_version) == (listed.min_version, listed.max_version)
+
+
+def test_the_first_line_of_each_api_says_its_versions() -> None:
+    wrong = []
+    for listed in list(load_apis().values()):
+        entry = loaded(listed)
+        line = (sys.modules[entry.handler.__module__].__doc__ or "").partition("\n")[0]
+        told = re.search(r"versions? (\d+)(?: (?:to|and) (\d+))?", line)
+        if told is None or (int(told[1]), int(told[2] or told[1])) != (entry.min_version, entry.max_version):
+            wrong.append(line)
+    assert wrong == []
 
 
 def test_every_api_is_answered_from_its_first_version_on() -> None:
