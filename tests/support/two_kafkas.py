@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.clients.base import eventually
 from support.dump_log_segments import PEER
 from support.kafka_broker import free_port
+from support.patience import until
 from support.wire_client import WireClient
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -65,7 +65,7 @@ def _make_internal_topics(address: tuple[str, int]) -> None:
 
     with WireClient(address) as client:
         for kind in (0, 1):
-            eventually(lambda kind=kind: is_there(client, kind), 30, "an internal topic")  # type: ignore[misc]
+            until(lambda kind=kind: is_there(client, kind), "an internal topic")  # type: ignore[misc]
 
 
 @contextmanager
