@@ -45,6 +45,14 @@ MUTATIONS = [
         (STATES,),
     ),
     Mutation(
+        "broker/fenced-producer",
+        "broker/transaction_states.py",
+        "    if metadata.producer_epoch != producer.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
+        "    return",
+        "A producer whose epoch was raised by another goes on with its transaction.",
+        (STATES,),
+    ),
+    Mutation(
         "broker/markers-of-undurable-decision",
         "broker/transaction_markers.py",
         "            if not done.cancelled() and done.exception() is None:\n                self._begin(entry)",

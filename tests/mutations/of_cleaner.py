@@ -8,7 +8,6 @@ CLEANING = "tests/unit/cleaner/test_cleaning.py"
 MANAGER = "tests/unit/cleaner/test_cleaner_manager.py"
 ELIGIBILITY = "tests/unit/cleaner/test_eligibility.py"
 GROUPS = "tests/unit/cleaner/test_segment_groups.py"
-CLEANING_RING = "tests/crash/test_cleaning_ring.py"
 CLEANING_MODEL = "tests/property/test_cleaning_model.py"
 
 MUTATIONS = [

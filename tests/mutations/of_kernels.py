@@ -7,10 +7,9 @@ from .mutation import Mutation
 CLEANER = "cleaner/_kernel.pyx"
 RECORDS = "protocol/records/_kernel.pyx"
 CLEANING = "tests/unit/cleaner/test_cleaning.py"
-CLEANER_TESTS = ("tests/unit/cleaner/test_kernel.py", CLEANING)
-CLEANER_MODEL = (*CLEANER_TESTS, "tests/property/test_cleaner_kernel.py")
+CLEANER_TESTS = ("tests/unit/cleaner/test_kernel.py",)
 SCANNER_TESTS = ("tests/unit/protocol/records/test_batch_scanner.py",)
-RECORDS_TESTS = ("tests/unit/protocol/records/test_kernel.py", "tests/property/test_records_kernel.py")
+RECORDS_TESTS = ("tests/unit/protocol/records/test_kernel.py",)
 
 MUTATIONS = [
     Mutation(
@@ -51,7 +50,7 @@ MUTATIONS = [
         "            if offset < first_offset or offset >= end_offset:",
         "            if offset < first_offset or offset > end_offset:",
         "The map takes a record above its end.",
-        CLEANER_MODEL,
+        CLEANER_TESTS,
     ),
     Mutation(
         "kernels/cleaner-checksum-of-large-batches",
@@ -67,7 +66,7 @@ MUTATIONS = [
         "if marker != OTHER_MARKER and not verbatim and not self.transactions.has_live(producer):",
         "if marker != OTHER_MARKER and not verbatim:",
         "A marker goes while records of its transaction are there.",
-        CLEANER_MODEL,
+        CLEANER_TESTS,
     ),
     Mutation(
         "kernels/cleaner-stamp-across-map-end",
@@ -75,7 +74,7 @@ MUTATIONS = [
         "stamp = tally.tombstones_kept > 0 and not has_horizon and last_offset < self.map_end",
         "stamp = tally.tombstones_kept > 0 and not has_horizon",
         "A batch that reaches beyond the map gets a delete horizon.",
-        CLEANER_MODEL,
+        CLEANER_TESTS,
     ),
     Mutation(
         "kernels/cleaner-horizon-time",
@@ -91,7 +90,7 @@ MUTATIONS = [
         "                if look.offset < self.log_start:",
         "                if look.offset <= self.log_start:",
         "The first record of the log goes.",
-        CLEANER_MODEL,
+        CLEANER_TESTS,
     ),
     Mutation(
         "kernels/scanner-index-interval",

@@ -5,14 +5,12 @@ from __future__ import annotations
 from .mutation import Mutation
 
 UNIFIED_LOG = "tests/unit/storage/test_unified_log.py"
+SHRINKING_LOG = "tests/unit/storage/test_shrinking_log.py"
 LIVE_TRANSACTIONS = "tests/unit/storage/test_live_transactions.py"
-RETENTION = "tests/unit/storage/test_retention.py"
+LOG_LOADER = "tests/unit/storage/test_log_loader.py"
+SEGMENT_SWAP = "tests/unit/storage/test_segment_swap.py"
 DELETION_POLICY = "tests/unit/storage/test_deletion_policy.py"
 LEDGER_KEEPER = "tests/unit/storage/test_ledger_keeper.py"
-LOG_MODEL = "tests/property/test_log_model.py"
-BOUNDS = "tests/crash/test_bounds.py"
-RING = "tests/crash/test_ring.py"
-CLEANING_RING = "tests/crash/test_cleaning_ring.py"
 
 MUTATIONS = [
     Mutation(
@@ -111,7 +109,7 @@ MUTATIONS = [
         "                if self._flush_up_to(end) < end or not self.save_recovery_point():",
         "                if self._flush_up_to(end) < end:",
         "Cleaned segments take their place before the recovery point behind them is written.",
-        (f"{CLEANING_RING}::test_first_pass",),
+        (f"{SEGMENT_SWAP}::test_without_a_durable_recovery_point_nothing_is_replaced",),
     ),
     Mutation(
         "log/swap-without-causes",
@@ -135,7 +133,7 @@ MUTATIONS = [
         "                    active.sync_indexes()\n",
         "",
         "A clean stop does not make the active segment's indexes durable.",
-        (f"{RING}::test_a_clean_stop_and_the_start_after_it",),
+        (f"{LOG_LOADER}::test_after_a_clean_stop_the_active_segments_indexes_are_durable",),
     ),
     Mutation(
         "log/index-interval",
@@ -159,7 +157,7 @@ MUTATIONS = [
         "        files.file.sync()  # the recovery point may stand",
         "        pass  # the recovery point may stand",
         "A truncated log file is not synced, though the recovery point may stand at its end.",
-        (UNIFIED_LOG, RING),
+        (f"{SHRINKING_LOG}::test_what_a_truncation_cut_off_does_not_come_back",),
     ),
     Mutation(
         "log/look-up-equal-times",
@@ -176,7 +174,7 @@ MUTATIONS = [
         "                for segment in reversed(doomed):\n",
         "                for segment in doomed:\n",
         "A power cut during truncation leaves a hole: segments go from the front.",
-        ("tests/unit/storage/test_shrinking_log.py::test_a_truncation_that_is_cut_short_anywhere_leaves_no_hole",),
+        (f"{SHRINKING_LOG}::test_a_truncation_that_is_cut_short_anywhere_leaves_no_hole",),
     ),
     Mutation(
         "log/truncation-without-checkpoint",
@@ -185,9 +183,7 @@ MUTATIONS = [
         '            raise KafkaStorageError(f"{self.name}: not truncated, the recovery point could not be written")',
         "        self.save_recovery_point()",
         "Truncation goes on though the lowered recovery point could not be written.",
-        (
-            "tests/unit/storage/test_shrinking_log.py::test_nothing_is_truncated_while_the_lowered_recovery_point_cannot_be_written",
-        ),
+        (f"{SHRINKING_LOG}::test_nothing_is_truncated_while_the_lowered_recovery_point_cannot_be_written",),
     ),
     Mutation(
         "log/retention-before-checkpoint",
@@ -195,7 +191,7 @@ MUTATIONS = [
         "        self.is_shortening = True\n        self.save_start_offset()\n",
         "        self.is_shortening = True\n",
         "Many segments go before the log start offset is on disk.",
-        (f"{RING}::test_retention",),
+        (f"{SHRINKING_LOG}::test_before_many_segments_go_the_new_start_of_the_log_is_on_disk",),
     ),
     Mutation(
         "log/delete-records-limit",
@@ -211,7 +207,7 @@ MUTATIONS = [
         "                self._rename(cleaned.base_offset, CLEANED_STAGE, SWAP_STAGE)\n                self._sync_names()",
         "                self._rename(cleaned.base_offset, CLEANED_STAGE, SWAP_STAGE)",
         "The originals go before the names of the swap are durable.",
-        ("tests/unit/storage/test_segment_swap.py",),
+        (f"{SEGMENT_SWAP}::test_the_order_of_the_steps",),
     ),
     Mutation(
         "log/cleaned-files-synced",
@@ -219,7 +215,7 @@ MUTATIONS = [
         "                    try:\n                        file.sync()\n                    finally:",
         "                    try:\n                        pass\n                    finally:",
         "Cleaned files take their place before their bytes are durable.",
-        (f"{CLEANING_RING}::test_first_pass",),
+        (f"{SEGMENT_SWAP}::test_what_takes_the_originals_place_is_durable",),
     ),
     Mutation(
         "log/atomic-write-synced",
@@ -291,7 +287,7 @@ MUTATIONS = [
         "            file_system.sync_directory(self._directory.path)\n        if sync_name:",
         "            pass\n        if sync_name:",
         "The ledger books deletions before they are durable.",
-        (f"{CLEANING_RING}::test_deletion_of_what_was_cleaned",),
+        (f"{LEDGER_KEEPER}::test_deletions_are_booked_as_done_once_they_are_durable",),
     ),
     Mutation(
         "log/segment-ms",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from .mutation import Mutation
 
 PRODUCER_STATE = "tests/unit/storage/test_producer_state.py"
-MODEL = "tests/property/test_producer_state_model.py"
 LOG_LOADER = "tests/unit/storage/test_log_loader.py"
 
 MUTATIONS = [

@@ -6,7 +6,6 @@ from .mutation import Mutation
 
 LOG_LOADER = "tests/unit/storage/test_log_loader.py"
 RECOVERY = "tests/crash/test_recovery.py"
-CLEANING_RING = "tests/crash/test_cleaning_ring.py"
 
 MUTATIONS = [
     Mutation(
@@ -15,7 +14,7 @@ MUTATIONS = [
         "                if first_cleaned is not None and file.base_offset >= first_cleaned:",
         "                if first_cleaned is not None and file.base_offset > first_cleaned:",
         "A .swap at the offset of a .cleaned is taken for complete.",
-        (f"{CLEANING_RING}::test_first_pass",),
+        (f"{LOG_LOADER}::test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after",),
     ),
     Mutation(
         "recovery/swap-removal-durable",

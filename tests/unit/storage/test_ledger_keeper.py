@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,25 @@ def test_delete_records_writes_before_and_once(world: CleaningWorld) -> None:
     log = world.crash()
     assert ledger_of(log).removed == {"delete-records": border}
     log.update_config(world.log_config)
+
+
+def test_deletions_are_booked_as_done_once_they_are_durable(world: CleaningWorld) -> None:
+    """A power cut may bring a segment's name back for as long as its directory is not synced: it would be live, and gone."""
+    log = world.log()
+    log.update_config(replace(log.config, segment_bytes=150))
+    for number in range(30):
+        put(log, f"k{number}", "x" * 20)
+    log.roll()
+    world.clean_all()
+    log.flush()
+    for base in [segment.base_offset for segment in log.segments[1:3]]:
+        world.fake.trace.clear()
+        log.increment_log_start_offset(base)
+        assert len(log.delete_old_segments()) == 1
+        kinds = [(operation.kind, operation.path) for operation in world.fake.trace]
+    # The second deletion's cause is written with the first one's segment as gone.
+    writes = [number for number, (_, path) in enumerate(kinds) if path.startswith(PATH)]
+    assert ("sync_directory", f"{ROOT}/t-0") in kinds[: writes[0]]
 
 
 def test_a_ledger_that_cant_be_written_stops_a_swap_and_no_deletion(

@@ -68,6 +68,18 @@ def test_recovery_begins_in_the_segment_of_the_recovery_point(world: World) -> N
     assert stats.bytes_scanned == log.segments[-1].size
 
 
+def test_after_a_clean_stop_the_active_segments_indexes_are_durable(world: World) -> None:
+    """The next start does not look at more of them than their sizes."""
+    log = start(world)
+    append(log, "i" * 80)
+    world.stop()
+    left = world.fake.rebuilt(KeepNone())
+    for suffix in (".index", ".timeindex"):
+        assert left.contents()[path(log.segments[-1].base_offset, suffix)]
+        for base in (0, 3, 6):
+            assert left.contents()[path(base, suffix)] == world.fake.contents()[path(base, suffix)]
+
+
 def test_recovery_leaves_no_snapshot_at_the_end_of_the_segment_that_may_still_grow(world: World) -> None:
     """Once the segment is rolled there, a snapshot would say that its indexes are durable."""
     log = start(world)
@@ -255,6 +267,8 @@ def test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after(world: Worl
         assert [segment.base_offset for segment in log.segments] == bases, f"after step {done}"
         expected = {path(base, suffix) for base in bases for suffix in kept}
         assert {name for name in state.paths() if name.startswith(T) and name.endswith(kept + STAGES)} == expected
+        if values == VALUES:  # and so are their indexes
+            assert all(state.contents()[name] == system.contents()[name] for name in expected), f"after step {done}"
         outcomes.append(values == AFTER)
         # Lesson 46 (KAFKA-5829, 12520): finishing a swap reads no more than the swapped segment and its indexes.
         if clean:

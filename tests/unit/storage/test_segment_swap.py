@@ -4,6 +4,7 @@ import errno
 from collections.abc import Callable
 
 import pytest
+from support.fake_disk import KeepNone
 from support.logs import ROOT, World, append, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.storage.exceptions import KafkaStorageError
@@ -120,6 +121,17 @@ def test_the_order_of_the_steps(world: World) -> None:
         ("rename", ".timeindex"),
         barrier,
     ]
+
+
+def test_what_takes_the_originals_place_is_durable(world: World) -> None:
+    """The originals have gone: bytes that only the page cache has would be the only ones."""
+    log = world.log()
+    assert swap(world, log)
+    left = world.fake.rebuilt(KeepNone())
+    for suffix in (".log", ".index", ".timeindex"):
+        path = f"{T}/{0:020d}{suffix}"
+        assert left.contents()[path] == world.fake.contents()[path]
+    assert left.contents()[f"{T}/{0:020d}.log"]
 
 
 def test_segments_that_went_meanwhile_are_not_replaced(world: World) -> None:

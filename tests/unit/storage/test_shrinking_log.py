@@ -92,6 +92,40 @@ def test_a_truncation_that_is_cut_short_anywhere_leaves_no_hole() -> None:
     assert calls > 8  # three segments of three files, or there was nothing to cut short
 
 
+def test_what_a_truncation_cut_off_does_not_come_back() -> None:
+    """The recovery point stands at the cut: recovery would take the old records behind it for sound."""
+    world = World()
+    world.start(segment_bytes=10_000, retention_ms=-1)
+    log = world.log()
+    for value in "abcdef":
+        append(log, value * 50)
+    log.flush()
+    assert log.truncate_to(2)
+    path = log.log_directory.file(0, ".log")
+    left = world.fake.rebuilt(KeepNone())
+    assert left.contents()[path] == world.fake.contents()[path]
+    assert len(left.contents()[path]) == log.segments[0].size
+    world.stop()
+
+
+def test_before_many_segments_go_the_new_start_of_the_log_is_on_disk() -> None:
+    """A power cut may bring any of their files back: below the start they are not seen."""
+    world = world_of_six_segments()
+    log = world.log()
+    log.increment_log_start_offset(4)
+    world.fake.trace.clear()
+    assert len(log.delete_old_segments()) == 4
+    checkpoint = f"{ROOT}/log-start-offset-checkpoint"
+    steps = [operation.detail if operation.detail == checkpoint else operation.kind for operation in world.fake.trace]
+    assert checkpoint in steps, "it was not written"
+    assert steps.index(checkpoint) < steps.index("rename", steps.index(checkpoint) + 1)
+    assert all(
+        not str(operation.detail).endswith(".deleted") for operation in world.fake.trace[: steps.index(checkpoint)]
+    )
+    assert world.fake.rebuilt(KeepNone()).contents()[checkpoint] == b"0\n1\nt 0 4\n"
+    world.stop()
+
+
 def test_nothing_is_truncated_while_the_lowered_recovery_point_cannot_be_written() -> None:
     """Recovery takes what lies below the written one for sound: other records would get these offsets."""
     world = world_of_six_segments()
