@@ -3,7 +3,8 @@
     python tests/support/rings.py check|slow
 
 A ring is a command and two limits in minutes: of its slice (`check`; none where `make test` has it) and of the whole
-(`slow`). A ring that fails or takes longer fails the run; the others still run, so that one report tells all.
+(`slow`). A ring that fails fails the run, and so do rings that together take longer than their limits together; the others
+still run, so that one report tells all. The limits of `check` add up to 50 minutes at most on two cores.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/test_unified_log.py", "-k", "
 # `make test` has the fixed examples.
 RANDOM = [*PYTEST, *UNLIMITED, "-n", "2", "tests/unit", "tests/property"]
 RINGS = [
-    Ring("lint", ["make", "lint"], ["make", "lint"], 4, 4),
-    Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 4, 4),
-    Ring("clients", ["make", "compat"], ["make", "compat"], 20, 23),
+    Ring("lint", ["make", "lint"], ["make", "lint"], 1, 4),
+    Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 2, 4),
+    Ring("clients", ["make", "compat"], ["make", "compat"], 17, 23),
     Ring("client suites", [], ["make", "compat-report"], 0, 45),  # `clients` has them against the daemon alone
     Ring("old clients", [], ["make", "old-clients"], 0, 10),
-    Ring("spark", ["make", "spark"], ["make", "spark"], 7, 12),
+    Ring("spark", ["make", "spark"], ["make", "spark"], 8, 12),
     Ring(
         "sink kills",  # `spark` has the first
         [],
@@ -55,14 +56,14 @@ RINGS = [
         "kill -9",
         [*PYTEST, "--timeout", "600", "tests/compat/test_kill.py", "--kill-rounds", "20"],
         [*PYTEST, *UNLIMITED, "tests/compat/test_kill.py", "--kill-rounds", "400", *RANDOM_SEED],
-        6,
+        2.5,
         90,
     ),
     Ring(
         "transactions",  # `clients` has the first rounds
         [*PYTEST, "--timeout", "300", "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "8"],
         [*PYTEST, *UNLIMITED, "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "300", *RANDOM_SEED],
-        2,
+        0.5,
         30,
     ),
     Ring(
@@ -76,54 +77,78 @@ RINGS = [
         "compaction",  # `clients` has the runs without a kill
         [*COMPACTION, "--timeout", "300", "-k", "killed", "--compaction-kill-s", "15"],
         [*COMPACTION, *UNLIMITED, "--compaction-kill-s", "120", *RANDOM_SEED],
-        4,
+        1,
         15,
     ),
     Ring(
         "crash",
         [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "5"],
         [*PYTEST, *UNLIMITED, "-n", "2", "tests/crash", "--crash-states", "0"],
-        6,
+        2,
         240,
     ),
     Ring("examples", [], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 0, 30),
-    Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 2, 12),
-    Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 10, 40),
-    Ring("sanitizers", ["make", "sanitize-check"], ["make", "sanitize", "FUZZ_SECONDS=600"], 6, 30),
-    Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 4, 4),
-    Ring("browser", ["make", "browser"], ["make", "browser"], 5, 5),
+    Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 0.5, 12),
+    Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 3, 40),
+    Ring("sanitizers", ["make", "sanitize-check"], ["make", "sanitize", "FUZZ_SECONDS=600"], 1, 30),
+    Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 1.5, 4),
+    Ring("browser", ["make", "browser"], ["make", "browser"], 3, 5),
     Ring(
         "adversary",
         [*PYTEST, "-s", "--timeout", "400", "tests/adversary"],
         ["make", "adversary"],
-        5,
+        1.5,
         15,
     ),
-    Ring("site", ["make", "site-check"], ["make", "site-check"], 3, 3),
-    Ring("addresses", ADDRESSES, ADDRESSES, 3, 3),
-    Ring("image", IMAGE, IMAGE, 8, 10),
+    Ring("site", ["make", "site-check"], ["make", "site-check"], 1.5, 3),
+    Ring("addresses", ADDRESSES, ADDRESSES, 1, 3),
+    Ring("image", IMAGE, IMAGE, 3, 10),
 ]
 
 
+class Result(NamedTuple):
+    """What became of a ring."""
+
+    ring: Ring
+    minutes: float
+    code: int
+
+
+def limit_of(ring: Ring, which: str) -> float:
+    """Minutes; 0 where the ring has no part in this run."""
+    return ring.check_minutes if which == "check" else ring.slow_minutes
+
+
+def report(which: str, results: list[Result]) -> tuple[str, int]:
+    """The table, and the exit code: 1 when a ring failed, or when all together took longer than their limits together.
+
+    One ring that is late does not fail the run by itself: a shared machine is slow for minutes at a time.
+    """
+    lines = ["ring            minutes   limit  result"]
+    for ring, minutes, code in results:
+        limit = limit_of(ring, which)
+        verdict = "ok" if not code else f"FAILED ({code})"
+        lines.append(f"{ring.name:15} {minutes:7.1f} {limit:7g}  {verdict}{', late' if minutes > limit else ''}")
+    total, most = sum(result.minutes for result in results), sum(limit_of(result.ring, which) for result in results)
+    late = total > most
+    lines.append(f"{'all':15} {total:7.1f} {most:7g}  {'FAILED: too slow' if late else 'within their time'}")
+    return "\n".join(lines), int(late or any(result.code for result in results))
+
+
 def main(which: str) -> int:
-    """Runs every ring; 0 when all passed within their limits."""
+    """Runs every ring; 0 when all passed within their time."""
     results = []
     for ring in RINGS:
-        command, limit = (ring.check, ring.check_minutes) if which == "check" else (ring.slow, ring.slow_minutes)
+        command = ring.check if which == "check" else ring.slow
         if not command:
             continue
         print(f"=== {ring.name}: {' '.join(command)}", flush=True)
         start = time.monotonic()
         code = subprocess.run(command, check=False).returncode
-        minutes = (time.monotonic() - start) / 60
-        verdict = "ok" if code == 0 else f"FAILED ({code})"
-        if minutes > limit:
-            verdict += f", over its limit of {limit:g} minutes"
-        results.append((ring.name, minutes, verdict))
-    print("\nring            minutes  result")
-    for name, minutes, verdict in results:
-        print(f"{name:15} {minutes:7.1f}  {verdict}")
-    return 0 if all(verdict == "ok" for _, _, verdict in results) else 1
+        results.append(Result(ring, (time.monotonic() - start) / 60, code))
+    table, code = report(which, results)
+    print(f"\n{table}")
+    return code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from support.rings import RINGS, Result, limit_of, report
+
+BY_NAME = {ring.name: ring for ring in RINGS}
+
+
+def test_the_slices_of_all_rings_take_50_minutes_at_most() -> None:
+    assert sum(limit_of(ring, "check") for ring in RINGS) <= 50
+    assert all(limit_of(ring, "check") > 0 for ring in RINGS if ring.check)
+
+
+def test_a_ring_that_is_late_fails_the_run_only_where_the_others_leave_it_no_time() -> None:
+    on_time = [Result(ring, limit_of(ring, "check") / 2, 0) for ring in RINGS if ring.check]
+    late = [
+        result._replace(minutes=2 * result.minutes + 1) if result.ring.name == "lint" else result for result in on_time
+    ]
+    table, code = report("check", late)
+    assert code == 0
+    assert [line.split()[0] for line in table.splitlines() if line.endswith("late")] == ["lint"]
+    assert report("check", [result._replace(minutes=result.minutes * 2.1) for result in on_time])[1] == 1
+
+
+def test_a_ring_that_fails_fails_the_run() -> None:
+    table, code = report("check", [Result(BY_NAME["lint"], 0.1, 2)])
+    assert code == 1
+    assert "FAILED (2)" in table
+    assert "within their time" in table
