@@ -14,6 +14,7 @@ partition that can't be cleaned helps nobody. Probes that restart or route ask t
     dead_thread             a thread that should be there has died
     flush_behind            a sync that flush.ms or flush.messages asks for is late by more than `FLUSH_GRACE_MS`
     failed_partition        a sync failed: the partition takes no records until the daemon is started again
+    damaged_log             records that were durable were damaged and left out: see the `.damaged` files, until they are deleted
     loop_stuck              the event loop has not turned for a minute
 
 `/health` also has notes: what somebody should know and is no fault (a listener that asks nobody and that others may reach).
@@ -45,6 +46,7 @@ DEGRADED = (
     "dead_thread",
     "flush_behind",
     "failed_partition",
+    "damaged_log",
     "loop_stuck",
 )
 """The reasons that a daemon which serves may have."""
@@ -154,6 +156,13 @@ class Health:
                     "flush_behind", log.name,
                     f"records have waited {log.unsynced_ms(now_ms) / 1000:.0f} s for a sync; flush.ms={log.config.flush_ms}, "
                     f"flush.messages={log.config.flush_messages}",
+                )  # fmt: skip
+            if log.holes:
+                hole = log.holes[0]
+                yield Problem(
+                    "damaged_log", log.name,
+                    f"{len(log.holes)} holes, the first at offsets {hole.first_offset} to {hole.last_offset}: it was "
+                    f"damaged, and is kept in {log.directory}/{hole.name}; delete that when it is settled",
                 )  # fmt: skip
 
     def _loop_silence_s(self) -> float:

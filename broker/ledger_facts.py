@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..cleaner.removals import CAUSES as REMOVAL_CAUSES
-from ..storage.ledger import ELSEWHERE
+from ..storage.ledger import DAMAGED, ELSEWHERE
 from .metric_family import Family
 
 if TYPE_CHECKING:
     from ..storage.unified_log import UnifiedLog
 
-CAUSES = (*REMOVAL_CAUSES.values(), ELSEWHERE)
+CAUSES = (*REMOVAL_CAUSES.values(), DAMAGED, ELSEWHERE)
 """In this order; the ledger has no others."""
 
 
@@ -50,7 +50,8 @@ def ledger_families(logs: Sequence[UnifiedLog]) -> Iterator[Family]:
     )  # fmt: skip
     yield family(
         "removed", "counter",
-        "Offsets whose record is gone, by cause; elsewhere: it was missing when the log came here.",
+        "Offsets whose record is gone, by cause; damaged: it lay in a .damaged file's hole; elsewhere: it "
+        "was missing when the log came here.",
         (((*place, cause), ledger.removed[cause]) for place, ledger, _ in known if ledger is not None
          for cause in CAUSES if cause in ledger.removed), "cause",
     )  # fmt: skip

@@ -94,6 +94,8 @@ def sum_families(logs: Sequence[UnifiedLog], now_ms: int) -> Iterator[Family]:
     yield one("tidelog_logs_bytes", "gauge", "Bytes of all segments' .log files.", sum(log.size for log in logs))
     yield one("tidelog_failed_partitions", "gauge", "Partitions that take no records until a restart: a sync of theirs failed.",
               sum(log.failure is not None for log in logs))  # fmt: skip
+    yield one("tidelog_log_holes", "gauge", "Stretches of offsets that were lost to damage, by .damaged files.",
+              sum(len(log.holes) for log in logs))  # fmt: skip
     yield one("tidelog_max_lso_lag_offsets", "gauge", "Offsets that open transactions hold back, of the partition with most.",
               max((log.high_watermark - log.last_stable_offset for log in logs), default=0))  # fmt: skip
     yield one("tidelog_max_unsynced_seconds", "gauge", "Age of the oldest record that no sync has covered. Not a fault where "

@@ -74,6 +74,7 @@ class BrokerConfig:
     log_dir: tuple[str, ...]
     cordoned_log_dirs: tuple[str, ...]
     log_dir_reserve_bytes: int
+    log_damage_policy: str
     # Topics
     max_topics_per_principal: int
     max_partitions_per_principal: int

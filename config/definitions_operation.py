@@ -19,6 +19,18 @@ OPERATION_ROWS: tuple[Setting, ...] = (
         own=True,
     ),
     Setting(
+        "log.damage.policy",
+        SettingType.STRING,
+        "hole",
+        "What a start does about records that were durable and are damaged now: hole leaves them out, keeps their bytes "
+        "beside the log as .damaged and everything else as it was; stop does not start; kafka cuts the log there, as Apache "
+        "Kafka does, and what lies behind is gone. What a crash left half written is cut off in any case.",
+        one_of("hole", "stop", "kafka"),
+        Importance.MEDIUM,
+        group="Node and directories",
+        own=True,
+    ),
+    Setting(
         "http.admin.enable",
         SettingType.BOOLEAN,
         False,

@@ -19,7 +19,7 @@ The file lies in the partition's directory and is replaced atomically; `segments
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -30,6 +30,8 @@ RETENTION = "retention"
 DELETE_RECORDS = "delete-records"
 ELSEWHERE = "elsewhere"
 """Offsets that were missing when they were first counted: Apache Kafka's cleaner took them, or they were lost."""
+DAMAGED = "damaged"
+"""Records that lay in bytes that were damaged: a hole (`hole.py`)."""
 
 _VERSION = 1
 _MAX_INT64 = 2**63 - 1
@@ -44,6 +46,10 @@ class SegmentExtent(NamedTuple):
     """Base offset of the next one; of the active one the log's end."""
     size: int
     """Bytes of its log file."""
+
+
+Count = Callable[[SegmentExtent], int]
+"""How many records a segment has, from its headers. Blocks; OSError, RecordError."""
 
 
 class Entry(NamedTuple):
@@ -85,6 +91,8 @@ class Ledger:
     removed: Mapping[str, int] = field(default_factory=dict)
     segments: Mapping[int, Entry] = field(default_factory=dict)
     pending: Pending | None = None
+    holes: tuple[str, ...] = ()
+    """Names of the `.damaged` files whose losses are booked."""
 
     # --- what it says ---
 
@@ -184,8 +192,28 @@ class Ledger:
 
     # --- what was found otherwise than it should be ---
 
-    def counted(self, segment: SegmentExtent, live: int) -> Ledger:
-        """The segment has `live` records. Where another number was expected, the rest went elsewhere."""
+    def with_holes(self, holes: Mapping[str, int], segments: Sequence[SegmentExtent], count: Count) -> Ledger:
+        """The log has these holes: the first offset of each by the name of its file. What their segments have lost since a
+        count was damaged.
+        """
+        ledger = self._without_missing(segments)
+        for segment in segments:
+            if any(segment.base_offset <= first < segment.end_offset for first in holes.values()):
+                ledger = ledger.counted(segment, count(segment), DAMAGED)
+        return replace(ledger, holes=tuple(sorted({*self.holes, *holes})))
+
+    def _without_missing(self, segments: Sequence[SegmentExtent]) -> Ledger:
+        """What a segment that is no more had been known to miss, the one before it misses now."""
+        entries = dict(self.segments)
+        for base in sorted(entries.keys() - {segment.base_offset for segment in segments}):
+            before = next((s for s in segments if s.base_offset < base < s.end_offset), None)
+            if before is not None:
+                known = entries.get(before.base_offset, Entry(0, before.size))
+                entries[before.base_offset] = known._replace(missing=known.missing + entries.pop(base).missing)
+        return replace(self, segments=dict(sorted(entries.items())))
+
+    def counted(self, segment: SegmentExtent, live: int, cause: str = ELSEWHERE) -> Ledger:
+        """The segment has `live` records. Where another number was expected, the rest went for that cause."""
         found = self.live_of(segment) - live
         entry = self.segments.get(segment.base_offset)
         if not found and (entry is None or entry.size == segment.size):
@@ -194,7 +222,7 @@ class Ledger:
         missing = segment.end_offset - segment.base_offset - live
         if missing:
             entries = dict(sorted({**entries, segment.base_offset: Entry(missing, segment.size)}.items()))
-        return replace(self, segments=entries, removed=_plus(self.removed, {ELSEWHERE: found}))
+        return replace(self, segments=entries, removed=_plus(self.removed, {cause: found}))
 
     def recounted(self, segments: Sequence[SegmentExtent], live: Mapping[int, int]) -> Ledger:
         """The log has these segments and no others, with so many records by base offset. What that changes went elsewhere, or
@@ -236,7 +264,7 @@ def _plus(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]
 def encode(ledger: Ledger) -> bytes:
     """The content of the file."""
     pending = ledger.pending
-    content = {
+    content: dict[str, object] = {
         "version": _VERSION,
         "begin": ledger.begin,
         "first": ledger.first,
@@ -254,6 +282,8 @@ def encode(ledger: Ledger) -> bytes:
             "removed": dict(pending.removed),
         },
     }
+    if ledger.holes:  # older versions know nothing of it, and need not
+        content["holes"] = list(ledger.holes)
     return json.dumps(content, separators=(",", ":")).encode()
 
 
@@ -284,6 +314,7 @@ def decode(data: bytes) -> Ledger | None:
                 _parsed(pending["new"]),
                 _counts(pending["removed"]),
             ),
+            tuple(str(name) for name in content.get("holes", ())),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING
 from ..protocol.records.exceptions import RecordError
 from .exceptions import StorageError
 from .filesystem import replace_file
-from .ledger import LEDGER_FILE, Ledger, SegmentExtent, decode, encode
+from .ledger import LEDGER_FILE, Count, Ledger, SegmentExtent, decode, encode
 
 if TYPE_CHECKING:
+    from .log_names import Hole
     from .segment_files import LogDirectory
 
 logger = logging.getLogger(__name__)
-
-Count = Callable[[SegmentExtent], int]
-"""How many records a segment has, from its headers. Blocks; OSError, RecordError."""
 
 
 class LedgerKeeper:
@@ -42,6 +40,7 @@ class LedgerKeeper:
         "_checkpoint",
         "_directory",
         "_has_file",
+        "_holes",
         "_log_start_offset",
         "_on_disk",
         "needs_count",
@@ -56,8 +55,10 @@ class LedgerKeeper:
         has_file: bool = False,
         checkpoint: int | None = None,
         log_start_offset: int = 0,
+        holes: Sequence[Hole] = (),
     ) -> None:
         """As the log was loaded; `checkpoint`: Kafka's cleaner-offset-checkpoint for it. Touches nothing."""
+        self._holes = {hole.name: hole.first_offset for hole in holes}
         self._log_start_offset = log_start_offset
         self._directory = directory
         self._has_file = has_file
@@ -65,7 +66,7 @@ class LedgerKeeper:
         self._on_disk = Ledger()
         self.needs_count = False
         self.value: Ledger | None = None
-        if not has_file and checkpoint is None:
+        if not has_file and checkpoint is None and not holes:
             self.value = Ledger().gone(first_base_offset)
 
     # --- opening ---
@@ -88,17 +89,29 @@ class LedgerKeeper:
 
     def _opened(self, segments: Sequence[SegmentExtent], count: Count | None) -> Ledger | None:
         found = self._read()
+        is_whole = found is None and self._checkpoint is None
+        ledger: Ledger | None = Ledger().gone(segments[0].base_offset)
         if found is not None:
             self._on_disk = found
             ledger = resolved(found, segments, count)
-            if ledger is None:
+        if ledger is None:
+            return None
+        new_holes = {name: first for name, first in self._holes.items() if name not in ledger.holes}
+        if new_holes:
+            if count is None:
                 return None
-            if not is_strange(ledger, segments, self._checkpoint, self._log_start_offset):
-                # Nothing is written: the next start finds the same. A pass may have died before the checkpoint moved.
-                return ledger.at(min(ledger.checkpoint, self._checkpoint or 0))
+            ledger = ledger.with_holes(new_holes, segments, count)
+        if is_whole or (
+            found is not None and not is_strange(ledger, segments, self._checkpoint, self._log_start_offset)
+        ):
+            # A pass may have died before the checkpoint moved.
+            self.value = ledger.at(min(ledger.checkpoint, self._checkpoint or 0))
+            if new_holes:
+                self._try_to_write()
+            # Else nothing is written: the next start finds the same.
+            return self.value
+        if found is not None:
             logger.info("%s: somebody else has changed segments; their records are counted", self._directory.path)
-        else:
-            ledger = Ledger().gone(segments[0].base_offset)
         if count is None:
             return None
         ledger = ledger.withdrawn()

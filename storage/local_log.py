@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..config.log_config import LogConfig
     from .clock import Time
     from .leader_epoch import LeaderEpochCache
+    from .log_names import Hole
     from .log_segments import SegmentList
     from .producer_state import PendingSnapshot, ProducerStateManager
     from .scheduler import Scheduler
@@ -71,6 +72,7 @@ class LocalLog:
         "_synced",
         "_time",
         "failure",
+        "holes",
         "last_flush_ms",
         "ledger",
         "log_end_offset",
@@ -126,6 +128,7 @@ class LocalLog:
         self._rolled: list[tuple[int, PendingSnapshot | None]] = []
         self.failure: KafkaStorageError | None = None
         self.truncations = 0
+        self.holes: tuple[Hole, ...] = ()
         self.last_flush_ms = self.unsynced_since_ms = time.milliseconds()
         self._directory_is_dirty = self._parent_is_dirty = False
         self.ledger = LedgerKeeper(directory, segments.view[0].base_offset)
@@ -458,6 +461,25 @@ class LocalLog:
             return False
         with self._deletion_lock:
             return self.ledger.open(self._extents, self._count if count else None)
+
+    def forget_holes(self) -> None:
+        """Delete the files of holes that retention has passed; those that somebody has deleted are no more told. Blocks."""
+        if not self.holes:
+            return
+        with self._deletion_lock:
+            directory, first = self._directory, self._segments.view[0].base_offset
+            left = []
+            for hole in self.holes:
+                path = f"{directory.path}/{hole.name}"
+                try:
+                    if hole.last_offset < first:
+                        directory.file_system.unlink(path, missing_ok=True)
+                    elif directory.file_system.exists(path):
+                        left.append(hole)
+                except OSError as error:
+                    logger.warning("%s could not be deleted: %s", path, error)
+                    left.append(hole)
+            self.holes = tuple(left)
 
     def was_counted(self, segment: LogSegment, live: int) -> None:
         """A pass has read the closed `segment`, which stays as it is: it has so many records. The cleaner's thread."""

@@ -4,11 +4,13 @@
     pass 2   complete `.swap` files take the place of the segments that they replace
     pass 3   segments are listed; one that spans too many offsets is split; indexes that are missing or cannot be right are
              rebuilt
-    pass 4   unclean stop: from the segment of the recovery point on, each batch's size, order and CRC is checked; the log
-             ends before the first bad one, and later segments go
+    pass 4   unclean stop: from the segment of the recovery point on, each batch's size, order and CRC is checked. What is bad
+             at or above the recovery point ends the log, and later segments go; what is bad below it was durable once: it
+             becomes a hole (`hole.py`), and nothing sound goes for it
     pass 5   ends, leader epochs and producer state are brought in line with the log
 
-After a clean stop passes 3 and 4 read no segment but the end of the active one: from its last index entry on.
+After a clean stop passes 3 and 4 read no segment but the end of the active one: from its last index entry on. Where that is not
+what the stop has left, the log is recovered as after an unclean one.
 
 Nothing here needs an earlier load to have finished: after a crash at any point the next load comes to the same result.
 """
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..protocol.records.exceptions import CorruptRecordError
 from . import file_records, segment_scan, segment_split
 from .exceptions import CorruptIndexError
+from .hole import HOLE
 from .ledger import LEDGER_FILE
 from .log_names import (
     CLEANED_STAGE,
@@ -32,10 +35,13 @@ from .log_names import (
     SNAPSHOT_SUFFIX,
     SWAP_STAGE,
     TIME_INDEX_SUFFIX,
+    Hole,
     LogFileName,
     file_name,
     parse_file_name,
+    parse_hole,
 )
+from .log_recovery import NO_PROGRESS, LogRecovery, Progress, Promise
 from .log_segment import LogSegment
 from .log_segments import SegmentList
 from .log_values import MAX_RELATIVE_OFFSET, RecoveryStats
@@ -64,16 +70,8 @@ class LoadedLog(NamedTuple):
     has_ledger: bool
     """There is a file of `ledger.py`'s."""
     stats: RecoveryStats
-
-
-class Progress(NamedTuple):
-    """Whom recovery tells how far it is: `total(n)` finds n more bytes to read, `done(n)` has read them. Any thread."""
-
-    total: Callable[[int], None]
-    done: Callable[[int], None]
-
-
-NO_PROGRESS = Progress(lambda _bytes: None, lambda _bytes: None)
+    holes: tuple[Hole, ...]
+    """What the log has lost to damage, now and before, as far as somebody has not taken note."""
 
 
 class LogLoader:
@@ -92,10 +90,14 @@ class LogLoader:
         time: Time,
         jitter: Callable[[int], int],
         progress: Progress = NO_PROGRESS,
+        is_recovery_point_known: bool = True,
+        cleaned: int = 0,
+        damage_policy: str = HOLE,
     ) -> None:
         """`recovery_point` and `log_start_offset` as checkpointed, 0 where they are not; `clean`: the last stop was.
 
-        Compaction leaves gaps between segments; at or above `gaps_below` it has not been, so that a gap there is a loss.
+        Compaction leaves gaps between segments, below `cleaned`; at or above `gaps_below` a gap is of what was never durable.
+        `is_recovery_point_known`: its checkpoint could be read. `damage_policy`: log.damage.policy.
         """
         self._directory = directory
         self._fs = directory.file_system
@@ -108,6 +110,8 @@ class LogLoader:
         self._time = time
         self._jitter = jitter
         self._progress = progress
+        self._promise = Promise(recovery_point if is_recovery_point_known else None, gaps_below, cleaned, damage_policy)
+        self._recovery: LogRecovery
         self._stats = RecoveryStats()
         self._files_changed = not clean
 
@@ -121,20 +125,31 @@ class LogLoader:
             self._finish_swaps(files, swaps)
             names = self._fs.list_directory(self._directory.path)
             files = [parsed for name in names if (parsed := parse_file_name(name)) is not None]
+        recovery = self._recovery = LogRecovery(
+            self._directory,
+            self._promise,
+            [hole for name in names if (hole := parse_hole(name)) is not None],
+            self._log_start_offset,
+            self._progress,
+        )
         segments = self._load_segments(files)
+        recovery.look_for_lost_files(segments, files)
         if not self._clean:
             self._finish_deletion(segments)
         self._producers.found_snapshots(
             file.base_offset for file in files if file.suffix == SNAPSHOT_SUFFIX and not file.stage
         )
         replay = ProducerReplay(self._directory, self._producers, self._time)
-        end_offset = self._recover(segments, replay) if not self._clean and segments else None
-        if end_offset is None and segments:
-            end_offset = self._read_end(segments)
+        end_offset = self._read_end(segments) if self._clean and segments else None
+        if end_offset is not None:
             segments[-1].abandon()  # an idle log holds no files open
+        elif segments:
+            self._clean, self._files_changed = False, True
+            end_offset = recovery.recover(segments, self._first_to_recover(segments), replay, self._epochs, self._split)
+        end_offset = recovery.lift_end(segments, end_offset, self._time.milliseconds())
         if end_offset is None or end_offset < self._log_start_offset:
             end_offset = self._start_anew(segments)
-        return self._settle(segments, end_offset, replay, has_ledger)
+        return self._settle(segments, end_offset, replay, has_ledger, recovery.holes)
 
     # --- pass 1 ---
 
@@ -274,7 +289,7 @@ class LogLoader:
             live += 1
         for index in range(min(live, self._first_to_recover(segments)), 0, -1):
             if segments[index - 1].read_next_offset() < segments[index].base_offset:
-                self._remove(segments, segments[:index])
+                self._recovery.remove(segments, segments[:index])
                 return
 
     def _indexes_are_sane(self, segment: LogSegment, present: set[tuple[int, str]], *, is_last: bool) -> bool:
@@ -313,16 +328,32 @@ class LogLoader:
             bytes_scanned=self._stats.bytes_scanned + scanner.valid_bytes,
         )
 
-    def _read_end(self, segments: list[LogSegment]) -> int:
-        """The offset where the log of a clean stop ends; the last segment is split where it spans too many."""
+    def _read_end(self, segments: list[LogSegment]) -> int | None:
+        """The offset where the log of a clean stop ends; the last segment is split where it spans too many.
+
+        None: what is there is not what the stop has left.
+        """
         last = segments[-1]
+        expected = self._promise.recovery_point
         try:
             end_offset = last.read_next_offset()
+            if expected is not None and end_offset != expected:
+                logger.warning(
+                    "%s: ends at offset %d, and ended at %d when it was closed: it is recovered",
+                    self._directory.path,
+                    end_offset,
+                    expected,
+                )
+                return None
             is_too_wide = end_offset - 1 - last.base_offset > MAX_RELATIVE_OFFSET
-        except CorruptRecordError:
-            is_too_wide = segment_split.is_too_wide(last)
+        except CorruptRecordError as error:
+            try:
+                is_too_wide = segment_split.is_too_wide(last)
+            except CorruptRecordError:
+                is_too_wide = False
             if not is_too_wide:
-                raise
+                logger.warning("%s: its end can't be read (%s): it is recovered", self._directory.path, error)
+                return None
         if is_too_wide:
             for part in (last, *self._split(segments, last)):
                 self._rebuild_indexes(part)
@@ -338,71 +369,6 @@ class LogLoader:
             index += 1
         return index
 
-    def _recover(self, segments: list[LogSegment], replay: ProducerReplay) -> int:
-        """Check everything that may not have reached the disk; returns the offset where the log ends. Shortens `segments`."""
-        first = self._first_to_recover(segments)
-        suspects = segments[first:]
-        self._progress.total(sum(segment.size for segment in suspects))
-        replay.catch_up(segments[:first], self._log_start_offset, suspects[0].base_offset)
-        end_offset = suspects[0].base_offset
-        for index, segment in enumerate(suspects):
-            # No segment has more offsets than its indexes can say: a wider gap is not the lost end of one.
-            distance = segment.base_offset - suspects[index - 1].base_offset if index else 0
-            is_gap = index and segment.base_offset != end_offset and distance <= MAX_RELATIVE_OFFSET + 1
-            if is_gap and end_offset >= self._gaps_below:
-                # The one before lost its end, exactly between two batches: what follows was never promised to anybody.
-                logger.info("%s: offsets %d to %d are missing", self._directory.path, end_offset, segment.base_offset)
-                self._remove(segments, suspects[index:])
-                break
-            size = segment.size
-            replay.begin_segment(segment.base_offset)
-            scanner = segment_scan.scan_segment(
-                self._directory, segment, check_crc=True, on_batch=replay.add, on_progress=self._progress.done
-            )
-            if scanner.is_too_wide:
-                suspects[index + 1 : index + 1] = self._split(segments, segment, scanner.valid_bytes)
-            end_offset = scanner.next_offset
-            removed = segment_scan.cut_log(self._directory, segment, scanner.valid_bytes)
-            segment_scan.write_indexes(self._directory, segment, scanner, durable=False)
-            segment.was_recovered(
-                scanner.valid_bytes,
-                scanner.first_timestamp,
-                segment_scan.largest_timestamp(scanner, segment.base_offset),
-            )
-            for epoch, start_offset in scanner.leader_epochs:
-                latest = self._epochs.latest_epoch
-                if latest is None or epoch > latest:
-                    self._epochs.assign(epoch, start_offset)
-            replay.end_segment(end_offset, is_last=removed > 0 or segment is suspects[-1])
-            self._stats = self._stats.plus(
-                RecoveryStats(segments_recovered=1, bytes_scanned=scanner.valid_bytes, bytes_truncated=removed)
-            )
-            if removed:
-                self._progress.done(size - scanner.valid_bytes)
-                logger.info(
-                    "%s: cut at offset %d, position %d of segment %d (%s): %d bytes",
-                    self._directory.path,
-                    end_offset,
-                    scanner.valid_bytes,
-                    segment.base_offset,
-                    scanner.stopped or "a batch is cut off",
-                    removed,
-                )
-                self._remove(segments, suspects[index + 1 :])
-                break
-        return end_offset
-
-    def _remove(self, segments: list[LogSegment], doomed: list[LogSegment]) -> None:
-        for segment in doomed:
-            self._progress.done(segment.size)
-            for suffix in SEGMENT_SUFFIXES:
-                self._fs.unlink(self._directory.file(segment.base_offset, suffix), missing_ok=True)
-            segments.remove(segment)
-        if doomed:
-            # Durably, or a power cut brings them back behind records that get the same offsets.
-            self._fs.sync_directory(self._directory.path)
-        self._stats = self._stats._replace(segments_removed=self._stats.segments_removed + len(doomed))
-
     # --- pass 5 ---
 
     def _start_anew(self, segments: list[LogSegment]) -> int:
@@ -413,7 +379,7 @@ class LogLoader:
                 self._directory.path,
                 self._log_start_offset,
             )
-            self._remove(segments, list(segments))
+            self._recovery.remove(segments, list(segments))
             self._epochs.clear()
         self._files_changed = True
         now = self._time.milliseconds()
@@ -421,7 +387,12 @@ class LogLoader:
         return self._log_start_offset
 
     def _settle(
-        self, segments: list[LogSegment], end_offset: int, replay: ProducerReplay, has_ledger: bool
+        self,
+        segments: list[LogSegment],
+        end_offset: int,
+        replay: ProducerReplay,
+        has_ledger: bool,
+        holes: tuple[Hole, ...],
     ) -> LoadedLog:
         start_offset = max(self._log_start_offset, segments[0].base_offset)
         # Deletion up to the end leaves the last epoch to start right there: it must not be forgotten.
@@ -442,7 +413,8 @@ class LogLoader:
             end_offset if self._clean else min(self._recovery_point, end_offset),
             self._files_changed,
             has_ledger,
-            self._stats,
+            self._stats.plus(self._recovery.stats),
+            holes,
         )
 
     def _path(self, file: LogFileName) -> str:

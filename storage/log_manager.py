@@ -30,7 +30,6 @@ from .data_directory import DataDirectory, PartitionDirectory
 from .disk_space import DiskSpace
 from .exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
 from .file_cache import FileCache
-from .log_loader import Progress
 from .log_names import (
     DirectoryName,
     DirectoryState,
@@ -40,6 +39,7 @@ from .log_names import (
     partition_directory_name,
 )
 from .log_opener import LastStop, LogOpener
+from .log_recovery import Progress
 from .log_upkeep import LogUpkeep
 from .log_values import RecoveryStats
 from .partition_metadata import ZERO_UUID, encode_uuid, read_partition_metadata, write_partition_metadata
@@ -256,6 +256,8 @@ class LogManager:
                 # Without recovery points nothing is known of how old a gap is.
                 max(recovery_points.get(key, 0), cleaned.get(key, 0)) if recovery_points is not None else _ALL,
                 cleaned.get(key),
+                # A clean stop names every log; after another one, one that is not named has no durable record yet.
+                recovery_points is not None and (key in recovery_points or not directory.had_clean_shutdown),
             )
             log, stats = self._opener.open(upkeep, entry.path, key, config_of(key[0]), last_stop, report)
             with self._lock:

@@ -8,6 +8,9 @@
                                            .timeindex  time index
                                            .txnindex   aborted transactions
                                            .snapshot   producer state *before* that offset
+                       00000000000000114514.81920.114600-114609.damaged
+                                           bytes that recovery has put aside: they stood at 81920 of that segment, where
+                                           offsets 114600 to 114609 were
     A second suffix tells a file's stage: `.cleaned` (being written by the cleaner), `.swap` (complete, replaces the
     originals), `.deleted` (waits for removal).
 
@@ -38,6 +41,7 @@ MAX_TOPIC_LENGTH = 249
 _MAX_DIRECTORY_NAME = 255
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.cleaned|\.swap|\.deleted)?")
+_DAMAGED = re.compile(r"(\d{20})\.(\d{1,19})\.(\d{1,19})-(\d{1,19})\.damaged")
 _DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")
 _MARKED = re.compile(r"(?P<name>.+)\.(?P<unique>[0-9a-z]{8,32})-(?P<mark>delete|future|stray)")
 
@@ -48,6 +52,29 @@ class LogFileName(NamedTuple):
     base_offset: int
     suffix: str
     stage: str
+
+
+class Hole(NamedTuple):
+    """Offsets that a log has lost to damage, as the name of the file tells that keeps the damaged bytes."""
+
+    base_offset: int
+    """Of the segment."""
+    position: int
+    """Where the bytes stood in its log file."""
+    first_offset: int
+    last_offset: int
+
+    @property
+    def name(self) -> str:
+        """Of the file."""
+        return f"{self.base_offset:020d}.{self.position}.{self.first_offset}-{self.last_offset}.damaged"
+
+
+def parse_hole(name: str) -> Hole | None:
+    """None when it is no `.damaged` file."""
+    match = _DAMAGED.fullmatch(name)
+    hole = Hole(*map(int, match.groups())) if match else None
+    return hole if hole is not None and hole.name == name and hole.first_offset <= hole.last_offset else None
 
 
 class DirectoryState(Enum):

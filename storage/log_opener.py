@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from .exceptions import CorruptCheckpointError
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from .ledger_keeper import LedgerKeeper
-from .log_loader import NO_PROGRESS, LogLoader, Progress
+from .log_loader import LogLoader
+from .log_recovery import NO_PROGRESS, Progress
 from .partition_metadata import read_partition_metadata
 from .producer_state import ProducerStateManager
 from .segment_files import LogDirectory, SegmentFiles
@@ -39,6 +40,8 @@ class LastStop(NamedTuple):
     """At or above it compaction has not been: a gap there is a loss."""
     cleaned: int | None = None
     """Kafka's cleaner-offset-checkpoint."""
+    knows_recovery_point: bool = False
+    """`recovery_point` is what the checkpoint says, and not for want of one."""
 
 
 class LogOpener:
@@ -103,6 +106,9 @@ class LogOpener:
             time=self._time,
             jitter=self._jitter,
             progress=progress,
+            is_recovery_point_known=last_stop.knows_recovery_point,
+            cleaned=last_stop.cleaned or 0,
+            damage_policy=self.config.log_damage_policy,
         ).load()
         log = UnifiedLog(
             topic,
@@ -119,6 +125,7 @@ class LogOpener:
             time=self._time,
             jitter=self._jitter,
         )
+        log.holes = loaded.holes
         log.save_start_offset = upkeep.checkpoint_log_start_offsets
         log.save_recovery_point = upkeep.checkpoint_recovery_points
         first = loaded.segments.view[0].base_offset
@@ -128,6 +135,7 @@ class LogOpener:
             has_file=loaded.has_ledger,
             checkpoint=last_stop.cleaned,
             log_start_offset=loaded.log_start_offset,
+            holes=loaded.holes,
         )
         if loaded.files_changed:
             log.mark_changed()

@@ -152,9 +152,10 @@ class LogUpkeep:
         count = 0
         for log in list(self.logs.values()):
             try:
-                log.open_ledger()
+                log.open_ledger(count=bool(log.holes))  # what holes have cost is counted once
                 log.roll_if_quiet()
                 count += len(log.delete_old_segments())
+                log.forget_holes()
             except StorageError as error:
                 logger.error("%s", error)
         return count

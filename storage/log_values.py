@@ -101,6 +101,7 @@ class RecoveryStats(NamedTuple):
     bytes_truncated: int = 0
     segments_removed: int = 0
     indexes_rebuilt: int = 0
+    holes: int = 0
 
     def plus(self, other: RecoveryStats) -> RecoveryStats:
         return RecoveryStats(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))

@@ -60,6 +60,14 @@ class ProducerReplay:
         self._aborted = TransactionIndex(self._directory.file_system, path, base_offset)
         self._aborted.reset()
 
+    def restart_segment(self, earlier: Sequence[LogSegment], log_start_offset: int, base_offset: int) -> None:
+        """The segment that was begun is not what it was taken for: as before it, behind the segments `earlier`."""
+        if self._aborted is not None:
+            self._aborted.close()
+            self._aborted = None
+        self.catch_up(earlier, log_start_offset, base_offset)
+        self.begin_segment(base_offset)
+
     def end_segment(self, end_offset: int, *, is_last: bool) -> None:
         """It is read up to its end, or to where it was cut. A snapshot spares the next recovery this one's work.
 

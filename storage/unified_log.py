@@ -84,6 +84,7 @@ class UnifiedLog(ConvertingLog):
             a pool thread, then `complete_sync`, and answers what waited.
         failure: Why the log takes no more appends: an fsync failed, or it is closed.
         truncations: How often the log was truncated since it was loaded: a pass of the cleaner that began before is void.
+        holes: What it has lost to damage, as far as `.damaged` files told when it was loaded.
         retention: What retention has done here, and could not do.
         is_shortening: Segments below the log start offset may come back with a power cut: it must be checkpointed.
         save_start_offset: Writes the checkpoint of log start offsets; False: it could not be written. The log manager's, as

@@ -10,6 +10,7 @@ from .ledger_keeper import is_strange, resolved
 
 if TYPE_CHECKING:
     from .filesystem import FileSystem
+    from .log_names import Hole
     from .verify_report import Report
 
 
@@ -34,6 +35,7 @@ class LedgerCheck:
         live: Mapping[int, int],
         checkpoint: int | None,
         log_start_offset: int = 0,
+        holes: Sequence[Hole] = (),
     ) -> None:
         """`live`: records by base offset, of all `segments` but those that could not be counted; `checkpoint`: the cleaner's."""
         if self._data is None or self._read() != self._data:
@@ -44,6 +46,9 @@ class LedgerCheck:
             return
         ledger = resolved(found, segments, lambda segment: live.get(segment.base_offset, -1))
         assert ledger is not None
+        new_holes = {hole.name: hole.first_offset for hole in holes if hole.name not in ledger.holes}
+        if new_holes:  # the daemon books them as it begins to work
+            ledger = ledger.with_holes(new_holes, segments, lambda segment: live.get(segment.base_offset, 0))
         if is_strange(ledger, segments, checkpoint, log_start_offset):
             self._report.add("ledger-foreign", self._path, -1, "segments are not those that it was kept for")
             return

@@ -12,7 +12,7 @@ from .dump import CLEANER_STATE, QUORUM_STATE
 from .exceptions import CorruptCheckpointError, StorageError
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochCache
 from .ledger import LEDGER_FILE, SegmentExtent
-from .log_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name
+from .log_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name, parse_hole
 from .partition_metadata import PARTITION_METADATA_FILE, read_partition_metadata
 from .verify_ledger import LedgerCheck
 from .verify_producers import ProducerCheck
@@ -65,6 +65,7 @@ def verify_partition(
     names = file_system.list_directory(directory)
     topic_id = _identity(file_system, directory, report)
     files = _check_names(directory, names, report)
+    holes = tuple(hole for name in names if (hole := parse_hole(name)) is not None)
     bases = sorted(file.base_offset for file in files if file.suffix == LOG_SUFFIX)
     if not bases:
         report.add("no-segment", directory, -1, "no .log file")
@@ -83,7 +84,9 @@ def verify_partition(
     )
     snapshots = _snapshots(directory, files)
     producers.begin(bases[0], snapshots)
-    around = Surroundings(cleaned, root.first_offset(bases[0]), root.recovery_point or 0, root.is_stopped, epochs)
+    around = Surroundings(
+        cleaned, root.first_offset(bases[0]), root.recovery_point or 0, root.is_stopped, epochs, holes
+    )
     end_offset = bases[0]
     last_epoch = -1
     ledger = LedgerCheck(file_system, directory, report)
@@ -134,7 +137,7 @@ def verify_partition(
     ends = zip(bases, [*bases[1:], max(end_offset, bases[-1])], strict=True)
     if len(sizes) == len(bases):
         extents = [SegmentExtent(base, end, sizes[base]) for base, end in ends]
-        ledger.finish(extents, live, root.cleaned, root.log_start or 0)
+        ledger.finish(extents, live, root.cleaned, root.log_start or 0, holes)
     for offset, path in snapshots:
         if offset not in bases and offset != end_offset and offset < end_offset:
             report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")
@@ -160,6 +163,8 @@ def _check_names(directory: str, names: Iterable[str], report: Report) -> list[L
         if parsed is None:
             if name.endswith(".tmp"):
                 report.add("leftover", path, -1, "temporary")
+            elif (hole := parse_hole(name)) is not None:
+                report.add("hole", path, -1, f"offsets {hole.first_offset}–{hole.last_offset}")
             elif name not in _KNOWN_FILES and not name.endswith(_KRAFT_SUFFIXES):
                 report.add("foreign-file", path, -1, "not a name of a log's files")
         elif parsed.stage:

@@ -45,6 +45,11 @@ RULES: dict[str, Rule] = {
     # segments and batches
     "segment-overlap": Rule(True, "a segment begins before the one before it ends", _RESTORE),
     "segment-gap": Rule(True, "offsets are missing between two segments, and no compaction took them", _LOST),
+    "hole": Rule(
+        False,
+        "offsets that were lost to damage; what stood there is kept in this file",
+        "restore the records if there is a copy; delete the file when that is settled",
+    ),
     "segment-span": Rule(
         True, "a segment spans more offsets than its indexes can say", "start the daemon: it is split, nothing is lost"
     ),

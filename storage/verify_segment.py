@@ -30,6 +30,7 @@ from .log_names import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    Hole,
     file_name,
 )
 from .log_values import MAX_RELATIVE_OFFSET
@@ -55,6 +56,7 @@ class Surroundings(NamedTuple):
         recovery_point: bytes of batches below it were flushed.
         is_stopped: after a clean stop nothing is unfinished.
         epochs: of the leader epoch checkpoint, None when it can't be used.
+        holes: what `.damaged` files say is missing.
     """
 
     cleaned_below: int | None
@@ -62,6 +64,7 @@ class Surroundings(NamedTuple):
     recovery_point: int
     is_stopped: bool
     epochs: tuple[EpochEntry, ...] | None
+    holes: tuple[Hole, ...] = ()
 
 
 class SegmentCheck:
@@ -260,8 +263,11 @@ class SegmentCheck:
 
     def report_gap(self, rule: str, path: str, position: int, start: int, end: int) -> None:
         """The offsets [start, end) are not there."""
+        for hole in sorted(self._around.holes, key=lambda hole: hole.first_offset):
+            if hole.first_offset <= start <= hole.last_offset:
+                start = hole.last_offset + 1
         may = self._may_have_gaps(start)
-        if may is not True:
+        if start < end and may is not True:
             what = f"offsets {start}–{end - 1} are missing"
             self._report.add("gap-unexplained" if may is None else rule, path, position, what)
 

@@ -13,6 +13,7 @@ from tidelog.broker.health import DEGRADED, FLUSH_GRACE_MS, MOST_PROBLEMS, STUCK
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.storage.disk_space import DiskSpace
 from tidelog.storage.exceptions import KafkaStorageError
+from tidelog.storage.log_names import Hole
 
 
 class Loop:
@@ -170,6 +171,20 @@ def test_a_sync_that_failed() -> None:
     rig.log.failure = KafkaStorageError("t-0: sync failed: EIO")
     assert rig.reasons() == [("failed_partition", "t-0")]
     rig.log.failure = None
+    rig.world.stop()
+
+
+def test_a_hole_is_told_until_its_file_is_deleted() -> None:
+    rig = Rig()
+    hole = Hole(0, 100, 5, 9)
+    rig.world.fake.put(f"{rig.log.directory}/{hole.name}", b"bytes")
+    rig.log.holes = (hole,)
+    rig.log.forget_holes()
+    assert rig.reasons() == [("damaged_log", "t-0")]
+    assert "offsets 5 to 9" in rig.health.whole().content["reasons"][0]["text"]
+    rig.world.fake.unlink(f"{rig.log.directory}/{hole.name}")
+    rig.log.forget_holes()
+    assert rig.reasons() == []
     rig.world.stop()
 
 

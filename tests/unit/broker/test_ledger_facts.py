@@ -38,4 +38,4 @@ def test_one_that_is_not_known_is_left_out() -> None:
 
 
 def test_the_causes_are_few() -> None:
-    assert len(CAUSES) == len(set(CAUSES)) == 8
+    assert len(CAUSES) == len(set(CAUSES)) == 9

@@ -59,7 +59,11 @@ def wide_log(offsets: list[int], *, is_last: bool, clean: bool) -> World:
         system.put(path(following, ".log"), at(following))
         system.put(path(following, ".index"), b"")
         system.put(path(following, ".timeindex"), struct.pack(">qi", START_MS + following % 1000, 0))
-    if not clean:
+    end = offsets[-1] + (1 if is_last else 2)
+    system.put(f"{ROOT}/cleaner-offset-checkpoint", b"0\n1\nt 0 %d\n" % end)
+    if clean:
+        system.put(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n1\nt 0 %d\n" % end)
+    else:
         system.unlink(f"{ROOT}/.kafka_cleanshutdown")
     return world
 
