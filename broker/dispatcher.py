@@ -21,7 +21,7 @@ from ..protocol.headers import parse_request_header, response_header_bytes
 from ..protocol.messages.api_versions import ApiVersionsResponse
 from ..protocol.schema import decode, encode
 from .apis.registry import Registration, loaded
-from .connection import ConnectionAborted, NotYet
+from .connection import ConnectionAborted
 from .error_answers import error_frame, has_field, unsupported
 from .error_mapping import error_code
 from .long_requests import LONG_BYTES
@@ -112,9 +112,7 @@ class Dispatcher:
         elif end - start > LONG_BYTES and registration.many_names:
             # What changes something waits for the disk, and keeps nobody waiting who only looks.
             requests = self._broker.long_changes if registration.audited else self._broker.long_requests
-            if (admission := requests.enter()) is None:
-                connection.mute_in(partial(requests.join, end - start))
-                raise NotYet
+            admission = requests.admit(connection, end - start)
             frame = bytes(memoryview(buffer)[start:end])
             task = self._broker.loop.create_task(
                 self._long(registration, frame, version, correlation_id, connection, meter, requests)

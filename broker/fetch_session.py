@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 #: A session that was used within this time is not evicted for a new one (as Kafka's min.incremental... of two minutes).
 EVICTION_MS = 120_000
-#: In all sessions, some 150 MB. Who would go beyond it is answered without a session, which costs bytes, not memory.
+#: In all sessions, and in requests with many that wait, some 150 MB. Who would go beyond it is answered without a session, which
+#: costs bytes, not memory, and without waiting.
 MAX_PARTITIONS = 500_000
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -97,7 +98,7 @@ class FetchSessions:
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self.evictions = 0
         self.partition_count = 0
-        """Partitions in all sessions."""
+        """Partitions in all sessions, and those that `hold` let in."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -148,6 +149,17 @@ class FetchSessions:
             self._close(session_id)
             return FetchContext(ErrorCode.NONE, 0, True, session.partitions)
         return FetchContext(ErrorCode.NONE, session_id, True, session.partitions)
+
+    def hold(self, partitions: int) -> bool:
+        """Whether a request of no session may wait with so many; then `let_go` is called for them."""
+        if self.partition_count + partitions > MAX_PARTITIONS:
+            return False
+        self.partition_count += partitions
+        return True
+
+    def let_go(self, partitions: int) -> None:
+        """What `hold` let in does not wait any more."""
+        self.partition_count -= partitions
 
     def _open(self, partitions: OrderedDict[PartitionKey, FetchPartition], uses_topic_ids: bool) -> int:
         """Id of a new session over `partitions` (shared, not copied), or 0 when there is no slot."""

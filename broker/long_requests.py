@@ -10,12 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
+from .connection import NotYet
 from .garbage import go_on, hold_off
 from .short_turns import short_turns
 from .thread_priority import lower_priority
 from .turns import Turn
+
+if TYPE_CHECKING:
+    from .connection import Connection
 
 T = TypeVar("T")
 
@@ -60,6 +65,15 @@ class LongRequests:
         self._count += 1
         self._row[self._count] = (size, turn)
         return turn
+
+    def admit(self, connection: Connection, size: int) -> Pass:
+        """As `enter`, for the request of `size` bytes that `connection` hands over; NotYet, and a place in the row, where another
+        is in work."""
+        admission = self.enter()
+        if admission is None:
+            connection.mute_in(partial(self.join, size))
+            raise NotYet
+        return admission
 
     async def aside(self, task: Callable[[], T]) -> T:
         """Runs `task` in a thread that gives way to the loop's."""

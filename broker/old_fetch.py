@@ -28,11 +28,15 @@ from .apis.fetch import FetchJob
 from .down_conversion import CONVERTED_SLICE_BYTES
 from .error_mapping import error_code
 from .send import FileSlice
+from .slices import SLICE_UNITS, batches
 
 if TYPE_CHECKING:
-    from .apis.fetch import Row
+    from collections.abc import Awaitable, Callable
+
+    from .apis.fetch import FetchedRow, Row
     from .fetch_session import FetchPartition, PartitionKey
     from .partition import Partition
+    from .request_context import RequestContext
     from .send import Part
 
 FIRST_WITH_WHOLE_MESSAGE = 3
@@ -52,15 +56,26 @@ class Converted(NamedTuple):
 class OldFetchJob(FetchJob):
     """One fetch request of version 0 to 3. Loop thread, but for `_convert`."""
 
-    __slots__ = ("_rows",)
+    __slots__ = ("_asker", "_rows")
 
     async def answer(self, max_wait_ms: int, min_bytes: int) -> list[Part]:
         """The answer, after as long a wait as the client allows."""
+        self._asker: RequestContext | None = None
+        return await self._answer(max_wait_ms, lambda left: self.run(left, min_bytes))
+
+    async def answer_in_turns(
+        self, max_wait_ms: int, min_bytes: int, asker: RequestContext, waits: Callable[[], object]
+    ) -> list[Part]:
+        """`answer` for very many partitions; see `run_in_turns`."""
+        self._asker = asker
+        return await self._answer(max_wait_ms, lambda left: self.run_in_turns(left, min_bytes, asker, waits))
+
+    async def _answer(self, max_wait_ms: int, read: Callable[[int], list[Part] | Awaitable[list[Part]]]) -> list[Part]:
         time = self._broker.time
         deadline = time.milliseconds() + max_wait_ms
         while True:
-            self._rows: list[tuple[PartitionKey, FetchPartition, Row]] = []
-            found = self.run(max(0, deadline - time.milliseconds()), min_bytes)
+            self._rows: list[FetchedRow] = []
+            found = read(max(0, deadline - time.milliseconds()))
             if not isinstance(found, list):
                 try:
                     await found
@@ -70,7 +85,7 @@ class OldFetchJob(FetchJob):
             rows = self._rows
             converted = await self._converted(rows)
             if not self._read_on(rows, converted):
-                return self._write_converted(rows, converted)
+                return await self._write_converted(rows, converted)
 
     def _read(
         self, key: PartitionKey, partition: Partition | None, wanted: FetchPartition, max_bytes: int, min_one: bool
@@ -78,17 +93,34 @@ class OldFetchJob(FetchJob):
         """A whole batch at least, of every partition: no less can be converted."""
         return super()._read(key, partition, wanted, max_bytes, True)
 
-    def _write(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Part]:
+    def _write(self, rows: list[FetchedRow]) -> list[Part]:
         """Nothing yet: what was read is converted first."""
         self._rows = rows
         return []
 
-    async def _converted(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Converted]:
+    async def _write_in_turns(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
+        for some in batches(rows, SLICE_UNITS):
+            self._count_errors(some)
+            await asker.next_turn()
+        return self._write(rows)
+
+    async def _let_others(self, rows: list[FetchedRow]) -> None:
+        """Between two slices of very many partitions; gives `rows` back where the client leaves meanwhile."""
+        if self._asker is not None:
+            try:
+                await self._asker.next_turn()
+            except BaseException:
+                _release(rows)
+                raise
+
+    async def _converted(self, rows: list[FetchedRow]) -> list[Converted]:
         """One slice after the other, so that others have their turn in between."""
         left, room = self._max_bytes, CONVERTED_ANSWER_BYTES
         is_first = self._version >= FIRST_WITH_WHOLE_MESSAGE
         converted: list[Converted] = []
-        for _, wanted, row in rows:
+        for number, (_, wanted, row) in enumerate(rows, 1):
+            if number % SLICE_UNITS == 0:
+                await self._let_others(rows)
             piece = row[6]
             if piece is None or (left <= 0 and not is_first) or room <= 0:
                 converted.append(Converted(None))
@@ -124,7 +156,7 @@ class OldFetchJob(FetchJob):
             return Converted(None, error=error_code(error)[0])
         return Converted(made.data[: _allowed(made.data, max_bytes, whole_first)], made.next_offset)
 
-    def _read_on(self, rows: list[tuple[PartitionKey, FetchPartition, Row]], converted: list[Converted]) -> bool:
+    def _read_on(self, rows: list[FetchedRow], converted: list[Converted]) -> bool:
         """True, with offsets moved and leases given back, when there is nothing to send but there may be further on."""
         if any(one.records or one.error for one in converted) or any(row[1] for _, _, row in rows):
             return False
@@ -137,15 +169,16 @@ class OldFetchJob(FetchJob):
             _release(rows)
         return moved
 
-    def _write_converted(
-        self, rows: list[tuple[PartitionKey, FetchPartition, Row]], converted: list[Converted]
-    ) -> list[Part]:
+    async def _write_converted(self, rows: list[FetchedRow], converted: list[Converted]) -> list[Part]:
         counters = self._broker.counters
         topics: list[tuple[str | bytes, list[Any]]] = []
-        for (key, _, row), one in zip(rows, converted, strict=True):
+        unused: list[FileSlice] = []
+        for number, ((key, _, row), one) in enumerate(zip(rows, converted, strict=True), 1):
+            if number % SLICE_UNITS == 0:
+                await self._let_others(rows)
             piece, records = row[6], one.records
             if piece is not None and records is not piece:
-                piece.release()
+                unused.append(piece)
             if isinstance(records, FileSlice):
                 counters.fetched_bytes += records.count
             elif records:
@@ -157,6 +190,8 @@ class OldFetchJob(FetchJob):
             if not topics or topics[-1][0] != key[0]:
                 topics.append((key[0], []))
             topics[-1][1].append((*row[:6], records or None))
+        for piece in unused:  # not before all that may be waited for
+            piece.release()
         return write_fetch_response(self._version, self._correlation_id, 0, 0, topics)
 
 
@@ -178,13 +213,13 @@ def _allowed(data: bytes, max_bytes: int, whole_first: bool) -> int:
     return max(max_bytes, LOG_OVERHEAD + int(size))
 
 
-def _release_after(rows: list[tuple[PartitionKey, FetchPartition, Row]], work: asyncio.Future[list[Converted]]) -> None:
+def _release_after(rows: list[FetchedRow], work: asyncio.Future[list[Converted]]) -> None:
     if not work.cancelled():
         work.exception()  # or the loop would complain that nobody asked
     _release(rows)
 
 
-def _release(rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> None:
+def _release(rows: list[FetchedRow]) -> None:
     for _, _, row in rows:
         if row[6] is not None:
             row[6].release()

@@ -20,6 +20,10 @@ SLICE_UNITS = 400
 """Some 2 to 4 ms."""
 
 
+MANY_ELEMENTS = 2 * SLICE_UNITS
+"""Produce and Fetch: a request with more topics and partitions is read, and worked through, in turns."""
+
+
 class TakesTurns(Protocol):
     """What is needed of a request's context."""
 

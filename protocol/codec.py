@@ -19,8 +19,8 @@ HeartbeatRequest version 2 the decoder is
 
 Rules that keep any input harmless: a length or count is compared with the bytes that are left, an element taking at
 least its smallest size, before anything is allocated for it, and the counts of a request's arrays add up to its
-`MOST_ELEMENTS` at most, since an element takes many times its bytes; positions only grow; what reads behind the end raises
-IndexError or struct.error, which `schema.decode` turns into MalformedRequest.
+`MOST_ELEMENTS` at most, since an element takes many times its bytes, those of its tags to `MAX_TAGS`; positions only grow;
+what reads behind the end raises IndexError or struct.error, which `schema.decode` turns into MalformedRequest.
 
 Pure functions; any thread. `source_of` is for those who want to read what runs.
 """
@@ -35,7 +35,7 @@ from struct import unpack_from as _unpack_from
 from typing import Any
 
 from .errors import MalformedRequest, UnsupportedFieldError
-from .primitives import MAX_STRING, read_unsigned_varint, skip_tagged_fields, unsigned_varint
+from .primitives import MAX_STRING, MAX_TAGS, read_unsigned_varint, skip_tagged_fields, unsigned_varint
 from .schema import BYTES, RECORDS, STRING, Decoder, Element, EncodedOnce, Encoder, Field, Message, Struct, VersionRange
 
 
@@ -87,6 +87,10 @@ def _fail_length(what: str, length: int, left: int) -> None:
 
 def _fail_elements(what: str, most: int) -> None:
     raise MalformedRequest(f"{what}: more than {most} elements in all arrays of one request")
+
+
+def _fail_tags(what: str, count: int) -> None:
+    raise MalformedRequest(f"{what}: {count} tagged fields; a request may have {MAX_TAGS} in all")
 
 
 def _fail_size(what: str) -> None:
@@ -157,8 +161,8 @@ class _Source:
 
 
 class _DecoderSource(_Source):
-    """Names in the source: b buffer, p position, n end of the buffer, k elements that may come, e end of a value, m… structs,
-    x… other values."""
+    """Names in the source: b buffer, p position, n end of the buffer, k elements and g tags that may come, e end of a value,
+    m… structs, x… other values."""
 
     def write(self) -> None:
         self.names.update(
@@ -168,6 +172,7 @@ class _DecoderSource(_Source):
             fail=_fail_length,
             fail_elements=_fail_elements,
             fail_size=_fail_size,
+            fail_tags=_fail_tags,
         )
         self._codes = ""
         self._targets: list[str] = []
@@ -175,6 +180,9 @@ class _DecoderSource(_Source):
         with self.block("def decode(b, p, n):"):
             if self._is_request:
                 self.line(f"k = {self.cls.MOST_ELEMENTS}")
+            if self.flexible:
+                # What others send us we asked for: each partition of a large answer may have a tag.
+                self.line(f"g = {MAX_TAGS if self._is_request else 0xFFFF_FFFF}")
             message = self.struct(self.cls)
             self.line(f"return {message}, p")
 
@@ -311,11 +319,13 @@ class _DecoderSource(_Source):
 
     def tagged_fields(self, fields: list[Field], cls_name: str, variable: str) -> None:
         if not fields:
-            self.line("if b[p]: p = skip_tagged_fields(b, p)")
+            self.line("if b[p]: p, g = skip_tagged_fields(b, p, g)")
             self.line("else: p += 1")
             return
         count, tag, size, end = (self.new_name("x") for _ in range(4))
         self.varint(count)
+        self.line(f"g -= {count}")
+        self.line(f'if g < 0: fail_tags("{cls_name}", {count})')
         with self.block(f"for _ in range({count}):"):
             self.varint(tag)
             self.varint(size)

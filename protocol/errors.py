@@ -168,6 +168,10 @@ class ProtocolError(Exception):
         self.message = message or code.text
 
 
+class ManyElements(Exception):
+    """A request has more elements than its reader wants to read in one go. It says nothing against the request."""
+
+
 class MalformedRequest(ProtocolError):
     """Bytes that are no request. Kafka closes the connection then: nothing that follows can be trusted."""
 

@@ -89,7 +89,7 @@ def parse_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         if end < size and frame[end] == 0:
             end += 1
         else:
-            end = skip_tagged_fields(frame, end)
+            end, _ = skip_tagged_fields(frame, end)
     return RequestHeader(api_key, api_version, correlation_id, client_id), end
 
 
@@ -118,4 +118,4 @@ def parse_response_header(frame: Buffer, api_key: int, api_version: int) -> tupl
     correlation_id: int = INT32.unpack_from(frame)[0]
     if response_header_version(api_key, api_version) == 0:
         return correlation_id, 4
-    return correlation_id, skip_tagged_fields(frame, 4)
+    return correlation_id, skip_tagged_fields(frame, 4)[0]

@@ -33,6 +33,9 @@ MAX_STRING = 0x7FFF
 MAX_ELEMENTS = 100_000
 """In all arrays of one request: some 40 MB once decoded, and part of a second's work. Nobody has so many partitions here."""
 
+MAX_TAGS = 10_000
+"""In all tagged fields of one request together. Clients send a handful; a tag may be two bytes, and takes 0.3 µs to skip."""
+
 Buffer = bytes | bytearray | memoryview
 """What decoders take. A memoryview must be one-dimensional, of bytes."""
 
@@ -99,19 +102,21 @@ def varlong(value: int) -> bytes:
     return unsigned_varint((value << 1) ^ (value >> 63))
 
 
-def skip_tagged_fields(buffer: Buffer, position: int) -> int:
-    """The position after a TAGGED_FIELDS section whose fields nobody wants to know.
+def skip_tagged_fields(buffer: Buffer, position: int, most: int = MAX_TAGS) -> tuple[int, int]:
+    """(position after a TAGGED_FIELDS section whose fields nobody wants to know, how many of `most` tags are left).
 
-    KIP-482 has tags rise, but Kafka reads them in any order, and so do we.
+    KIP-482 has tags rise, but Kafka reads them in any order, and so do we. MalformedRequest where there are more than `most`.
     """
     count, position = read_unsigned_varint(buffer, position)
+    if count > most:
+        raise MalformedRequest(f"{count} tagged fields where {most} more may come")
     for _ in range(count):
         tag, position = read_unsigned_varint(buffer, position)
         size, position = read_unsigned_varint(buffer, position)
         if size > len(buffer) - position:
             raise MalformedRequest(f"tagged field {tag} claims {size} bytes, {len(buffer) - position} are left")
         position += size
-    return position
+    return position, most - count
 
 
 _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))

@@ -16,16 +16,17 @@
   reader who is behind: an answer ends with its segment, and nothing that is still to come would make it longer. More than the
   answer may hold is not waited for either.
 - Reads that could touch the disk are made by the I/O pool; see `storage` for what is known to be in memory.
+- Very many partitions, in the request or in its session, are gone through in turns: see `long_fetch.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, ManyElements
 from ...protocol.messages._hot import parse_fetch, write_fetch_response
 from ...protocol.messages.fetch import FetchRequest
 from ..error_mapping import error_code
@@ -34,6 +35,7 @@ from ..request_context import RequestContext
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
 from ..send import FileSlice, release_parts
+from ..slices import MANY_ELEMENTS, SLICE_UNITS, batches
 from .registry import api
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ ZSTD_FROM = 10
 #: As the compiled writer takes it:
 #: (index, error, high watermark, last stable offset, log start offset, aborted transactions, records).
 Row = tuple[int, int, int, int, int, Any, FileSlice | None]
+FetchedRow = tuple[PartitionKey, FetchPartition, Row]
+TopicRows = list[tuple[str | bytes, list[Row]]]
 
 
 @api(
@@ -63,7 +67,12 @@ Row = tuple[int, int, int, int, int, Any, FileSlice | None]
 def fetch(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> list[Part] | Awaitable[list[Part]]:
-    request = parse_fetch(buffer, start, end, version)
+    try:
+        request = parse_fetch(buffer, start, end, version, MANY_ELEMENTS)
+    except ManyElements:
+        from ..long_fetch import long_fetch
+
+        return long_fetch(broker, buffer, start, end, version, correlation_id, connection)
     client_id, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
     context = broker.fetch_sessions.resolve(
         session_id,
@@ -76,13 +85,16 @@ def fetch(
         [(topic, index) for topic, indexes in forgotten for index in indexes],
         version >= 13,
     )
+    if len(context.partitions) > SLICE_UNITS:  # of a session, most of them
+        from ..long_fetch import fetch_in_turns
+
+        asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)
+        return fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes)
     denied: Container[str | bytes] = ()
     if broker.authorizer is not None:
         asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)
         denied = _denied(asker, context.partitions)
-    most = min(max_bytes, broker.fetch_max_bytes)
-    if broker.quotas.active:
-        most = min(most, broker.quotas.most_fetched(client_id, connection.user))
+    most = most_bytes(broker, max_bytes, client_id, connection)
     min_bytes = min(min_bytes, most)
     if version < FIRST_OF_ALL_FORMATS:
         from ..old_fetch import OldFetchJob
@@ -92,14 +104,21 @@ def fetch(
     return FetchJob(broker, context, version, correlation_id, isolation, most, denied).run(max_wait, min_bytes)
 
 
+def most_bytes(broker: Broker, max_bytes: int, client_id: str | None, connection: Connection) -> int:
+    """What an answer may hold: as the client says, within our limits and its quota."""
+    most = min(max_bytes, broker.fetch_max_bytes)
+    return min(most, broker.quotas.most_fetched(client_id, connection.user)) if broker.quotas.active else most
+
+
 def _denied(asker: RequestContext, partitions: Iterable[PartitionKey]) -> Container[str | bytes]:
     """The topics, as the request names them, that the client may not read. An id that nobody has is none of them."""
-    denied: set[str | bytes] = set()
-    for topic in dict.fromkeys(topic for topic, _ in partitions):
-        name = topic if isinstance(topic, str) else asker.broker.partitions.name_of(topic)
-        if name is not None and not asker.allows(AclOperation.READ, ResourceType.TOPIC, name):
-            denied.add(topic)
-    return denied
+    return {topic for topic in dict.fromkeys(topic for topic, _ in partitions) if is_denied(asker, topic)}
+
+
+def is_denied(asker: RequestContext, topic: str | bytes) -> bool:
+    """Whether the client may not read a topic, as its request names it."""
+    name = topic if isinstance(topic, str) else asker.broker.partitions.name_of(topic)
+    return name is not None and not asker.allows(AclOperation.READ, ResourceType.TOPIC, name)
 
 
 class FetchJob:
@@ -145,6 +164,74 @@ class FetchJob:
             return self._after_warming(cold, max_wait_ms)
         return parts if parts is not None else self._wait(max_wait_ms)
 
+    async def run_in_turns(
+        self, max_wait_ms: int, min_bytes: int, asker: RequestContext, waits: Callable[[], object]
+    ) -> list[Part]:
+        """`run` for very many partitions: others have their turn after each slice. `waits` is called before it waits for data."""
+        self._min_bytes = min_bytes
+        broker, context = self._broker, self._context
+        if context.error:
+            broker.counters.errors[ApiKey.FETCH, context.error] += 1
+            return self._write([])
+        partitions = list(context.partitions.items())  # of a session: another request may change them meanwhile
+        deadline = broker.time.monotonic_ms() + max_wait_ms
+        watched: list[Partition] = []
+        for some in batches(partitions, SLICE_UNITS):
+            found = [(partition, wanted.offset) for key, wanted in some if (partition := self._find(key)) is not None]
+            watched += [partition for partition, _ in found]
+            for partition, offset in found:
+                if self._might_block(partition, offset):
+                    await broker.loop.run_in_executor(broker.io_pool, partition.warm, offset)
+            await asker.next_turn()
+        held = 0 if context.session_id else len(partitions)
+        may_wait = max_wait_ms > 0 and broker.fetch_sessions.hold(held)
+        try:
+            while True:
+                left = deadline - broker.time.monotonic_ms() if may_wait else 0
+                # Before it reads: what comes in while it does is not missed.
+                news = broker.purgatory.wait(watched, int(left), lambda _: True) if left > 0 else None
+                try:
+                    parts = await self._attempt_in_turns(partitions, asker, last=news is None)
+                    if parts is not None:
+                        return parts
+                    assert news is not None
+                    waits()
+                    await news
+                finally:
+                    if news is not None:
+                        news.cancel()
+        finally:
+            if may_wait:
+                broker.fetch_sessions.let_go(held)
+
+    async def _attempt_in_turns(
+        self, partitions: list[tuple[PartitionKey, FetchPartition]], asker: RequestContext, *, last: bool
+    ) -> list[Part] | None:
+        rows: list[FetchedRow] = []
+        total, failed = 0, False
+        self._is_behind = False
+        try:
+            for some in batches(partitions, SLICE_UNITS):
+                total, one_failed = self._read_some(some, rows, None, total)
+                failed = failed or one_failed
+                await asker.next_turn()
+            if total < self._min_bytes and not (failed or last or self._is_behind):
+                release_rows(rows)
+                return None
+            return await self._write_in_turns(rows, asker)
+        except BaseException:
+            release_rows(rows)
+            raise
+
+    async def _write_in_turns(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
+        topics: TopicRows = []
+        busy: list[PartitionKey] = []
+        for some in batches(rows, SLICE_UNITS):
+            self._count_errors(some)
+            self._tell(some, topics, busy)
+            await asker.next_turn()
+        return self._written(topics, busy)
+
     def _wait(self, max_wait_ms: int) -> asyncio.Future[list[Part]]:
         watched = [found for key in self._context.partitions if (found := self._find(key)) is not None]
         return self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(None, last=last))
@@ -170,13 +257,30 @@ class FetchJob:
 
         With a list in `cold`, partitions that might need the disk are put there instead; one is enough for None.
         """
-        rows: list[tuple[PartitionKey, FetchPartition, Row]] = []
-        left = self._max_bytes
-        total = 0
-        failed = self._is_behind = False
+        rows: list[FetchedRow] = []
+        self._is_behind = False
+        total, failed = self._read_some(self._context.partitions.items(), rows, cold, 0)
+        if cold or (total < self._min_bytes and not (failed or last or self._is_behind)):
+            release_rows(rows)
+            return None
+        if failed:
+            self._count_errors(rows)
+        return self._write(rows)
+
+    def _read_some(
+        self,
+        partitions: Iterable[tuple[PartitionKey, FetchPartition]],
+        rows: list[FetchedRow],
+        cold: list[tuple[Partition, int]] | None,
+        total: int,
+    ) -> tuple[int, bool]:
+        """Appends to `rows` what there is of `partitions`, when `total` bytes have been read; gives that again, and whether one
+        failed. `cold`: see `_attempt`."""
+        left = max(self._max_bytes - total, 0)
+        failed = False
         find = self._broker.partitions.get
         is_open = not self._denied
-        for key, wanted in self._context.partitions.items():
+        for key, wanted in partitions:
             topic, index = key
             partition = find(topic, index) if is_open and type(topic) is str else self._find(key)
             if cold is not None and partition is not None and self._might_block(partition, wanted.offset):
@@ -192,15 +296,13 @@ class FetchJob:
             elif row[1]:
                 failed = True
             rows.append((key, wanted, row))
-        if cold or (total < self._min_bytes and not (failed or last or self._is_behind)):
-            release_parts([row[6] for _, _, row in rows if row[6] is not None])
-            return None
-        if failed:
-            errors = self._broker.counters.errors
-            for _, _, row in rows:
-                if row[1]:
-                    errors[ApiKey.FETCH, row[1]] += 1
-        return self._write(rows)
+        return total, failed
+
+    def _count_errors(self, rows: Iterable[FetchedRow]) -> None:
+        errors = self._broker.counters.errors
+        for _, _, row in rows:
+            if row[1]:
+                errors[ApiKey.FETCH, row[1]] += 1
 
     def _might_block(self, partition: Partition, offset: int) -> bool:
         if not partition.is_warm(offset):
@@ -243,7 +345,7 @@ class FetchJob:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.UNKNOWN_TOPIC_ID
 
-    def _write(self, rows: list[tuple[PartitionKey, FetchPartition, Row]]) -> list[Part]:
+    def _write(self, rows: list[FetchedRow]) -> list[Part]:
         """The frame, from the rows that this answer tells; takes over their leases."""
         context = self._context
         in_session = context.session_id != 0
@@ -252,9 +354,16 @@ class FetchJob:
             if row[6] is not None:
                 self._broker.counters.fetched_bytes += row[6].count
             return write_fetch_response(self._version, self._correlation_id, context.error, 0, [(key[0], [row])])
-        topics: list[tuple[str | bytes, list[Row]]] = []
-        sent = 0
+        topics: TopicRows = []
         busy: list[PartitionKey] = []
+        self._tell(rows, topics, busy)
+        return self._written(topics, busy)
+
+    def _tell(self, rows: Iterable[FetchedRow], topics: TopicRows, busy: list[PartitionKey]) -> None:
+        """Appends to `topics` those of `rows` that this answer tells, and to `busy` the session's partitions with records."""
+        context = self._context
+        in_session = context.session_id != 0
+        sent = 0
         for key, wanted, row in rows:
             records = row[6]
             if in_session:
@@ -268,10 +377,19 @@ class FetchJob:
             if not topics or topics[-1][0] != key[0]:
                 topics.append((key[0], []))
             topics[-1][1].append(row)
-        for key in busy:
-            context.partitions.move_to_end(key)
         self._broker.counters.fetched_bytes += sent
+
+    def _written(self, topics: TopicRows, busy: Iterable[PartitionKey]) -> list[Part]:
+        context = self._context
+        for key in busy:
+            if key in context.partitions:  # another request of the session may have come in between
+                context.partitions.move_to_end(key)
         return write_fetch_response(self._version, self._correlation_id, context.error, context.session_id, topics)
+
+
+def release_rows(rows: Iterable[FetchedRow]) -> None:
+    """Gives back what rows that are not sent have of files."""
+    release_parts([row[6] for _, _, row in rows if row[6] is not None])
 
 
 def _aborted(log: UnifiedLog, offset: int, info: FetchDataInfo) -> list[tuple[int, int]]:

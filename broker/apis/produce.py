@@ -11,6 +11,7 @@
   notices.
 - A batch is appended from the buffer that it was received in; offsets are patched in place. While its log directory is
   slow (`slow_directory.py`) a copy is appended in a thread, and the connection waits for that, with acks 0 too.
+- A request of very many partitions is gone through in turns: see `long_produce.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.api_keys import ApiKey
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, ManyElements
 from ...protocol.headers import response_header_bytes
 from ...protocol.messages._hot import parse_produce, write_produce_response
 from ...protocol.messages.produce import (
@@ -48,6 +49,7 @@ from ..later_answer import LaterAnswer
 from ..request_context import RequestContext
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, on_request
+from ..slices import MANY_ELEMENTS
 from ..topics import INTERNAL_TOPICS
 from .registry import api
 
@@ -82,11 +84,13 @@ CHECK_NS = 5_000_000
 """Of one compressed batch: one that is not decompressed by then is looked at by that thread, from its beginning."""
 
 _NONE = ErrorCode.NONE
-_FIRST_WITH_IDS = 13
+FIRST_WITH_IDS = 13
 _NO_ID = bytes(16)
 #: Stands for the name of a topic whose id nobody has.
-_UNKNOWN = ""
+UNKNOWN = ""
 _ZSTD = 4
+#: Plain batches from this size on are looked at by the conversions' thread too, behind `LOOP_NS`: others take microseconds.
+_TIMED_BYTES = 64 << 10
 #: Low byte of the V2 attributes, counted from the start of the batch; its low three bits are the codec.
 _ATTRIBUTES = 22
 _CODEC_MASK = 7
@@ -105,15 +109,21 @@ _CODEC_MASK = 7
 def produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Answer:
-    client_id, transactional_id, acks, _timeout, topics = parse_produce(buffer, start, end, version)
+    try:
+        request = parse_produce(buffer, start, end, version, MANY_ELEMENTS)
+    except ManyElements:
+        from ..long_produce import long_produce
+
+        return long_produce(broker, buffer, start, end, version, correlation_id, connection)
+    client_id, transactional_id, acks, _timeout, topics = request
     ids: list[bytes] | None = None
-    if version >= _FIRST_WITH_IDS:
+    if version >= FIRST_WITH_IDS:
         ids = [topic_id for topic_id, _ in topics]
-        topics = [(broker.partitions.name_of(topic_id) or _UNKNOWN, partitions) for topic_id, partitions in topics]
+        topics = [(broker.partitions.name_of(topic_id) or UNKNOWN, partitions) for topic_id, partitions in topics]
     denied: Denied = None
     if broker.authorizer is not None:
         context = RequestContext(broker, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
-        denied = _denied(context, transactional_id, topics)
+        denied = denied_topics(context, transactional_id, topics)
     if transactional_id is None:
         since = connection.last_active
         return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None, ids, since, denied)
@@ -143,7 +153,7 @@ def produce(
     return _when_admitted(admission, append)
 
 
-def _denied(context: RequestContext, transactional_id: str | None, topics: Any) -> Denied:
+def denied_topics(context: RequestContext, transactional_id: str | None, topics: Any) -> Denied:
     """Why topics can't be written: each for itself, or all for the sake of the transaction. None: all can be."""
     denied: dict[str, ErrorCode] = {}
     if transactional_id is not None and not context.allows(
@@ -151,7 +161,7 @@ def _denied(context: RequestContext, transactional_id: str | None, topics: Any) 
     ):
         return dict.fromkeys((name for name, _ in topics), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     for name in dict.fromkeys(name for name, _ in topics):
-        if name is not _UNKNOWN and not context.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
+        if name is not UNKNOWN and not context.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
             denied[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return denied or None
 
@@ -169,22 +179,70 @@ def _append(
     since: int,
     denied: Denied,
 ) -> Answer:
-    """Appends what is not `refused`; None: the request names no transaction, and so no batch may be in one. `ids`: of the
-    topics, where the request named them so. `since`: when the loop began with what the client sent, by `perf_counter_ns`."""
+    """Appends what is not `refused`, and answers."""
+    done = Appended()
+    append_some(broker, buffer, client_id, acks, topics, version, refused, ids, since, denied, done)
+    return answer(broker.counters, version, correlation_id, acks, done)
+
+
+class Appended:
+    """What has become of a request's batches so far.
+
+    Attributes:
+        answers: by topic.
+        unsynced: what has to be on the disk before the answer, and up to where.
+        later: batches that a thread has.
+        record_errors: records at fault.
+        failed: a batch was not appended.
+    """
+
+    __slots__ = ("answers", "failed", "later", "record_errors", "unsynced")
+
+    def __init__(self) -> None:
+        self.answers: TopicAnswers = []
+        self.unsynced: list[tuple[Partition, int]] | None = None
+        self.record_errors: RecordErrors | None = None
+        self.failed = False
+        self.later: list[_Later] | None = None
+
+
+def append_some(
+    broker: Broker,
+    buffer: bytearray,
+    client_id: str | None,
+    acks: int,
+    topics: Any,
+    version: int,
+    refused: Refusals | None,
+    ids: list[bytes] | None,
+    since: int,
+    denied: Denied,
+    so_far: Appended,
+    goes_on: bool = False,
+) -> None:
+    """Appends what is not `refused` of `topics`; None: the request names no transaction, and so no batch may be in one.
+
+    Args:
+        ids: of the topics, where the request named them so.
+        since: when the loop began with what the client sent, by `perf_counter_ns`.
+        denied: what the client may not write.
+        so_far: of the request, to which this adds.
+        goes_on: the first of `topics` is the last one of the call before, and more of its partitions.
+    """
     refusal: tuple[ErrorCode, str] | None = None
     if not -1 <= acks <= 1:
         refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1"
     counters = broker.counters
     get = broker.partitions.get
-    answers: TopicAnswers = []
-    unsynced: list[tuple[Partition, int]] | None = None
-    record_errors: RecordErrors | None = None
-    failed = False
-    later: list[_Later] | None = None
+    answers, unsynced, record_errors = so_far.answers, so_far.unsynced, so_far.record_errors
+    failed, later = so_far.failed, so_far.later
     for position, (name, partitions) in enumerate(topics):
-        done: list[PartitionAnswer] = []
         key = name if ids is None else ids[position]
-        answers.append((key, done))
+        if goes_on:
+            goes_on, done = False, answers[-1][1]
+        else:
+            done = []
+            answers.append((key, done))
         for index, first, last in partitions:
             try:
                 if denied is not None and name in denied:
@@ -193,7 +251,7 @@ def _append(
                     raise _Refused(*refusal)
                 partition = get(name, index)
                 if partition is None:
-                    if name is _UNKNOWN:
+                    if name is UNKNOWN:
                         raise _Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
                     raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
                 if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
@@ -236,6 +294,7 @@ def _append(
                 elif (later is not None and any(part.partition is partition for part in later)) or (
                     # 2 ms a megabyte of the smallest records.
                     MOST_QUICK_BYTES < last - first <= partition.log.config.max_message_bytes
+                    or (last - first > _TIMED_BYTES and perf_counter_ns() - since > LOOP_NS)
                 ):
                     future = broker.conversions.append_compressed(partition, buffer, first, last)
                 else:
@@ -256,6 +315,13 @@ def _append(
                 if record_errors is None:
                     record_errors = {}
                 done.append(_failure(counters, record_errors, key, index, error))
+    so_far.unsynced, so_far.record_errors, so_far.failed, so_far.later = unsynced, record_errors, failed, later
+
+
+def answer(counters: RequestCounters, version: int, correlation_id: int, acks: int, done: Appended) -> Answer:
+    """The answer to a request of which all has been appended, or left to a thread. ConnectionAborted: acks 0, and a failure."""
+    answers, unsynced, record_errors = done.answers, done.unsynced, done.record_errors
+    failed, later = done.failed, done.later
     if later is not None:
         waits = [wait for partition, offset in unsynced or () if (wait := partition.durable(offset)) is not None]
         return _when_written(
@@ -272,10 +338,10 @@ def _append(
                 return write_produce_response(version, correlation_id, answers)
             return _after_syncs(counters, version, correlation_id, answers, record_errors, failure)
 
-        answer = LaterAnswer(finish, len(unsynced))
+        later_answer = LaterAnswer(finish, len(unsynced))
         for partition, offset in unsynced:
-            partition.tell_when_durable(offset, answer.settle)
-        return answer
+            partition.tell_when_durable(offset, later_answer.settle)
+        return later_answer
     if record_errors is not None:
         return _with_record_errors(version, correlation_id, answers, record_errors)
     return write_produce_response(version, correlation_id, answers)
@@ -312,8 +378,8 @@ async def _when_admitted(admission: Admission, append: Callable[[], Answer]) -> 
         await asyncio.shield(admission.wait)
     except Exception as error:
         admission.refused.update(dict.fromkeys(admission.added, error_code(error)))
-    answer = append()
-    return await answer if inspect.isawaitable(answer) else answer
+    done = append()
+    return await done if inspect.isawaitable(done) else done
 
 
 class _Later(NamedTuple):

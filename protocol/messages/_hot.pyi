@@ -6,10 +6,10 @@ from typing import Any
 _Buffer = bytes | bytearray | memoryview
 
 def parse_produce(
-    buffer: _Buffer, start: int, end: int, version: int
+    buffer: _Buffer, start: int, end: int, version: int, most: int = ...
 ) -> tuple[str | None, str | None, int, int, list[tuple[Any, list[tuple[int, int, int]]]]]: ...
 def parse_fetch(
-    buffer: _Buffer, start: int, end: int, version: int
+    buffer: _Buffer, start: int, end: int, version: int, most: int = ...
 ) -> tuple[
     str | None,
     int,

@@ -6,7 +6,9 @@ copies records: a Produce request is parsed into positions within the buffer tha
 response is written as pieces of bytes between which the caller's file slices stand.
 
 Every read is checked against the end of the request; counts are checked against the bytes that are left before
-anything is allocated, and add up to `MAX_ELEMENTS` at most. What is malformed raises ValueError with what and where, and nothing else is raised.
+anything is allocated, and add up to `MAX_ELEMENTS` at most, those of tagged fields to `MAX_TAGS`. What is malformed raises
+ValueError with what and where. Whoever wants to read few in one go says `most`: ManyElements is raised where a request has more
+elements in its arrays, before those are read. Nothing else is raised.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_AS_STRING
@@ -16,9 +18,12 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from ..errors import ManyElements
 from ..primitives import MAX_ELEMENTS as _MAX_ELEMENTS
+from ..primitives import MAX_TAGS as _MAX_TAGS
 
 cdef int64_t MAX_ELEMENTS = _MAX_ELEMENTS
+cdef int64_t MAX_TAGS = _MAX_TAGS
 
 cdef extern from *:
     """
@@ -50,10 +55,13 @@ cdef class _Reader:
     cdef bint flexible
     cdef bint open
     cdef int64_t elements
+    cdef int64_t most
+    cdef int64_t tags
 
     def __cinit__(self):
         self.open = False
-        self.elements = 0
+        self.elements = self.tags = 0
+        self.most = MAX_ELEMENTS
 
     cdef int start(self, object data, Py_ssize_t first, Py_ssize_t last) except -1:
         PyObject_GetBuffer(data, &self.buffer, PyBUF_SIMPLE)
@@ -164,8 +172,10 @@ cdef class _Reader:
             self.fail("more elements than the request has bytes for")
         if value > 0:
             self.elements += value
-            if self.elements > MAX_ELEMENTS:
-                self.fail("more elements than a request may have in all its arrays")
+            if self.elements > self.most:
+                if self.elements > MAX_ELEMENTS:
+                    self.fail("more elements than a request may have in all its arrays")
+                raise ManyElements(f"more than {self.most} elements")
         return value
 
     cdef inline int skip_tags(self) except -1:
@@ -173,6 +183,9 @@ cdef class _Reader:
         if not self.flexible:
             return 0
         tags = self.uvarint()
+        self.tags += tags
+        if self.tags > MAX_TAGS:
+            self.fail("more tagged fields than a request may have")
         while tags > 0:
             tags -= 1
             self.uvarint()
@@ -191,7 +204,7 @@ cdef class _Reader:
         return text
 
 
-def parse_produce(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
+def parse_produce(object buffer, Py_ssize_t start, Py_ssize_t end, int version, int64_t most=MAX_ELEMENTS):
     """Parses a Produce request, header included, from `buffer[start:end]`.
 
     Returns (client id, transactional id, acks, timeout in ms, topics): topics is a list of (name, from version 13 on the
@@ -202,6 +215,7 @@ def parse_produce(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
     cdef int64_t topic_count, partition_count, size, first
     r.start(buffer, start, end)
     try:
+        r.most = most
         r.flexible = version >= 9
         r.need(8)
         r.at += 8
@@ -240,7 +254,7 @@ def parse_produce(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
         r.finish()
 
 
-def parse_fetch(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
+def parse_fetch(object buffer, Py_ssize_t start, Py_ssize_t end, int version, int64_t most=MAX_ELEMENTS):
     """Parses a Fetch request, header included, from `buffer[start:end]`.
 
     Returns (client id, max wait in ms, min bytes, max bytes, isolation level, session id, session epoch, topics,
@@ -251,6 +265,7 @@ def parse_fetch(object buffer, Py_ssize_t start, Py_ssize_t end, int version):
     cdef int64_t topic_count, partition_count, value
     r.start(buffer, start, end)
     try:
+        r.most = most
         r.flexible = version >= 12
         r.need(8)
         r.at += 8

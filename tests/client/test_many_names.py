@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +17,19 @@ from tidelog.broker.slices import SLICE_UNITS
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import response_header_bytes
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.fetch import FetchPartition as FetchRequestPartition
+from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tidelog.protocol.schema import decode
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.primitives import unsigned_varint
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.protocol.schema import decode, encode
 from tidelog.testing import Broker
 
 ASKED_BY_EVERYBODY = (
@@ -58,6 +70,135 @@ def test_the_loop_is_not_held(broker: Broker, key: ApiKey) -> None:
         client.receive()
         held = watch.stop()
     assert held < MOST_HELD_S
+
+
+@pytest.mark.parametrize(("topics", "version"), [(1, 3), (1, 13), (49_000, 3), (49_000, 12)])
+def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
+    broker: Broker, topics: int, version: int
+) -> None:
+    """Whatever the answer, one comes for each partition; a fetch waits as any other does, and is answered at its time."""
+    each = 98_000 // topics if topics == 1 else 1
+    names = [("x" if topics == 1 else f"x{number}", number.to_bytes(16, "big")) for number in range(topics)]
+    fetches = [
+        FetchTopic(
+            topic=name,
+            topic_id=topic_id,
+            partitions=[FetchRequestPartition(partition=index, fetch_offset=0) for index in range(each)],
+        )
+        for name, topic_id in names
+    ]
+    produces = [
+        TopicProduceData(
+            name=name, topic_id=topic_id, partition_data=[PartitionProduceData(index=index) for index in range(each)]
+        )
+        for name, topic_id in names
+    ]
+    fetch = FetchRequest(max_wait_ms=1, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=fetches)
+    produce = ProduceRequest(acks=1, timeout_ms=1, topic_data=produces)
+    watch = watch_of(broker)
+    for request, kind in ((fetch, FetchResponse), (produce, ProduceResponse)):
+        frame = request_frame(request, version)
+        daemon: Any = broker._daemon
+        turns = daemon.socket_server.turns.taken
+        with client_of(broker) as client:
+            watch.start()
+            client.send(frame)
+            body = client.receive()
+            held = watch.stop()
+        header = len(response_header_bytes(request.API_KEY, version, 7))
+        answer: Any = decode(kind, version, body, header)[0]
+        rows = [topic.partitions if kind is FetchResponse else topic.partition_responses for topic in answer.responses]
+        assert [len(of) for of in rows] == [each] * topics
+        assert daemon.socket_server.turns.taken - turns >= topics * each // SLICE_UNITS
+        assert held < MOST_HELD_S, kind
+
+
+def test_what_many_partitions_hold_is_written_and_read(broker: Broker) -> None:
+    """The first and the last of a thousand: both in the log, and each answered in its place."""
+    broker.create_topic("wide", 1200)
+    batch = bytes(build_batch([Record(0, 1, None, b"v")]))
+    parts = [PartitionProduceData(index=index, records=batch) for index in range(1200)]
+    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="wide", partition_data=parts)])
+    wanted = [FetchRequestPartition(partition=index, fetch_offset=0, partition_max_bytes=1) for index in range(1200)]
+    fetch = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_epoch=0,
+        topics=[FetchTopic(topic="wide", partitions=wanted)],
+    )
+    with client_of(broker) as client:
+        answer = client.ask(produce, 9, ProduceResponse)
+        (topic,) = answer.responses
+        assert [(row.index, row.error_code, row.base_offset) for row in topic.partition_responses] == [
+            (index, 0, 0) for index in range(1200)
+        ]
+        fetched = client.ask(fetch, 12, FetchResponse)
+        rows = [row for of in fetched.responses for row in of.partitions]
+        assert sorted(row.partition_index for row in rows) == list(range(1200))
+        assert fetched.session_id
+        assert [row.partition_index for row in rows if row.records] == [0]
+        # In its session a request names nothing, and all of them are looked at.
+        again = FetchRequest(
+            max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, session_id=fetched.session_id, session_epoch=1, topics=[]
+        )
+        rows = [row for of in client.ask(again, 12, FetchResponse).responses for row in of.partitions]
+        assert [row.partition_index for row in rows if row.records]
+
+
+def test_a_fetch_of_many_partitions_is_woken_by_what_comes(broker: Broker) -> None:
+    broker.create_topic("quiet", 500)
+    wanted = [FetchRequestPartition(partition=index, fetch_offset=0) for index in range(500)]
+    fetch = FetchRequest(
+        max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
+        topics=[FetchTopic(topic="quiet", partitions=wanted)],
+    )  # fmt: skip
+    daemon: Any = broker._daemon
+    part = PartitionProduceData(index=400, records=bytes(build_batch([Record(0, 1, None, b"v")])))
+    with client_of(broker) as waiting, client_of(broker) as writing:
+        waiting.send(request_frame(fetch, 12))
+        until(lambda: daemon.purgatory.waiting, "the fetch")
+        held = daemon.fetch_sessions.partition_count
+        writing.ask(
+            ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="quiet", partition_data=[part])]),
+            9, ProduceResponse,
+        )  # fmt: skip
+        answer = decode(FetchResponse, 12, waiting.receive(), len(response_header_bytes(ApiKey.FETCH, 12, 7)))[0]
+        assert [row.partition_index for of in answer.responses for row in of.partitions if row.records] == [400]
+        assert daemon.fetch_sessions.partition_count == held - 500
+        assert daemon.purgatory.waiting == 0
+
+
+@pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.HEARTBEAT], ids=lambda key: key.name)
+def test_tagged_fields_without_end_are_refused_before_they_are_read(broker: Broker, key: ApiKey) -> None:
+    """Kafka 4.4 has the same bound on them: the connection is closed."""
+    version = load_apis()[key].max_version
+    header = struct.pack(">hhihB", key, version, 7, -1, 0)
+    watch = watch_of(broker)
+    for tags in (10_001, 8_000_000):
+        body = _bare_body(key, version) + unsigned_varint(tags) + bytes(2 * tags)
+        with client_of(broker) as client:
+            watch.start()
+            client.send(struct.pack(">i", len(header + body)) + header + body)
+            with pytest.raises((EOFError, OSError)):
+                client.receive()
+            assert watch.stop() < MOST_HELD_S
+    with client_of(broker) as client:
+        body = _bare_body(key, version) + unsigned_varint(9_999) + bytes(2 * 9_999)
+        client.send(struct.pack(">i", len(header + body)) + header + body)
+        assert client.receive()
+
+
+def _bare_body(key: ApiKey, version: int) -> bytes:
+    """The smallest request, without its tagged fields."""
+    request = loaded(load_apis()[key]).request()
+    if isinstance(request, FetchRequest):
+        request.session_epoch = -1
+    if isinstance(request, ProduceRequest):
+        request.acks = 1
+    body = encode(request, version)
+    assert body.endswith(b"\0")
+    return body[:-1]
 
 
 def test_every_api_that_takes_names_says_what_bounds_them() -> None:

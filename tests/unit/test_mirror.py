@@ -25,6 +25,7 @@ ELSEWHERE: dict[str, str] = {
     "broker/modern_groups/uniform_assignor.py": "tests/property/test_assignors.py",
     "broker/modern_groups/outcome.py": "values; used in each test of modern groups",
     "broker/modern_groups/machine.py": "an interface; tests/unit/broker/modern_groups/test_modern_groups.py",
+    "broker/long_fetch.py": "tests/client/test_many_names.py",
     "broker/request_context.py": "tests/client/test_permissions.py",
     "broker/timer.py": "one call to the loop; its mock has tests",
     "config/definitions_access.py": "a table: tests/unit/config/test_definitions.py",

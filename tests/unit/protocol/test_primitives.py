@@ -65,7 +65,7 @@ def test_a_negative_number_is_no_unsigned_varint() -> None:
 
 @pytest.mark.parametrize(("encoded", "end"), [("00", 1), ("0100020708", 5), ("02000109050003", 6)])
 def test_unknown_tagged_fields_are_skipped(encoded: str, end: int) -> None:
-    assert primitives.skip_tagged_fields(bytes.fromhex(encoded), 0) == end
+    assert primitives.skip_tagged_fields(bytes.fromhex(encoded), 0)[0] == end
 
 
 @pytest.mark.parametrize("encoded", ["", "01", "0100", "010005aabb", "02000109", "ffffffff0f", "0100ffffffff0f"])

@@ -8,9 +8,11 @@ import pytest
 from support.messages import case_id, cases, check_round_trip, prefixes, random_struct
 from tidelog.protocol.errors import ErrorCode, MalformedRequest, ProtocolError, UnsupportedFieldError
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from tidelog.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.protocol.primitives import unsigned_varint
 from tidelog.protocol.schema import (
     INT64,
     STRING,
@@ -303,3 +305,34 @@ def test_elements_that_are_encoded_once_are_not_looked_at_again() -> None:
     often[0].max_version = 9  # which nobody may do
     assert encode(ApiVersionsResponse(api_keys=often), 3) == first
     assert encode(ApiVersionsResponse(api_keys=often), 2) != encode(ApiVersionsResponse(api_keys=list(often[:0])), 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fits"), [(9_999, 1, True), (10_000, 0, True), (9_999, 2, False), (10_001, 0, False)]
+)
+def test_the_tagged_fields_of_a_request_are_counted_together(first: int, second: int, fits: bool) -> None:
+    """Those of its elements and its own, known or not. Kafka 4.4 has the same bound."""
+    plain = encode(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+    of_topic = plain.index(b"\2t") + 2
+    assert plain[of_topic] == plain[-1] == 0
+    data = b"".join(
+        (
+            plain[:of_topic], unsigned_varint(first), b"\x63\0" * first,
+            plain[of_topic + 1 : -1], unsigned_varint(second), b"\x63\0" * second,
+        )
+    )  # fmt: skip
+    if fits:
+        assert decode(MetadataRequest, 12, data)[0].topics[0].name == "t"  # type: ignore[index]
+    else:
+        with pytest.raises(MalformedRequest, match="tagged fields"):
+            decode(MetadataRequest, 12, data)
+
+
+def test_an_answer_may_have_a_tagged_field_for_each_partition() -> None:
+    """It was asked for: a follower's hint stands with each of very many partitions."""
+    rows = [
+        PartitionData(partition_index=index, diverging_epoch=EpochEndOffset(epoch=1, end_offset=2))
+        for index in range(20_000)
+    ]
+    answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=rows)])
+    assert decode(FetchResponse, 12, encode(answer, 12))[0].responses[0].partitions[-1].partition_index == 19_999
