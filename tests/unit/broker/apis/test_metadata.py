@@ -84,6 +84,20 @@ async def test_a_topic_that_is_not_there_is_made_before_the_answer(tmp_path: Pat
         assert world.logs.get("new", 2) is not None
 
 
+async def test_a_deleted_topic_is_another_one_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    """As in Kafka it is made anew where that is allowed; what tells clients is the id."""
+    async with topic_world(tmp_path, num_partitions=3) as world:
+        (before,) = (await ask(world, named("new"), 12)).topics
+        await world.topics.delete("new")
+        (gone,) = (await ask(world, named("new"), 12, allow_auto_topic_creation=False)).topics
+        assert (gone.error_code, list(gone.partitions)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+        (again,) = (await ask(world, named("new"), 12)).topics
+        assert (again.error_code, len(again.partitions)) == (0, 3)
+        assert again.topic_id != before.topic_id
+        old = MetadataRequestTopic(topic_id=before.topic_id, name=None)
+        assert codes(await ask(world, [old], 12)) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
 async def test_topics_are_made_only_where_client_and_broker_allow_it(tmp_path: Path) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     async with topic_world(tmp_path) as world:
