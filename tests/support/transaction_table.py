@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from support.logs import batch
+from support.patience import until
 from support.two_kafkas import FIRST, SECOND, two_kafkas
 from support.wire_client import WireClient
 from tidelog.protocol.errors import ErrorCode
@@ -265,26 +266,25 @@ class Prober:
     def _ended(self, told: Told) -> None:
         """The marker of WRITTEN is written, that of HELD is not."""
         wanted = TopicRequest(name=TOPIC, partition_indexes=[WRITTEN])
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
+
+        def is_marked() -> bool:
             answer = self._client.ask(DescribeProducersRequest(topics=[wanted]), 0, DescribeProducersResponse)
-            (mine,) = (
-                one for one in answer.topics[0].partitions[0].active_producers if one.producer_id == told.producer_id
-            )
-            if mine.current_txn_start_offset < 0:
-                break
-            assert time.monotonic() < deadline, "no marker"
-            time.sleep(0.001)  # what Kafka does is done in threads of its own
+            known = answer.topics[0].partitions[0].active_producers
+            return [one.current_txn_start_offset for one in known if one.producer_id == told.producer_id] == [-1]
+
+        until(is_marked, "the marker")
         seen = self._seen(told.transactional_id)
         assert seen is not None
         assert seen.state.startswith("Prepare"), seen
 
     def _settled(self, transactional_id: str) -> None:
         """Nothing is being done for the id any more."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (seen := self._seen(transactional_id)) is not None and seen.state.startswith("Prepare"):
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.001)
+
+        def is_settled() -> bool:
+            seen = self._seen(transactional_id)
+            return seen is None or not seen.state.startswith("Prepare")
+
+        until(is_settled, f"the end of {transactional_id}'s transaction")
 
     # -- single requests
 
@@ -331,19 +331,25 @@ class Prober:
         return Seen(one.transaction_state, one.producer_id, one.producer_epoch)
 
     def _until(self, ask: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
-        while ErrorCode((answer := ask()).error_code) in AGAIN:
-            assert time.monotonic() < deadline, answer
-            time.sleep(0.005)
-        assert answer.error_code == 0, answer
-        return answer
+        """The first answer that does not ask to come again."""
+
+        def answer() -> Any:
+            found = ask()
+            return None if ErrorCode(found.error_code) in AGAIN else found
+
+        found = until(answer, "an answer")
+        assert found.error_code == 0, found
+        return found
 
     def _until_none(self, ask: Callable[[], ErrorCode]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while (code := ask()) in AGAIN:
-            assert time.monotonic() < deadline, code
-            time.sleep(0.005)
-        assert code is ErrorCode.NONE, code
+        codes: list[ErrorCode] = []
+
+        def is_answered() -> bool:
+            codes.append(ask())
+            return codes[-1] not in AGAIN
+
+        until(is_answered, "an answer")
+        assert codes[-1] is ErrorCode.NONE, codes[-1]
 
 
 Ask = Callable[[Prober, Told], ErrorCode]
