@@ -59,11 +59,13 @@ class CleanRequest:
         self.done = threading.Event()
 
     def describe(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """As JSON has it. Its state is waiting, running, and at the end done, or failed where `errors` has a partition that could
+        not be cleaned, or not to its end."""
         total = Removals()
         for one in list(self.removed.values()):
             total = total.plus(one)
-        state = "done" if self.finished_ms is not None else "waiting" if self.started_ms is None else "running"
+        finished = "failed" if self.errors else "done"
+        state = finished if self.finished_ms is not None else "waiting" if self.started_ms is None else "running"
         return {
             "topic": self.topic,
             "request": self.number,
@@ -178,6 +180,8 @@ class CleanRequests:
                     log.exception("%s: cleaning on request failed", one.name)
                     request.errors[one.partition] = f"{type(error).__name__}: {error}"
                 self._settle(request, one, before)
+                if one.failure is not None:  # met by a sync beside the pass
+                    request.errors.setdefault(one.partition, str(one.failure))
                 request.partitions_done += 1
             self._finish(request)
 

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ErrorCode, ProtocolError
+from ..storage.exceptions import says_what_is_wrong
 from .coordinator_log import CoordinatorLog, PartitionCoordinatorLog
 from .group_commits import CommitRequest, FetchedGroup, GroupCommits, TopicToFetch, TxnCommitRequest
 from .group_events import (
@@ -164,8 +165,9 @@ class GroupCoordinator:
                 continue
             try:
                 loaded: LoadedPartition = await self._run_blocking(self._loader(shard.index))
-            except Exception:
-                log.exception("%s-%d cannot be loaded", GROUP_METADATA_TOPIC, shard.index)
+            except Exception as error:
+                told = says_what_is_wrong(error)
+                log.error("%s-%d cannot be loaded: %s", GROUP_METADATA_TOPIC, shard.index, error, exc_info=not told)
                 continue
             if self._shards.closed:
                 return

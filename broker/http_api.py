@@ -1,8 +1,9 @@
 """What the HTTP listener answers as JSON: why segments are held, and cleaning on request.
 
     GET  /why/<topic>[/<partition>]            see `why.py`
-    POST /clean/<topic>[?wait=SECONDS]         cleans now; 200 when it is done, 202 while it is not: ask again with
-    GET  /clean/<topic>/<request>[?wait=…]     the request's number, which the answer has
+    POST /clean/<topic>[?wait=SECONDS]         cleans now; 200 when it has ended, 202 while it has not: ask again with
+    GET  /clean/<topic>/<request>[?wait=…]     the request's number, which the answer has. Its state is done or failed
+                                               then; errors says which partitions could not be cleaned, and why
 
 A wait is at most `MAX_WAIT_S`, and few wait at a time, so that scrapes and probes always find a free thread. POST is refused
 to web pages: it takes a Content-Type of application/json, which a page of another site may not send unasked, and no Origin.
@@ -147,7 +148,7 @@ class HttpApi:
             finally:
                 self._waiters.release()
         content = request.describe()
-        return JsonAnswer("200 OK" if content["state"] == "done" else "202 Accepted", content)
+        return JsonAnswer("202 Accepted" if content["finishedMs"] is None else "200 OK", content)
 
 
 def _refuse_pages(environ: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from ..config.exceptions import ConfigError
 from ..config.log_config import LogConfig, log_config
 from ..protocol.errors import ErrorCode, ProtocolError
 from ..storage.deletion_policy import check_policies
-from ..storage.exceptions import DeletionPolicyError, KafkaStorageError
+from ..storage.exceptions import DeletionPolicyError, KafkaStorageError, says_what_is_wrong
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
 from .garbage import keep
 from .metadata_store import MetadataStore, TopicRecord
@@ -357,9 +357,9 @@ class TopicRegistry:
         )
         try:
             await self._make_logs(topic, range(partitions))
-        except Exception:
+        except Exception as error:
             # The disk is full, or gone: take back what was made, so that the client may try again.
-            log.exception("topic %s can't be made", name)
+            log.error("topic %s can't be made: %s", name, error, exc_info=not says_what_is_wrong(error))
             await self._store.mark_deleting(name)
             await self._in_pool(self._delete_logs, name, range(partitions))
             await self._store.remove_topic(name)

@@ -20,6 +20,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.errors import ErrorCode, ProtocolError
+from ..storage.exceptions import says_what_is_wrong
 from . import transaction_states as states
 from .coordinator_log import PartitionCoordinatorLog
 from .features import TRANSACTION_VERSION
@@ -138,8 +139,9 @@ class TransactionCoordinator:
             if not self._state_log.is_empty(shard.index):
                 try:
                     loaded = await self._run_blocking(self._loader(shard.index))
-                except Exception:
-                    log.exception("%s-%d cannot be loaded", TRANSACTION_STATE, shard.index)
+                except Exception as error:
+                    told = says_what_is_wrong(error)
+                    log.error("%s-%d cannot be loaded: %s", TRANSACTION_STATE, shard.index, error, exc_info=not told)
                     continue
                 if self._log.closed:
                     return

@@ -28,6 +28,12 @@ class StorageError(Exception):
     """Root of all below."""
 
 
+def says_what_is_wrong(error: BaseException) -> bool:
+    """Whether the error's text is all that there is to say in a log: the disk's errors and the log's own, no defects of the code,
+    for which a traceback is wanted."""
+    return isinstance(error, (StorageError, OSError))
+
+
 class KafkaStorageError(StorageError):
     """A read or write that the disk refused; `__cause__` is the OSError."""
 

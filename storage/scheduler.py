@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from typing import NamedTuple, Protocol, TypeVar
 
 from .clock import SystemTime, Time
+from .exceptions import says_what_is_wrong
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -39,8 +40,8 @@ class Scheduler(Protocol):
     ) -> ScheduledTask:
         """Runs `task` in the pool `delay_ms` from now, then, with a period, every `period_ms`, never two runs at once.
 
-        An exception is logged under `name`; a periodic task goes on with its next period. After shutdown nothing is
-        scheduled.
+        An exception is logged under `name`, with a traceback where it is a defect; a periodic task goes on with its next
+        period. After shutdown nothing is scheduled.
         """
 
     def submit(self, name: str, task: Callable[[], T]) -> Future[T]:
@@ -390,10 +391,11 @@ class ThreadPoolScheduler:
             return False
         try:
             task.run()
-        except BaseException:
+        except BaseException as error:
             if task.due != _SUBMITTED:  # else its Future has it
                 again = "" if task.period_ms is None else "; it runs again next time"
-                logger.exception("%s failed%s", task.name, again)
+                is_told = says_what_is_wrong(error)
+                logger.error("%s failed: %s%s", task.name, error, again, exc_info=not is_told)
             return True
         return False
 

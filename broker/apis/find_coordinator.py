@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ...storage.exceptions import says_what_is_wrong
 from ..features import SHARE_VERSION
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import DENIED, on_each, on_request
@@ -128,7 +129,7 @@ async def _make_topic(
     try:
         await coordinator.ensure_topic()
     except Exception as error:
-        log.exception("the coordinator's topic could not be made")
+        log.error("the coordinator's topic could not be made: %s", error, exc_info=not says_what_is_wrong(error))
         return _answer(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
     return _answer(request, context, ErrorCode.NONE, None)
 

@@ -30,7 +30,8 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(options: Any) -> int:
-    """Prints; 0 when all partitions were cleaned, or without --wait when it was begun; else 1."""
+    """Prints; 0 when all partitions were cleaned, or without --wait when it was begun; 1 when one could not be, with a line for
+    each that says why, or when it takes too long."""
     import json
     import sys
     import time
@@ -46,7 +47,7 @@ def run(options: Any) -> int:
     wait_s = 1 if sys.stderr.isatty() else 5  # a bar moves at least each second
     with ProgressBar("clean", unit="partitions") as bar:
         bar.total(state["partitions"])
-        while options.wait and state["state"] != "done":
+        while options.wait and not _has_ended(state):
             if time.monotonic() > give_up:
                 raise HttpFailure(
                     f"not done after {options.timeout:g} s; the daemon goes on with it (request {state['request']})"
@@ -54,20 +55,24 @@ def run(options: Any) -> int:
             bar.done(state["partitionsDone"] - bar.done_bytes)
             before = time.monotonic()
             state = ask(daemon, "GET", f"/clean/{topic}/{state['request']}?wait={wait_s}")
-            if state["state"] != "done" and time.monotonic() - before < 0.2:
+            if not _has_ended(state) and time.monotonic() - before < 0.2:
                 time.sleep(0.2)  # too many wait there already: it answers at once
     if options.json:
         print(json.dumps(state, indent=2))
     else:
         print("\n".join(picture(state)))
     for partition, error in state["errors"].items():
-        print(f"tidelog: {options.topic}-{partition} was not cleaned: {error}", file=sys.stderr)
+        print(f"tidelog: {options.topic}-{partition} could not be cleaned: {error}", file=sys.stderr)
     return 1 if state["errors"] else 0
+
+
+def _has_ended(state: Any) -> bool:
+    return state["state"] in ("done", "failed")
 
 
 def picture(state: Any) -> list[str]:
     """What was removed, as lines of aligned text."""
-    if state["state"] != "done":
+    if not _has_ended(state):
         return [
             f"{state['topic']}: {state['state']}, {state['partitionsDone']} of {state['partitions']} partitions done"
         ]
@@ -75,8 +80,10 @@ def picture(state: Any) -> list[str]:
 
     seconds = (state["finishedMs"] - (state["startedMs"] or state["finishedMs"])) / 1000
     head = f"{state['topic']}: {state['partitions']} partitions in {seconds:.2f} s"
+    if state["errors"]:
+        head += f", {len(state['errors'])} of them could not be cleaned"
     lines = [head, *removed_lines(state["removed"], state["removedBytes"])]
-    if not any(state["removed"].values()):
+    if not any(state["removed"].values()) and not state["errors"]:
         lines.append(f"  nothing went: `tidelog why {state['topic']}` tells what holds each segment, and until when")
     ledgers = [one["ledger"] for one in state["byPartition"].values() if one["ledger"] is not None]
     return [*lines, f"  since it began: {ledger_line(_sum(ledgers))}"] if ledgers else lines

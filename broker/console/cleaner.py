@@ -209,14 +209,15 @@ def clean_request(state: ConsoleState, request: PageRequest, number: str) -> Pag
         for partition, error in told["errors"].items()
         if partition not in told["byPartition"]
     ]
-    is_done = told["state"] == "done"
+    is_done = told["finishedMs"] is not None
     done = f"{told['partitionsDone']} of {plural(told['partitions'], 'partition')} done"
     took = duration_text(((told["finishedMs"] or now_ms) - told["requestedMs"]) / 1000)
     went = f"{plural(told['removedRecords'], 'record')} and {size_text(told['removedBytes'])} went"
     if not is_done:
         status = note(f"{told['state'].capitalize()} for {took}: {done}.")
     elif told["errors"]:
-        status = note(f"Done in {took}, but not everywhere: {went}.", kind="warn")
+        failed = plural(len(told["errors"]), "partition")
+        status = note(f"Ended after {took}, and {failed} could not be cleaned: {went}.", kind="warn")
     else:
         status = note(f"Done in {took}: {went}.", kind="good")
     return document(

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ...storage.exceptions import says_what_is_wrong
 from ..coordinator_log import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
 from ..group_shards import append_error, partition_for
 from ..topics import SHARE_GROUP_STATE
@@ -144,8 +145,9 @@ class ShareCoordinator:
             if not self._state_log.is_empty(index):
                 try:
                     loaded = await self._run_blocking(self._loader(index))
-                except Exception:
-                    log.exception("%s-%d cannot be loaded", SHARE_GROUP_STATE, index)
+                except Exception as error:
+                    told = says_what_is_wrong(error)
+                    log.error("%s-%d cannot be loaded: %s", SHARE_GROUP_STATE, index, error, exc_info=not told)
                     continue
                 if self.closed:
                     return

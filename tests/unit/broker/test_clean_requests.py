@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, keyed, markers, put, state_of
@@ -11,6 +12,7 @@ from support.patience import PATIENCE_S, until
 from tidelog.broker.clean_requests import MAX_WAITING, CleanRequest, CleanRequests, TooManyRequestsError
 from tidelog.cleaner._kernel import OffsetMap
 from tidelog.cleaner.cleaning import Cleaner
+from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.unified_log import UnifiedLog
 
 COMPACT = frozenset({"compact"})
@@ -172,6 +174,27 @@ def test_a_failure_is_told_and_the_next_partition_is_cleaned_all_the_same(made: 
     assert removed(request) == {"superseded": 45}
     assert list(request.errors) == [0]
     assert "CorruptRecordError" in request.errors[0] or "InvalidRecordError" in request.errors[0]
+    told = request.describe()
+    assert (told["state"], told["partitionsDone"], list(told["errors"])) == ("failed", 2, ["0"])
+    assert made.clean(sound).describe()["state"] == "done"
+
+
+def test_a_log_whose_disk_fails_beside_the_pass_is_no_log_that_was_cleaned(
+    made: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The roll's sync runs elsewhere; the pass itself met nothing."""
+    log = made.world.log()
+    put(log, "k", "v")
+    delete = UnifiedLog.delete_old_segments
+
+    def with_failure(log: UnifiedLog) -> Any:
+        found = delete(log)
+        log.failure = KafkaStorageError("t-0: sync failed: EIO")
+        return found
+
+    monkeypatch.setattr(UnifiedLog, "delete_old_segments", with_failure)
+    told = made.clean().describe()
+    assert (told["state"], told["errors"]) == ("failed", {"0": "t-0: sync failed: EIO"})
 
 
 def test_a_pass_under_way_is_waited_for_and_counted(made: Requests) -> None:

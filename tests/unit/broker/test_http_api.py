@@ -16,6 +16,7 @@ from tidelog.broker import http_api
 from tidelog.broker.http_server import HttpServer
 from tidelog.broker.log_cleaner import LogCleaner
 from tidelog.config.loader import load_config
+from tidelog.storage.exceptions import KafkaStorageError
 
 
 @pytest.fixture
@@ -87,6 +88,16 @@ def test_clean_and_its_progress(server: HttpServer) -> None:
     assert ask(server, f"/clean/orders-1/{found['request']}")[0] == "404 Not Found"
     assert ask(server, "/clean/nothing", "POST")[0] == "404 Not Found"
     assert ask(server, "/clean/orders/0", "POST")[0] == "404 Not Found"
+
+
+def test_what_could_not_be_cleaned_is_not_called_done(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise KafkaStorageError("orders-0: Input/output error")
+
+    monkeypatch.setattr(server._broker.cleaner.manager, "take", fail)
+    status, found = ask(server, "/clean/orders?wait=5", "POST")
+    assert (status, found["state"], found["errors"]) == ("200 OK", "failed", {"0": "orders-0: Input/output error"})
+    assert ask(server, f"/clean/orders/{found['request']}") == (status, found)
 
 
 def test_one_that_takes_longer_is_asked_for_again(server: HttpServer) -> None:

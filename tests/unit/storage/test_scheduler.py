@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from support.patience import PATIENCE_S
+from support.patience import PATIENCE_S, until
+from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.scheduler import ThreadPoolScheduler
 
 
@@ -140,7 +141,30 @@ def test_a_periodic_task_runs_again_after_an_exception(
         for _ in range(3):
             ran.get(timeout=PATIENCE_S)
     handle.cancel()
-    assert "retention failed; it runs again next time" in caplog.text
+    assert "retention failed: once; it runs again next time" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "has_traceback"),
+    [
+        (OSError(5, "Input/output error"), False),
+        (KafkaStorageError("t-0: sync failed"), False),
+        (ValueError("a defect"), True),
+    ],
+)
+def test_a_disk_that_fails_is_told_in_one_line_and_a_defect_with_its_traceback(
+    scheduler: ThreadPoolScheduler, caplog: pytest.LogCaptureFixture, error: Exception, has_traceback: bool
+) -> None:
+    """`flush-log failed` had thirty lines of traceback for a sync that the disk refused."""
+
+    def fail() -> None:
+        raise error
+
+    scheduler.schedule("flush-log", fail, 0)
+    until(lambda: scheduler.statistics()["flush-log"].failures == 1, "the task")
+    (record,) = caplog.records
+    assert record.getMessage() == f"flush-log failed: {error}"
+    assert bool(record.exc_info) == has_traceback
 
 
 def test_a_cancelled_task_does_not_run(clocked: Clocked) -> None:

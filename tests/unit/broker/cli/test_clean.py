@@ -76,13 +76,32 @@ def test_without_wait_it_says_how_far_it_is(
     assert capsys.readouterr().out == "t: running, 1 of 3 partitions done\n"
 
 
+def test_what_could_not_be_cleaned_is_told_with_its_cause(
+    answers: tuple[list[Any], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    coming, asked = answers
+    nothing = dict.fromkeys(REMOVED, 0)
+    failed = state(
+        "failed", finishedMs=3500, partitionsDone=3, removed=nothing, errors={"0": "CorruptRecordError: x", "2": "y"}
+    )
+    coming += [state("running"), failed]
+    assert main(["clean", "t", "--wait"]) == 1
+    assert len(asked) == 2, "it has ended: nobody waits on"
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0] == "t: 3 partitions in 2.50 s, 2 of them could not be cleaned"
+    assert "nothing went" not in printed.out
+    assert printed.err.splitlines() == [
+        "tidelog: t-0 could not be cleaned: CorruptRecordError: x", "tidelog: t-2 could not be cleaned: y",
+    ]  # fmt: skip
+
+
 def test_json_errors_and_a_timeout(answers: tuple[list[Any], list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     coming, _ = answers
-    coming.append(state("done", errors={"2": "disk"}))
+    coming.append(state("failed", finishedMs=3500, errors={"2": "disk"}))
     assert main(["clean", "t", "--wait", "--json"]) == 1
     printed = capsys.readouterr()
     assert json.loads(printed.out)["removed"] == REMOVED
-    assert printed.err == "tidelog: t-2 was not cleaned: disk\n"
+    assert printed.err == "tidelog: t-2 could not be cleaned: disk\n"
     coming.append(state("running"))
     assert main(["clean", "t", "--wait", "--timeout", "0"]) == 1
     assert capsys.readouterr().err == "tidelog: not done after 0 s; the daemon goes on with it (request 7)\n"
