@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .log_syncer import Outcome
     from .purgatory import DelayedFetch
     from .topics import TopicRegistry
+    from .transaction_states import Producer
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ WARM_TAIL_BYTES = 32 << 20
 class Partition:
     """Loop thread only."""
 
-    __slots__ = ("_loop", "_syncer", "_syncing", "_unsynced", "directory", "log", "waiters")
+    __slots__ = ("_loop", "_syncer", "_syncing", "_unsynced", "directory", "log", "refused_sequences", "waiters")
 
     def __init__(
         self, log: UnifiedLog, loop: asyncio.AbstractEventLoop, syncer: LogSyncer[int], directory: SlowDirectory
@@ -55,6 +56,8 @@ class Partition:
         self.directory = directory
         #: Fetches that are looked at again when the high watermark moves.
         self.waiters: set[DelayedFetch[Any]] = set()
+        #: The lowest sequence of each producer's transactional batches that were refused (`transactional_produce.py`).
+        self.refused_sequences: dict[Producer, int] = {}
         self._loop = loop
         self._syncer = syncer
         self._syncing = False

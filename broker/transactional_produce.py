@@ -22,6 +22,7 @@ from .group_offsets import TopicPartition
 from .transaction_states import VERSION_2, Producer
 
 if TYPE_CHECKING:
+    from .partition import Partition
     from .server import Broker
 
 #: As the compiled parser gives them: (topic, [(partition, start, end of its batch in the buffer)]).
@@ -33,6 +34,8 @@ ADDS_PARTITIONS_FROM = 12
 _KNOWS_ABORTABLE_FROM = 11
 _PRODUCER = struct.Struct(">qh")  # producer id, producer epoch
 _PRODUCER_AT = 43
+_SEQUENCE = struct.Struct(">i")
+_SEQUENCE_AT = 53
 _ATTRIBUTES = struct.Struct(">h")
 
 #: Clients know these as reasons to look for another leader, or not at all; this one makes all of them try again.
@@ -41,6 +44,12 @@ _TRY_AGAIN = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+
+
+_LATE = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "batches of the producer come before this one"
+
+MOST_REFUSED = 1000
+"""Producers, in each partition, whose refused batches are remembered; of more, those that were refused last."""
 
 
 class Admission(NamedTuple):
@@ -65,6 +74,9 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
     adds = version >= ADDS_PARTITIONS_FROM
     refused: Refusals = {}
     asked: dict[TopicPartition, Producer] = {}
+    #: Batches of producers that their partition does not know, and those of them that came too early.
+    unknown: dict[TopicPartition, tuple[Partition, int]] = {}
+    out_of_order: set[TopicPartition] = set()
     for topic, partitions in topics:
         for index, start, end in partitions:
             producer = producer_of(buffer, start, end) if start >= 0 else None
@@ -74,7 +86,13 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
             producers = partition.log.producers
             # What the log refuses by itself, with an error that is final, has nothing to wait for.
             if not producers.has_open_transaction(*producer) and not producers.is_fenced(*producer):
-                asked[TopicPartition(topic, index)] = producer
+                place = TopicPartition(topic, index)
+                asked[place] = producer
+                if producers.entry(producer.producer_id) is None:
+                    sequence = _SEQUENCE.unpack_from(buffer, start + _SEQUENCE_AT)[0]
+                    unknown[place] = partition, sequence
+                    if sequence > (0 if adds else partition.refused_sequences.get(producer, sequence)):
+                        out_of_order.add(place)
     if not asked or not (adds or broker.config.transaction_partition_verification_enable):
         return Admission(refused, None)
     askers = set(asked.values())
@@ -96,7 +114,22 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
                 broker.transactions.verify(transactional_id, producer, place)
             except ProtocolError as error:
                 refused[place] = _reason(error, version)
-    return Admission(refused, wait, [place for place in asked if place not in refused])
+    for place, (partition, sequence) in unknown.items():
+        if place in refused:
+            _remember(partition.refused_sequences, asked[place], sequence)
+    added = [place for place in asked if place not in refused]
+    for place in out_of_order.difference(refused):
+        refused[place] = _LATE
+    return Admission(refused, wait, added)
+
+
+def _remember(refused: dict[Producer, int], producer: Producer, sequence: int) -> None:
+    """A batch that is refused may be sent again: it must not find one behind it in its place, which a partition that does not
+    know the producer would take. From version 12 on such a producer begins with 0; before that it may have written here so
+    long ago that the partition has forgotten it, and only what was refused tells the order."""
+    refused[producer] = min(sequence, refused.pop(producer, sequence))
+    if len(refused) > MOST_REFUSED:
+        del refused[next(iter(refused))]
 
 
 def _reason(error: ProtocolError, version: int) -> tuple[ErrorCode, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.logs import batch
 from support.transactions import Node
+from tidelog.broker import transactional_produce
 from tidelog.broker.transaction_states import Producer
 from tidelog.broker.transactional_produce import admit, produce_code, producer_of
 from tidelog.protocol.errors import ErrorCode
@@ -76,6 +77,43 @@ def test_with_records_in_the_partition_nobody_is_asked(node: Node) -> None:
     node.transactions.close()
     assert codes(ask(node, 12, ("t", 0, of(me)))) == {}
     assert codes(ask(node, 12, ("t", 1, of(me)))) == {("t", 1): E.NOT_ENOUGH_REPLICAS}
+
+
+def test_a_batch_does_not_take_the_place_of_one_before_it_that_is_sent_again(node: Node) -> None:
+    """Two are on their way; the first comes while the last transaction is still being written, the second when it has been."""
+    me = node.init()
+    later = batch(
+        "b", producer_id=me.producer_id, producer_epoch=me.producer_epoch, base_sequence=1, is_transactional=True
+    )
+    assert codes(ask(node, 12, ("t", 0, later))) == {("t", 0): E.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert node.state() == "Ongoing", "which the coordinator was asked for first, as in Kafka"
+    node.produce("tx", me, "t", 0, "a")
+    assert codes(ask(node, 12, ("t", 0, later))) == {}
+    assert codes(ask(node, 12, ("u", 0, later))) == {("u", 0): E.OUT_OF_ORDER_SEQUENCE_NUMBER}
+
+
+def test_up_to_version_11_what_was_refused_tells_the_order(node: Node) -> None:
+    """Such a producer may begin anywhere: the partition may have forgotten it."""
+    me = node.init()
+    first, later = (
+        batch("b", producer_id=me.producer_id, producer_epoch=me.producer_epoch, base_sequence=n, is_transactional=True)
+        for n in (5, 6)
+    )
+    node.add("tx", me, ("u", 0))
+    assert codes(ask(node, 11, ("u", 0, later))) == {}
+    assert codes(ask(node, 11, ("t", 0, first))) == {("t", 0): E.TRANSACTION_ABORTABLE}
+    node.add("tx", me, ("t", 0))
+    assert codes(ask(node, 11, ("t", 0, later))) == {("t", 0): E.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert codes(ask(node, 11, ("t", 0, first))) == {}
+
+
+def test_what_was_refused_is_remembered_of_so_many_producers(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional_produce, "MOST_REFUSED", 3)
+    for number in range(10):
+        ask(node, 11, ("t", 0, of(Producer(number, 0))), name="nobody")
+    partition = node._partition("t", 0)
+    assert partition is not None
+    assert list(partition.refused_sequences) == [Producer(number, 0) for number in (7, 8, 9)]
 
 
 def test_what_the_log_refuses_for_good_does_not_wait_for_the_coordinator(node: Node) -> None:
