@@ -20,6 +20,7 @@ import socket
 import time as clocks
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from ..protocol.framing import room_for_answer
 from ..protocol.message_set import exchange
 from ..protocol.message_set.cursor import DEFAULT_FETCH_SIZE, DEFAULT_MAX_FETCH_SIZE, FetchCursor, OnOutOfRange
 from ..protocol.message_set.entries import build_message_set
@@ -237,12 +238,14 @@ class MessageSetClient:
 
     def _receive(self, count: int) -> bytearray:
         assert self._socket is not None
-        data = bytearray(count)
-        with memoryview(data) as view:
-            position = 0
-            while position < count:
-                received = self._socket.recv_into(view[position:])
-                if not received:
-                    raise EOFError(f"{self._address[0]}:{self._address[1]} closed the connection before it answered")
-                position += received
+        data = bytearray()
+        position = 0
+        while position < count:
+            if position == len(data):  # memory follows what has come, not what was announced
+                data += bytes(room_for_answer(position, count) - position)
+            with memoryview(data) as room, room[position:] as rest:
+                received = self._socket.recv_into(rest)
+            if not received:
+                raise EOFError(f"{self._address[0]}:{self._address[1]} closed the connection before it answered")
+            position += received
         return data

@@ -71,3 +71,11 @@ def room_for_frame(buffer: bytes | bytearray, position: int, end: int, max_bytes
     if whole < EXACT_FRAME_BYTES:
         return max(whole, READ_AHEAD_BYTES) + READ_AHEAD_BYTES
     return min(whole, max(UNPROVEN_FRAME_BYTES, 1 << have.bit_length()))
+
+
+def room_for_answer(have: int, size: int) -> int:
+    """Room that a client should have for an answer of which `size` bytes were announced and `have` came; never above `size`.
+
+    Twice what has come, as for a broker's requests: an announced gigabyte takes a mebibyte until more than that is there.
+    """
+    return min(size, max(UNPROVEN_FRAME_BYTES, 2 * have))

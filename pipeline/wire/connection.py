@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.framing import room_for_answer
 from ...protocol.headers import RequestHeader, parse_response_header, request_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.oauth_token import TokenUnavailableError
@@ -180,16 +181,28 @@ class Connection:
         if not INT32.size <= size <= MOST_ANSWER_BYTES:
             kind = "" if self._settings.security.has_tls else " without TLS (kafka.security.protocol)"
             self._fail(f"an answer of {size} bytes is announced; is this a Kafka listener{kind}?", None)
-        frame = memoryview(buffer if buffer is not None and len(buffer) >= size else bytearray(size))[:size]
-        self._fill(frame)
-        return frame
+        if buffer is not None and len(buffer) >= size:
+            frame = memoryview(buffer)[:size]
+            self._fill(frame)
+            return frame
+        return memoryview(self._receive_growing(size))
+
+    def _receive_growing(self, size: int) -> bytearray:
+        """So many bytes; memory follows what has come, not what was announced."""
+        data = bytearray()
+        while (have := len(data)) < size:
+            data += bytes(room_for_answer(have, size) - have)
+            with memoryview(data) as room, room[have:] as rest:
+                self._fill(rest)
+        return data
 
     def _fill(self, view: memoryview) -> None:
         assert self._transport is not None
         filled = 0
         try:
             while filled < len(view):
-                got = self._transport.recv_into(view[filled:])
+                with view[filled:] as rest:  # released at once, or the buffer below it could not grow
+                    got = self._transport.recv_into(rest)
                 if not got:
                     hint = "" if self._settings.security.has_sasl or self._is_known else _ASKS_FOR_MORE
                     self._fail(f"the broker closed the connection before it answered{hint}", None)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -261,6 +262,18 @@ async def test_a_cancelled_call_does_not_leave_its_answer_to_the_next(daemon: Da
             call.cancel()
             await asyncio.wait([call])
             assert await client.offsets(topic, 0) == [1]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_memory_for_an_answer_follows_what_came_and_not_what_was_announced(kind: str) -> None:
+    with broken_broker((500_000_000).to_bytes(4, "big") + b"\0\0") as address, connected(kind, address) as client:
+        tracemalloc.start()
+        try:
+            with pytest.raises(EOFError):
+                client.fetch("t", 0, 0, 1_000_000_000)
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()
 
 
 def test_nothing_listens() -> None:

@@ -13,6 +13,7 @@ from tidelog.protocol.framing import (
     UNPROVEN_FRAME_BYTES,
     FrameTooLargeError,
     frame_end,
+    room_for_answer,
     room_for_frame,
 )
 
@@ -104,3 +105,14 @@ def test_while_memory_is_scarce_room_is_at_most_twice_what_has_come(have: int, s
     have = min(have, size + 3)
     room = room_for_frame(data[:have], 0, have, 100 << 20, scarce=True)
     assert have < room <= max(4096, 2 * have)
+
+
+@given(size=st.integers(0, 1 << 31), pieces=st.lists(st.integers(1, 1 << 28)))
+def test_a_clients_room_for_an_answer_follows_what_came_and_ends_with_it(size: int, pieces: list[int]) -> None:
+    have, room = 0, room_for_answer(0, size)
+    for piece in pieces:
+        have = min(have + piece, room)
+        if have == room and have < size:
+            room = room_for_answer(have, size)
+            assert have < room <= min(size, max(1 << 20, 2 * have))
+    assert room <= size

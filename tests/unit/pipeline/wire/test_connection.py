@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tidelog.pipeline.exceptions import BrokerUnreachableError, UnsupportedBroke
 from tidelog.pipeline.wire.connection import Connection, error_text
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.api_keys import ApiKey
-from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
 HERE = ("one", 9092)
 SETTINGS = ClientSettings((HERE,))
@@ -58,6 +59,26 @@ def test_an_answer_may_look_into_a_buffer_of_the_callers() -> None:
     buffer = bytearray(10_000)
     one.receive(one.send(MetadataRequest(topics=[]), MetadataResponse, up_to=5), buffer)
     assert b"version 5" in buffer
+
+
+def test_memory_for_an_answer_follows_what_came_and_not_what_was_announced() -> None:
+    announced = (1_000_000_000).to_bytes(4, "big") + b"\0\0\0\x02"
+    one, _ = connection(lambda *_: announced)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BrokerUnreachableError, match="closed the connection before it answered"):
+            one.request(MetadataRequest(topics=[]), MetadataResponse, up_to=5)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_answer_comes_whole_through_buffers_that_grow() -> None:
+    names = [f"{'topic' * 40}-{number}" for number in range(12_000)]
+    topics = [MetadataResponseTopic(name=name) for name in names]
+    one, _ = connection(lambda *_: MetadataResponse(topics=topics))
+    answer = one.request(MetadataRequest(topics=[]), MetadataResponse, up_to=5)
+    assert [topic.name for topic in answer.topics] == names
 
 
 @pytest.mark.parametrize(
