@@ -1,8 +1,12 @@
 """Attacks with real sockets, and a well-behaved client meanwhile: it is answered, nearly as fast; the daemon's memory stays
 within its bound (docs/SECURITY.md); and when the attack is over, it is as it was.
 
-A slice runs in CI, with bounds that a busy machine keeps; `make adversary` runs it with 10,000 connections, holds it to the
-exact figures and writes them into docs/SECURITY.md.
+`make adversary` runs it with 10,000 connections, holds it to the figures that were asked for, and writes what came into
+docs/SECURITY.md. CI runs a slice with 500 connections and holds it to what that document shows: the median and the p99 of the
+round trip under each attack may be MARGIN times as long as there, or MEDIAN_FLOOR_MS and FLOOR_MS where that is more, and all of
+it as many times more as the machine is slower: by how much the p99 of the quiet seconds before the attack is above the quiet one
+of the document. Since another program may begin between the two, an attack that goes over has ATTEMPTS, each with quiet seconds
+of its own. What became slower by itself goes over in all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,8 +39,15 @@ QUEUED_REQUESTS = 64 * MIB
 QUEUED_RESPONSES = 64 * MIB
 FLOOR_MS = 20.0
 """A p99 below this is good whatever the quiet one was: it is what a scheduler does."""
-GENEROUS_MS = 1000.0
-"""What CI allows: the machine may be busy, and both sides of the attack are on it."""
+MEDIAN_FLOOR_MS = 5.0
+"""A median below this is good, in CI's slice: the victim's own pause between two round trips."""
+ASKED = 3.0
+"""An attack may leave so many times the quiet p99: what was asked for, which the report says of each attack."""
+MARGIN = 3.0
+"""CI's slice may take so many times what docs/SECURITY.md shows: the p99 of a slice's 300 round trips is the third
+worst of them, and that on a machine that others use too."""
+ATTEMPTS = 3
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SECURITY.md"
 CALM_S = 60.0
 
 
@@ -143,55 +154,111 @@ def test_the_well_behaved_are_served_through_every_attack(daemon: Daemon, reques
     connections: int = request.config.getoption("--adversary-connections")
     seconds: float = request.config.getoption("--adversary-seconds")
     report: str = request.config.getoption("--adversary-report")
+    shown = shown_figures(DOCUMENT.read_text(encoding="utf-8"))
     found: list[Figures] = []
     idle_bytes = daemon.usage().rss_bytes
     idle_sockets = daemon.sockets()
+    most_bytes = memory_bound(max(connections, 500))
+
+    def attacked_by(name: str) -> Figures:
+        quiet = victim.measure(seconds)
+        with Attack(name, daemon, connections) as attack:
+            until = time.monotonic() + seconds
+            attacked = victim.measure(seconds)
+            while time.monotonic() < until:
+                time.sleep(0.05)
+            peak = daemon.usage().rss_peak_bytes
+        sockets = settled(daemon.sockets, idle_sockets + 4)
+        assert sockets <= idle_sockets + 4, f"{name}: {sockets} sockets are left, there were {idle_sockets}"
+        after = settled(lambda: daemon.usage().rss_bytes, idle_bytes + 96 * MIB)
+        one = Figures(name, attack.connections, quiet, attacked, peak, after)
+        print(figures_row(one), flush=True)
+        assert one.peak_bytes <= most_bytes, one
+        assert one.after_bytes <= idle_bytes + 96 * MIB, one
+        return one
+
     with Victim(daemon.address) as victim:
         victim.measure(1)
         for name in ATTACKS:
-            quiet = victim.measure(seconds)
-            peak = 0
-            with Attack(name, daemon, connections) as attack:
-                until = time.monotonic() + seconds
-                attacked = victim.measure(seconds)
-                while time.monotonic() < until:
-                    time.sleep(0.05)
-                peak = daemon.usage().rss_peak_bytes
-            sockets = settled(daemon.sockets, idle_sockets + 4)
-            assert sockets <= idle_sockets + 4, f"{name}: {sockets} sockets are left, there were {idle_sockets}"
-            after = settled(lambda: daemon.usage().rss_bytes, idle_bytes + 96 * MIB)
-            one = Figures(name, attack.connections, quiet, attacked, peak, after)
+            one = attacked_by(name)
+            for _ in range(0 if report else ATTEMPTS - 1):
+                if not over_what_is_shown(one, shown):
+                    break
+                one = attacked_by(name)
             found.append(one)
-            print(figures_row(one), flush=True)
     if report:
         write_report(Path(report), report_of(found, idle_bytes))
     for one in found:
-        allowed = allowed_ms(one) if report else GENEROUS_MS
-        assert one.attacked.p99_ms <= allowed, one
-        assert one.peak_bytes <= memory_bound(max(connections, 500)), one
-        assert one.after_bytes <= idle_bytes + 96 * MIB, one
+        if report:
+            assert one.attacked.p99_ms <= allowed_ms(one), one
+        else:
+            assert not over_what_is_shown(one, shown), (over_what_is_shown(one, shown), one)
     lines = len(daemon.stderr().splitlines())
     assert lines < 5000, f"{lines} lines were logged"
-    assert " more lines of connection in 10 s" in daemon.stderr()
+    assert " more lines of broker.connection in 10 s" in daemon.stderr()
     assert "Traceback" not in daemon.stderr()
 
 
 def allowed_ms(one: Figures) -> float:
-    """The p99 that an attack may leave."""
-    return max(3 * one.quiet.p99_ms, FLOOR_MS)
+    """The p99 that an attack may leave in `make adversary`."""
+    return max(ASKED * one.quiet.p99_ms, FLOOR_MS)
+
+
+class Shown(NamedTuple):
+    """What docs/SECURITY.md shows of an attack, in ms."""
+
+    quiet_p99: float
+    median: float
+    p99: float
+
+
+def shown_figures(document: str) -> dict[str, Shown]:
+    """By attack, from the table of docs/SECURITY.md."""
+    table = document.partition(BEGIN)[2].partition(END)[0]
+    lines = [
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines() if line.startswith("|")
+    ]
+    found = {}
+    for line in lines[2:]:
+        row = dict(zip(lines[0], line, strict=True))
+        found[row["attack"].replace(" ", "_")] = Shown(*(float(row[name]) for name in ("quiet p99", "median", "p99")))
+    return found
+
+
+def over_what_is_shown(one: Figures, shown: Mapping[str, Shown]) -> str:
+    """By what CI's slice goes over what the document shows, with its margin; empty when it does not."""
+    known = shown.get(one.name)
+    if known is None:  # not measured yet: what was asked for
+        median = p99 = max(ASKED * one.quiet.p99_ms, FLOOR_MS)
+    else:
+        slower = max(1.0, one.quiet.p99_ms / known.quiet_p99)
+        median = slower * max(MARGIN * known.median, MEDIAN_FLOOR_MS)
+        p99 = slower * max(MARGIN * known.p99, FLOOR_MS)
+    over = [
+        f"{what} {value:.1f} ms, {bound:.1f} allowed"
+        for what, value, bound in (("median", one.attacked.median_ms, median), ("p99", one.attacked.p99_ms, p99))
+        if value > bound
+    ]
+    return "; ".join(over)
 
 
 def figures_row(one: Figures) -> str:
     return (
         f"| {one.name.replace('_', ' ')} | {one.connections:,} | {one.quiet.median_ms:.1f} | {one.quiet.p99_ms:.1f} "
-        f"| {one.attacked.median_ms:.1f} | {one.attacked.p99_ms:.1f} | {one.attacked.worst_ms:.0f} "
+        f"| {one.attacked.median_ms:.1f} | {one.attacked.p99_ms:.1f} | {one.attacked.p99_ms / one.quiet.p99_ms:.1f} "
+        f"| {one.attacked.worst_ms:.0f} "
         f"| {one.peak_bytes / MIB:.0f} | {one.after_bytes / MIB:.0f} |"
     )
 
 
-def report_of(found: list[Figures], idle_bytes: int) -> str:
+def report_of(found: list[Figures], idle_bytes: int, commit: str = "") -> str:
     most = max(one.connections for one in found)
-    over = ", ".join(one.name.replace("_", " ") for one in found if one.attacked.p99_ms > allowed_ms(one))
+
+    def names(over: Callable[[Figures], bool]) -> str:
+        return ", ".join(one.name.replace("_", " ") for one in found if over(one)) or "none"
+
+    over_asked = names(lambda one: one.attacked.p99_ms > ASKED * one.quiet.p99_ms)
+    over_held = names(lambda one: one.attacked.p99_ms > allowed_ms(one))
     bound = memory_bound(most) // MIB
     queued, largest = QUEUED_REQUESTS // MIB, LARGEST_REQUEST // MIB
     assert QUEUED_RESPONSES == QUEUED_REQUESTS
@@ -199,15 +266,31 @@ def report_of(found: list[Figures], idle_bytes: int) -> str:
 the lowest priority, attacks with real sockets. Milliseconds of the round trip, in quiet and under attack; the daemon's resident
 memory in MiB, at its peak so far and after the attack ({idle_bytes // MIB} before the first). With this test's settings
 (`socket.request.max.bytes` {largest} MiB, `queued.max.request.bytes` and `queued.max.response.bytes` {queued} MiB) the bound
-above is {bound} MiB. {os.cpu_count()} processors, Python {platform.python_version()}.
+above is {bound} MiB. {os.cpu_count()} processors, Python {platform.python_version()}, commit {commit or described()}.
 
-| attack | connections | quiet median | quiet p99 | median | p99 | worst | peak MiB | after MiB |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| attack | connections | quiet median | quiet p99 | median | p99 | p99 ÷ quiet p99 | worst | peak MiB | after MiB |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(map(figures_row, found))}
 
-Held to: p99 at most three times the quiet one, or {FLOOR_MS:.0f} ms where that is more; memory within its bound, and soon after
-each attack no more than 96 MiB above what it was. Over that p99 in this run: {over or "none"}.
+*Asked:* p99 at most {ASKED:.0f} times the quiet one. Over it in this run:
+{over_asked}.
+
+*Held by `make adversary`:* that, or {FLOOR_MS:.0f} ms where that is more; memory within its bound, and soon after each
+attack no more than 96 MiB above what it was. Over that p99 in this run: {over_held}.
+
+*Held by CI's slice* of 500 connections: {MARGIN:.0f} times this table's median and p99 of each attack, or
+{MEDIAN_FLOOR_MS:.0f} ms and {FLOOR_MS:.0f} ms where those are more, in the best of {ATTEMPTS} attempts; on a machine whose quiet
+p99 is higher than here, as many times more; and the same bounds of memory. The margin is there because the p99 of the
+slice's few round trips is the third worst of them, on a machine that is shared.
 """
+
+
+def described() -> str:
+    """The checkout's commit, marked when files differ from it."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=DOCUMENT.parent, capture_output=True, text=True, check=False
+    )
+    return said.stdout.strip() or "unknown"
 
 
 BEGIN, END = (
@@ -224,3 +307,39 @@ def write_report(path: Path, text: str) -> None:
         assert mark, f"{path} has no place for it"
         text = f"{head}{BEGIN}\n{text}\n{END}{tail}"
     path.write_text(text, encoding="utf-8")
+
+
+def figures(name: str, quiet: tuple[float, float], attacked: tuple[float, float]) -> Figures:
+    """(median, p99) of each, in ms."""
+    return Figures(name, 500, Latencies(300, *quiet, quiet[1]), Latencies(300, *attacked, attacked[1]), 0, 0)
+
+
+def test_a_slice_is_held_to_what_the_document_shows_as_many_times_as_the_machine_is_slower() -> None:
+    shown = shown_figures(DOCUMENT.read_text(encoding="utf-8"))
+    assert set(shown) == set(ATTACKS), "run `make adversary`: the document has other attacks"
+    for name, known in shown.items():
+        for slower in (1.0, 12.0):
+            quiet = 0.3 * slower, known.quiet_p99 * slower
+            median, p99 = (
+                slower * 3 * max(value, floor / 3) for value, floor in ((known.median, 5.0), (known.p99, 20.0))
+            )
+            assert over_what_is_shown(figures(name, quiet, (median * 0.99, p99 * 0.99)), shown) == ""
+            assert "median" in over_what_is_shown(figures(name, quiet, (median * 1.01, p99 * 0.99)), shown)
+            assert "p99" in over_what_is_shown(figures(name, quiet, (median * 0.99, p99 * 1.01)), shown)
+    assert over_what_is_shown(figures("unheard_of", (0.3, 8.0), (0.3, 25.0)), shown), "unknown: what was asked for"
+
+
+def test_a_second_is_no_longer_good_enough_for_any_attack() -> None:
+    shown = shown_figures(DOCUMENT.read_text(encoding="utf-8"))
+    for name in ATTACKS:
+        assert over_what_is_shown(figures(name, (0.3, 0.8), (0.4, 200.0)), shown)
+        assert over_what_is_shown(figures(name, (0.3, 0.8), (50.0, 60.0)), shown)
+
+
+def test_a_report_shows_what_was_asked_beside_what_is_held() -> None:
+    rows = [figures("half_open", (0.3, 0.7), (0.3, 0.8)), figures("bombs", (0.3, 0.8), (0.4, 10.0))]
+    text = report_of([*rows, figures("slow_readers", (0.2, 0.7), (6.6, 26.7))], 47 * MIB, "unknown")
+    assert "| 10.0 | 12.5 |" in text
+    assert "at most 3 times the quiet one. Over it in this run:\nbombs, slow readers." in text
+    assert "Over that p99 in this run: slow readers." in text
+    assert shown_figures(f"{BEGIN}{text}{END}")["bombs"] == Shown(0.8, 0.4, 10.0)
