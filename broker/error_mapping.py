@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from ..protocol.records import exceptions as records
@@ -31,13 +32,28 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
 
 
 def error_code(error: Exception) -> tuple[ErrorCode, str]:
-    """The wire code and a message for a client. What has no code is a defect of ours: it is logged whole."""
+    """The wire code and a message for a client. What has no code is a defect of ours: it is logged whole.
+
+    What the disk refused is one line in the log, with its path, which no client is told: where the data are is nobody's business.
+    """
     if isinstance(error, ProtocolError):
         return error.code, str(error)
     for kind, code in _CODES:
         if isinstance(error, kind):
             if code is ErrorCode.KAFKA_STORAGE_ERROR and kind is not storage.DiskFullError:
                 log.error("storage failed: %s", error)
-            return code, str(error)
+            return code, _told(error) if code is ErrorCode.KAFKA_STORAGE_ERROR else str(error)
     log.exception("a request met a defect", exc_info=error)
     return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker met an unexpected error; its log has the details"
+
+
+def _told(error: Exception) -> str:
+    """Of a disk, without a path: the code's words, and the system's where it was the system that refused."""
+    if isinstance(error, storage.DiskFullError):
+        return "the disk is full but for its reserve"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return f"{ErrorCode.KAFKA_STORAGE_ERROR.text}: {os.strerror(cause.errno)}"
+        cause = cause.__cause__ or cause.__context__
+    return ErrorCode.KAFKA_STORAGE_ERROR.text

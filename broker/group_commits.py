@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorRecord
 from .group_metadata import PREPARING_REBALANCE, STABLE, GroupMetadata
-from .group_shards import Shard, Shards, append_error
+from .group_shards import Shard, Shards, append_failure
 from .group_types import CommittedPartition, Committer, Group
 from .offsets_records import (
     NO_TIMESTAMP,
@@ -412,7 +412,7 @@ async def _when_durable(unsynced: asyncio.Future[None], answer: Any) -> Any:
     try:
         await asyncio.shield(unsynced)
     except Exception as error:
-        raise ProtocolError(append_error(error), str(error)) from error
+        raise append_failure(error) from error
     return answer
 
 

@@ -37,7 +37,7 @@ from .group_events import (
 from .group_metadata import DEAD, STABLE, GroupMetadata
 from .group_rebalance import GroupRebalance
 from .group_sessions import GroupTimers
-from .group_shards import Shard, Shards, append_error
+from .group_shards import Shard, Shards, append_failure
 from .group_types import Claim, Group, GroupType, claim
 from .offsets_records import group_key, group_value
 
@@ -249,7 +249,7 @@ class GroupMembership:
 
     def _stored(self, shard: Shard, group: GroupMetadata, effect: StoreGroup, done: asyncio.Future[None]) -> None:
         failure = asyncio.CancelledError() if done.cancelled() else done.exception()
-        code = ErrorCode.NONE if failure is None else append_error(failure)
+        code = ErrorCode.NONE if failure is None else append_failure(failure).code
         if group.state is not DEAD:
             self._apply(shard, group, self._outcome(group, effect, code))
 

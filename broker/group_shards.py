@@ -34,10 +34,10 @@ _APPEND_ERRORS = {
 }
 
 
-def append_error(error: BaseException) -> ErrorCode:
-    """The code for a write that failed."""
-    code, _ = error_code(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-    return _APPEND_ERRORS.get(code, code)
+def append_failure(error: BaseException) -> ProtocolError:
+    """What a client is told of a write that failed."""
+    code, message = error_code(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+    return ProtocolError(_APPEND_ERRORS.get(code, code), message)
 
 
 @lru_cache(maxsize=4096)
@@ -124,7 +124,7 @@ class Shards:
         try:
             unsynced = self._log.append(shard.index, records, self._time.milliseconds())
         except Exception as error:
-            raise ProtocolError(append_error(error), str(error)) from error
+            raise append_failure(error) from error
         self.wait_for(shard, unsynced)
         return unsynced
 
@@ -137,7 +137,7 @@ class Shards:
                 shard.index, records, self._time.milliseconds(), producer_id, producer_epoch
             )
         except Exception as error:
-            raise ProtocolError(append_error(error), str(error)) from error
+            raise append_failure(error) from error
         self.wait_for(shard, unsynced)
         return offset, unsynced
 

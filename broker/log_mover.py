@@ -22,6 +22,7 @@ from ..cleaner.throttler import Throttler
 from ..protocol.errors import ErrorCode, ProtocolError
 from ..storage.exceptions import MoveCancelledError, StorageError
 from ..storage.log_move import CLOSE_ENOUGH_BYTES
+from .error_mapping import error_code
 from .log_syncer import LogSyncer
 from .slow_directory import SlowDirectory
 
@@ -129,7 +130,7 @@ class LogMover:
         except ValueError as error:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from error
         except StorageError as error:
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, error_code(error)[1]) from error
         if move is not None:
             self._tasks[move] = self._loop.create_task(self._run(move))
 

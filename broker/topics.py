@@ -358,8 +358,10 @@ class TopicRegistry:
         try:
             await self._make_logs(topic, range(partitions))
         except Exception as error:
-            # The disk is full, or gone: take back what was made, so that the client may try again.
-            log.error("topic %s can't be made: %s", name, error, exc_info=not says_what_is_wrong(error))
+            # The disk is full, or gone, or there is no descriptor left (which whoever answers the client logs): take back what
+            # was made, so that the client may try again.
+            if not says_what_is_wrong(error):
+                log.exception("topic %s can't be made", name)
             await self._store.mark_deleting(name)
             await self._in_pool(self._delete_logs, name, range(partitions))
             await self._store.remove_topic(name)

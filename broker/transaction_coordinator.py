@@ -24,7 +24,7 @@ from ..storage.exceptions import says_what_is_wrong
 from . import transaction_states as states
 from .coordinator_log import PartitionCoordinatorLog
 from .features import TRANSACTION_VERSION
-from .group_shards import append_error
+from .group_shards import append_failure
 from .topics import TRANSACTION_STATE
 from .transaction_loading import LoadedTransactions, load_transactions
 from .transaction_log import TransactionEntry, TransactionLog, TransactionShard, TransactionStateLog
@@ -365,4 +365,4 @@ async def _durable(unsynced: asyncio.Future[None] | None) -> None:
     try:
         await asyncio.shield(unsynced)
     except Exception as error:
-        raise ProtocolError(append_error(error), str(error)) from error
+        raise append_failure(error) from error

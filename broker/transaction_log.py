@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorLog, CoordinatorRecord
 from .features import TRANSACTION_VERSION
-from .group_shards import append_error, partition_for
+from .group_shards import append_failure, partition_for
 from .transaction_records import transaction_key, transaction_value
 from .transaction_states import TransactionMetadata, TransactionState
 
@@ -152,4 +152,4 @@ class TransactionLog:
         try:
             return self._log.append(shard.index, records, self._time.milliseconds())
         except Exception as error:
-            raise ProtocolError(append_error(error), str(error)) from error
+            raise append_failure(error) from error

@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ...storage.exceptions import says_what_is_wrong
+from ..error_mapping import error_code
 from ..features import SHARE_VERSION
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import DENIED, on_each, on_request
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from ..request_context import RequestContext
     from ..share.coordinator import ShareCoordinator
     from ..transaction_coordinator import TransactionCoordinator
-
-log = logging.getLogger(__name__)
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6
@@ -129,8 +126,7 @@ async def _make_topic(
     try:
         await coordinator.ensure_topic()
     except Exception as error:
-        log.error("the coordinator's topic could not be made: %s", error, exc_info=not says_what_is_wrong(error))
-        return _answer(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        return _answer(request, context, ErrorCode.COORDINATOR_NOT_AVAILABLE, error_code(error)[1])
     return _answer(request, context, ErrorCode.NONE, None)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..group_shards import append_error
+from ..group_shards import append_failure
 from ..group_types import Group, GroupType
 from .delays import Delays
 from .modern_group import ModernGroup
@@ -196,5 +196,5 @@ async def _when_durable(unsynced: asyncio.Future[None], answer: T) -> T:
     try:
         await asyncio.shield(unsynced)
     except Exception as error:
-        raise ProtocolError(append_error(error), str(error)) from error
+        raise append_failure(error) from error
     return answer

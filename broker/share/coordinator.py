@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import says_what_is_wrong
 from ..coordinator_log import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
-from ..group_shards import append_error, partition_for
+from ..group_shards import append_failure, partition_for
 from ..topics import SHARE_GROUP_STATE
 from . import state as states
 from .batches import StateBatch
@@ -404,6 +404,6 @@ class ShareCoordinator:
         try:
             written = self._state_log.append_at(shard.index, records, self._time.milliseconds())
         except Exception as error:
-            raise ProtocolError(append_error(error), str(error)) from error
+            raise append_failure(error) from error
         self.writes += len(records)
         return written

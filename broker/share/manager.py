@@ -17,8 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..error_mapping import error_code
-from ..group_shards import append_error
+from ..group_shards import append_failure
 from .batches import NO_OFFSET
 from .coordinator import ShareCoordinator, Unsynced
 from .group_settings import BY_DURATION, EARLIEST, ShareGroupSettings
@@ -355,7 +354,8 @@ async def durable(outcome: Acknowledged) -> Acknowledged:
     try:
         await synced(outcome.unsynced)
     except Exception as error:
-        return Acknowledged(append_error(error), error_code(error)[1])
+        failure = append_failure(error)
+        return Acknowledged(failure.code, str(failure))
     return Acknowledged()
 
 

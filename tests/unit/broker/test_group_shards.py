@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from support.groups import Groups
-from tidelog.broker.group_shards import Shards, append_error, java_hash, partition_for
+from tidelog.broker.group_shards import Shards, append_failure, java_hash, partition_for
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.exceptions import RecordTooLargeError
 from tidelog.storage.exceptions import KafkaStorageError
@@ -30,9 +30,11 @@ def test_partition_of_a_group():
 
 
 def test_what_clients_are_told_of_failed_writes():
-    assert append_error(KafkaStorageError("x")) is ErrorCode.NOT_COORDINATOR
-    assert append_error(RecordTooLargeError("x")) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert append_error(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert append_failure(KafkaStorageError("x")).code is ErrorCode.NOT_COORDINATOR
+    assert append_failure(RecordTooLargeError("x")).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (
+        append_failure(ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
 
 
 def code_of(shards, group_id, **options):

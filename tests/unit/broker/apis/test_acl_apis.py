@@ -136,10 +136,10 @@ async def test_unknown_numbers_are_no_filter() -> None:
 async def test_what_cannot_be_stored() -> None:
     world = World()
     await world.create({})
-    world.store.error = KafkaStorageError("disk full")
+    world.store.error = KafkaStorageError("/data/metadata.db: disk full")
     assert (
         await world.create({"host": "10.0.0.1"}, {"principal": "x"})
-        == [(ErrorCode.KAFKA_STORAGE_ERROR, "disk full")] * 2
+        == [(ErrorCode.KAFKA_STORAGE_ERROR, "the disk under the log failed")] * 2
     )
     answer = await world.ask(DeleteAclsRequest(filters=[DeleteAclsFilter(**ANY, **NOTHING_NAMED)]))
     assert [one.error_code for one in answer.filter_results] == [ErrorCode.KAFKA_STORAGE_ERROR]

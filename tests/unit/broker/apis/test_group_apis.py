@@ -200,11 +200,12 @@ def test_find_coordinator_when_the_topic_cannot_be_made(caplog):
     world = World(exists=False)
 
     async def ensure_topic():
-        raise OSError("disk full")
+        raise OSError(28, "disk full", "/data/__consumer_offsets-0")
 
     world.harness.log.ensure_topic = ensure_topic
     answer = world.ask(find_coordinator, FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 3)
-    assert (answer.error_code, answer.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "disk full")
+    told = "the disk under the log failed: No space left on device"
+    assert (answer.error_code, answer.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, told)
     world.close()
 
 
