@@ -28,6 +28,7 @@ from ..protocol.records.record_batch import (
     BatchHeader,
     Record,
 )
+from .exceptions import CorruptIndexError
 from .log_values import NO_TIMESTAMP
 from .time_index import TimestampOffset
 
@@ -93,10 +94,30 @@ def read_headers(file: File, position: int, end: int) -> Iterator[BatchHeader]:
         position += header.size
 
 
-def find_batch(file: File, position: int, end: int, target_offset: int) -> BatchPosition | None:
-    """The first whole batch in [position, end) whose last offset is >= `target_offset`; `position` is a batch's start."""
+def ends_at(head: bytes, last_offset: int) -> bool:
+    """Whether a batch, or message of format 0 or 1, begins there whose last offset is that: what an index entry says."""
+    size = len(head)
+    if size >= RECORD_BATCH_OVERHEAD and head[MAGIC_AT] == MAGIC_V2:
+        base_offset, _, last_offset_delta = _EXTENT.unpack_from(head)
+        return bool(base_offset + last_offset_delta == last_offset)
+    return (
+        size >= LEGACY_HEADER_SIZE and head[MAGIC_AT] < MAGIC_V2 and read_legacy_header(head).last_offset == last_offset
+    )
+
+
+def find_batch(
+    file: File, position: int, end: int, target_offset: int, indexed: int | None = None
+) -> BatchPosition | None:
+    """The first whole batch in [position, end) whose last offset is >= `target_offset`; `position` is a batch's start.
+
+    `indexed`: the last offset that an index says of the batch at `position`. CorruptIndexError: it is none that ends there.
+    """
     while position < end:
         chunk = file.pread(min(CHUNK_BYTES, end - position), position)
+        if indexed is not None:
+            if not ends_at(chunk, indexed):
+                raise CorruptIndexError(f"{file.path}: no batch that ends at offset {indexed} begins at {position}")
+            indexed = None
         found = _kernel.find_batch(chunk, 0, len(chunk), target_offset)
         if found is not None:
             at, size, last = found

@@ -11,7 +11,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from . import file_records, log_reader
+from . import file_records, index_trust, log_reader
 from .exceptions import KafkaStorageError, StorageError
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT
 from .ledger import SegmentExtent
@@ -461,6 +461,23 @@ class LocalLog:
             return False
         with self._deletion_lock:
             return self.ledger.open(self._extents, self._count if count else None)
+
+    def mend_indexes(self) -> None:
+        """Make the indexes anew that look-ups have found wrong: those of closed segments. Blocks."""
+        doubted = self._directory.doubted
+        for base_offset, segment in list(doubted.items()):
+            with self._deletion_lock:
+                view = self._segments.view
+                if segment is view[-1]:
+                    continue
+                try:
+                    if any(segment is one for one in view) and not index_trust.rebuild(self._directory, segment):
+                        continue
+                except OSError as error:
+                    logger.warning("%s: indexes of segment %d: %s", self._directory.path, base_offset, error)
+                    continue
+                if doubted.get(base_offset) is segment:
+                    del doubted[base_offset]
 
     def forget_holes(self) -> None:
         """Delete the files of holes that retention has passed; those that somebody has deleted are no more told. Blocks."""

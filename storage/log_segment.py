@@ -15,11 +15,12 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from . import file_records
-from .exceptions import FileClosedError, StorageError
+from . import file_records, index_trust
+from .exceptions import CorruptIndexError, FileClosedError, StorageError
 from .file_records import BatchPosition
 from .log_names import DELETED_STAGE, LOG_SUFFIX, SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 from .log_values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
+from .offset_index import OffsetPosition
 from .segment_files import LogDirectory, SegmentFiles
 from .time_index import TimestampOffset
 
@@ -318,8 +319,7 @@ class LogSegment:
 
     def hint(self, offset: int) -> int | None:
         """Position of the batch that holds `offset`, if it was appended or led to a short while ago."""
-        position = self.hints.get(offset)
-        return position if position is not None else self._older_hints.get(offset)
+        return position if (position := self.hints.get(offset)) is not None else self._older_hints.get(offset)
 
     def note_hint(self, hints: dict[int, int], offset: int, position: int) -> None:
         """The next read by the same consumer will want `offset`, if it takes one batch at a time.
@@ -338,18 +338,32 @@ class LogSegment:
             return None
         files = self.acquire()
         try:
-            return file_records.find_batch(files.file, self._floor_position(files, offset, end), end, offset)
+            last_offset, position = self._floor_entry(files, offset, end)
+            try:
+                # The entry is held against the chunk that is read anyway.
+                return file_records.find_batch(files.file, position, end, offset, last_offset if position else None)
+            except CorruptIndexError:
+                position = self._floor_position(files, offset, end)
+                return file_records.find_batch(files.file, position, end, offset)
         finally:
             files.release()
 
-    def _floor_position(self, files: SegmentFiles, offset: int, end: int) -> int:
-        """Where to start walking for `offset`: an index is a hint, without one the walk starts at 0."""
+    def _floor_entry(self, files: SegmentFiles, offset: int, end: int) -> OffsetPosition:
+        """What the index says of where to start walking for `offset`; without one the walk starts at 0."""
         try:
-            position = files.offset_index.lookup(offset).position
+            entry = files.offset_index.lookup(offset)
         except FileNotFoundError:
-            return 0
+            return OffsetPosition(self.base_offset, 0)
         # Behind the end: an entry of the time before a truncation, seen by a reader that raced with it.
-        return position if 0 <= position < end else 0
+        return entry if 0 <= entry.position < end else OffsetPosition(self.base_offset, 0)
+
+    def _floor_position(self, files: SegmentFiles, offset: int, end: int) -> int:
+        """Where to start walking for `offset`: an entry of the index is believed when the batch there is the one it names."""
+        entry = self._floor_entry(files, offset, end)
+        if entry.position and not index_trust.is_right(files.file, entry):
+            self._directory.doubt(self, f"offset {entry.offset} at position {entry.position}")
+            return index_trust.floor_position(files, offset, end)
+        return entry.position
 
     def is_warm(self, offset: int) -> bool:
         """Whether a read at `offset` finds index and batch header in memory, as far as can be told. Never blocks."""
@@ -363,7 +377,7 @@ class LogSegment:
         if files is None:
             return False
         try:
-            position = self._floor_position(files, offset, self.size)
+            position = self._floor_entry(files, offset, self.size).position
             if self._is_active and self.size - position <= _WARM_TAIL_BYTES:
                 return True
             return files.file.is_cached(position, file_records.CHUNK_BYTES) is True
@@ -412,14 +426,12 @@ class LogSegment:
     @property
     def known_largest_timestamp(self) -> int:
         """Likewise, as far as it is in memory; -1 where it would have to be read from the file. Never blocks."""
-        largest = self._largest
-        return NO_TIMESTAMP if largest is None else largest.timestamp
+        return NO_TIMESTAMP if self._largest is None else self._largest.timestamp
 
     @property
     def known_first_timestamp(self) -> int:
         """`first_timestamp`, as far as it is in memory; -1 where it would have to be read from the file. Never blocks."""
-        first = self._first_timestamp
-        return NO_TIMESTAMP if first is None else first
+        return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
 
     def largest_timestamp(self) -> int:
         """Of its records; the file's modification time where no record has a timestamp. ms."""
@@ -447,7 +459,7 @@ class LogSegment:
         try:
             # Every record up to the entry's offset is older than the entry, unless one came out of order before it: those
             # are older than the entry's timestamp too, since it is the largest so far. So nothing is missed.
-            entry = files.time_index.lookup(timestamp - 1) if timestamp > 0 else TimestampOffset(-1, self.base_offset)
+            entry = self._time_entry(files, timestamp - 1) if timestamp > 0 else TimestampOffset(-1, self.base_offset)
             offset = max(entry.offset, start_offset)
             position = self._floor_position(files, offset, self.size)
             return file_records.find_timestamp(files.file, position, self.size, timestamp, start_offset, limit_offset)
@@ -553,9 +565,8 @@ class LogSegment:
             self._files = self._pin = None
 
     def _open_for_read(self) -> SegmentFiles:
-        directory, base_offset = self._directory, self.base_offset
-        file = directory.open_log(base_offset, writable=False)
-        return SegmentFiles(file, *directory.indexes(base_offset, writable=False))
+        file = self._directory.open_log(self.base_offset, writable=False)
+        return SegmentFiles(file, *self._directory.indexes(self.base_offset, writable=False))
 
     def _close_files(self) -> None:
         files, self._files = self._files, None
@@ -565,9 +576,23 @@ class LogSegment:
             files.release()
 
     def _read_largest(self, files: SegmentFiles) -> TimestampOffset:
-        # A clean stop and a roll leave the largest timestamp as the last entry; recovery does too.
-        entry = files.time_index.last_entry
-        return entry if entry.timestamp >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        # A clean stop and a roll leave the largest timestamp as the last entry; recovery does too. Retention goes by it.
+        if not files.time_index.entries:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        is_right = self._agrees(files, entry := files.time_index.last_entry)
+        return entry if is_right else file_records.largest_timestamp(files.file, 0, self.size)
+
+    def _time_entry(self, files: SegmentFiles, timestamp: int) -> TimestampOffset:
+        """The greatest entry of the time index up to `timestamp`, where the log agrees with it."""
+        entry = files.time_index.lookup(timestamp)
+        is_right = entry.offset == self.base_offset or self._agrees(files, entry)
+        return entry if is_right else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def _agrees(self, files: SegmentFiles, entry: TimestampOffset) -> bool:
+        position = self._floor_position(files, entry.offset, self.size)
+        if not (is_right := index_trust.agrees(files.file, position, self.size, entry)):
+            self._directory.doubt(self, f"time {entry.timestamp} at offset {entry.offset}")
+        return is_right
 
     def _read_first_timestamp(self, files: SegmentFiles) -> int:
         for header in file_records.read_headers(files.file, 0, self.size):

@@ -156,6 +156,7 @@ class LogUpkeep:
                 log.roll_if_quiet()
                 count += len(log.delete_old_segments())
                 log.forget_holes()
+                log.mend_indexes()
             except StorageError as error:
                 logger.error("%s", error)
         return count

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..config.log_config import LogConfig
     from .file_cache import FileCache
     from .filesystem import File, FileStat, FileSystem
+    from .log_segment import LogSegment
     from .scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 _SPARE_BYTES = 16 << 10
 """Disk blocks behind a file's end that are not worth a system call: its last block, and the file system's own of a file in
 many extents, which count as the file's."""
+
+logger = logging.getLogger(__name__)
 
 # Kafka takes segment.index.bytes down to 4. Room for one entry, and in the time index for the one that a roll adds.
 _MIN_OFFSET_INDEX = OffsetIndex.ENTRY_SIZE
@@ -76,10 +79,11 @@ class LogDirectory:
     """Where the files of a log are, what opens them and which settings hold. One object for all segments of a log.
 
     `path` changes when the partition is deleted (its directory is renamed), `config` when the topic's settings are.
+    `doubted` has closed and active segments whose indexes have shown a wrong entry.
     `pinned` has the sizes of segments that were replaced, or are about to be, and that somebody still holds.
     """
 
-    __slots__ = ("cache", "config", "file_system", "pace", "path", "pinned", "space")
+    __slots__ = ("cache", "config", "doubted", "file_system", "pace", "path", "pinned", "space")
 
     def __init__(
         self,
@@ -97,6 +101,18 @@ class LogDirectory:
         self.space = space or DiskSpace()
         self.pace = pace or WritePace()
         self.pinned: dict[int, int] = {}
+        self.doubted: dict[int, LogSegment] = {}
+
+    def doubt(self, segment: LogSegment, what: str) -> None:
+        """An index entry does not say what the log does. Any thread."""
+        if self.doubted.get(segment.base_offset) is not segment:
+            self.doubted[segment.base_offset] = segment
+            logger.warning(
+                "%s: an index of segment %d is wrong (%s): it is made anew, and not believed until then",
+                self.path,
+                segment.base_offset,
+                what,
+            )
 
     def file(self, base_offset: int, suffix: str, stage: str = "") -> str:
         return f"{self.path}/{file_name(base_offset, suffix, stage)}"
