@@ -201,6 +201,7 @@ cdef class _Reader:
         text = self.string(True)
         self.flexible = flexible
         self.skip_tags()
+        self.tags = 0  # as the declared reader, which reads header and body apart
         return text
 
 

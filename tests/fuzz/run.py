@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fuzz import coverage, reach
 from fuzz.corpus import DIRECTORY, Entry, read, write
-from fuzz.target import TARGETS, Target, attempt, attempt_bounded
+from fuzz.target import TARGETS, Target, attempt, attempt_bounded, attempt_grown
 
 HERE = Path(__file__).resolve()
 GROUPS = (
@@ -53,6 +53,9 @@ INPUT_S, PROCESS_MIB = 600, 2048
 MOST_CORPUS = 400_000
 #: Seconds for a group from which on codecs are instrumented too.
 LONG_S = 200
+SEED = "a seed"
+#: Of new inputs, one of so many is grown too, where its target says how large.
+GROWN_ONE_OF = 64
 #: Loggers that have a line for each damaged record.
 TALKATIVE = ("coordinator_log", "group_loading", "transaction_loading")
 
@@ -67,7 +70,7 @@ def load(groups: Sequence[str]) -> dict[str, list[Target]]:
 
 
 def inputs_of(one: Target) -> Iterator[Entry]:
-    yield from (Entry(data, "a seed") for data in one.seeds())
+    yield from (Entry(data, SEED) for data in one.seeds())
     yield from read(one.name)
 
 
@@ -106,6 +109,8 @@ def replay(names: Sequence[str]) -> int:
             try:
                 with reached:
                     attempt_bounded(one, entry.data)
+                if entry.why == SEED:
+                    attempt_grown(one, entry.data)
             except Exception as error:
                 findings += 1
                 report(one, entry.data, error)
@@ -122,6 +127,7 @@ def run_input(name: str, text: str) -> int:
     one, data = TARGETS[name], read_spelled(text)
     try:
         attempt_bounded(one, data)
+        attempt_grown(one, data)
     except Exception as error:
         report(one, data, error)
         return 1
@@ -175,7 +181,10 @@ def _fuzz_group(group: str, corpus: str, options: list[str]) -> None:
         if data:
             one = targets[data[0] % len(targets)]
             current.begin(data[:longest])
-            attempt(one, data[1 : 1 + one.max_input])
+            content = data[1 : 1 + one.max_input]
+            attempt(one, content)
+            if one.large and zlib.crc32(content) % GROWN_ONE_OF == 0:
+                attempt_grown(one, content)
             current.end()
 
     coverage.fuzz(

@@ -7,13 +7,17 @@ memory or more time than is allowed is a finding. Memory is what Python's alloca
 
 from __future__ import annotations
 
+import random
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 #: What any input may take, however small it is: caches and tables that are made on first use.
 BASE_BYTES = 4 << 20
+#: Seconds of CPU that a grown input may take besides what its bytes may.
+GROWN_CPU_S = 0.5
 #: Seconds of CPU that one input may take, under tracing and on a slow machine; all take milliseconds.
 MOST_CPU_S = 10.0
 
@@ -28,6 +32,9 @@ class Target(NamedTuple):
         max_input: longest input in bytes.
         growth: bytes of memory that each byte of input may cost.
         extra: bytes that any input may cost besides (a decoder with a limit of its own).
+        large: bytes to which inputs are grown, by a part of them again and again: what takes the square of its input's length, or
+            much for each of many small parts, shows there and not before. 0: they are not.
+        cpu_us: microseconds of CPU that each byte of a grown input may cost.
     """
 
     name: str
@@ -37,6 +44,8 @@ class Target(NamedTuple):
     max_input: int
     growth: int
     extra: int
+    large: int = 0
+    cpu_us: float = 0.0
 
 
 class BoundExceeded(AssertionError):
@@ -52,12 +61,14 @@ def target(
     max_input: int = 2048,
     growth: int = 600,
     extra: int = 0,
+    large: int = 0,
+    cpu_us: float = 5.0,
 ) -> Callable[[Callable[[bytes], object]], Callable[[bytes], object]]:
     """Makes the function a target, named after it."""
 
     def register(run: Callable[[bytes], object]) -> Callable[[bytes], object]:
         assert run.__name__ not in TARGETS
-        TARGETS[run.__name__] = Target(run.__name__, run, declared, seeds, max_input, growth, extra)
+        TARGETS[run.__name__] = Target(run.__name__, run, declared, seeds, max_input, growth, extra, large, cpu_us)
         return run
 
     return register
@@ -87,3 +98,26 @@ def attempt_bounded(one: Target, data: bytes) -> None:
         raise BoundExceeded(f"{one.name}: {len(data)} bytes of input took {peak} bytes of memory; {limit} are allowed")
     if taken > MOST_CPU_S:
         raise BoundExceeded(f"{one.name}: {len(data)} bytes of input took {taken:.1f} s of CPU")
+
+
+def grown(data: bytes, size: int) -> Iterator[bytes]:
+    """`data` with a part of it repeated until there are `size` bytes: all behind the first byte, which often says what the rest
+    is; and two parts that hang on the data alone."""
+    chance = random.Random(zlib.crc32(data))
+    parts = [(1, len(data))]
+    for _ in range(2):
+        start = chance.randrange(len(data) + 1)
+        parts.append((start, chance.randrange(start, len(data) + 1)))
+    for start, end in parts:
+        if start < end:
+            yield data[:start] + data[start:end] * max(1, (size - len(data)) // (end - start)) + data[end:]
+
+
+def attempt_grown(one: Target, data: bytes) -> None:
+    """Runs what `grown` makes of it, with the time measured that this thread's CPU takes: other processes make no finding."""
+    for large in grown(data, one.large) if one.large else ():
+        started = time.thread_time()
+        attempt(one, large)
+        taken, limit = time.thread_time() - started, GROWN_CPU_S + one.cpu_us * 1e-6 * len(large)
+        if taken > limit:
+            raise BoundExceeded(f"{one.name}: {len(large)} bytes took {taken:.1f} s of CPU; {limit:.1f} are allowed")

@@ -48,7 +48,7 @@ def scram_messages() -> Iterator[bytes]:
     yield b"p=tls-unique,,n=user,r=client\0"
 
 
-@target(Refusal, seeds=scram_messages)
+@target(Refusal, seeds=scram_messages, large=256 << 10)
 def scram(data: bytes) -> None:
     """Both messages of the client's, NUL between them. Nobody is let in who does not bring the proof."""
     first, _, final = data.partition(b"\0")
@@ -67,7 +67,7 @@ def plain_messages() -> Iterator[bytes]:
     yield b"\0nobody\0"
 
 
-@target(Refusal, seeds=plain_messages, max_input=300)
+@target(Refusal, seeds=plain_messages, max_input=300, large=256 << 10)
 def plain(data: bytes) -> None:
     """One message; who is let in has said the password of who they say they are."""
 
@@ -89,7 +89,7 @@ def jaas_entries() -> Iterator[bytes]:
     yield f'{module} required user_x="never ended;'.encode()
 
 
-@target(ValueError, seeds=jaas_entries)
+@target(ValueError, seeds=jaas_entries, large=256 << 10)
 def jaas_line(data: bytes) -> None:
     """`sasl.jaas.config`; a refusal does not repeat what may be a password."""
     text = data.decode("utf-8", "replace")

@@ -121,7 +121,7 @@ def claim_sets() -> Iterator[bytes]:
     yield HEADER + b"\0" + b"[" * 1500
 
 
-@target(Refusal, ConnectionAborted, seeds=claim_sets, extra=4 << 20)
+@target(Refusal, ConnectionAborted, seeds=claim_sets, extra=4 << 20, large=256 << 10)
 def signed_tokens(data: bytes) -> None:
     """Any header and any claims, rightly signed: the issuer's own tokens, whatever they say."""
     header, _, claims = data.partition(b"\0")
@@ -138,7 +138,7 @@ def messages() -> Iterator[bytes]:
     yield b"\1"
 
 
-@target(Refusal, ConnectionAborted, seeds=messages, extra=4 << 20)
+@target(Refusal, ConnectionAborted, seeds=messages, extra=4 << 20, large=256 << 10)
 def oauthbearer(data: bytes) -> None:
     """The client's first message and, behind a bad token, its second: which is always the end."""
 

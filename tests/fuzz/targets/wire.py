@@ -75,7 +75,7 @@ def request_frames() -> Iterator[bytes]:
             yield header + encode(random_struct(rng, cls, version), version)[:1200]
 
 
-@target(MalformedRequest, seeds=request_frames)
+@target(MalformedRequest, seeds=request_frames, large=1 << 20)
 def request_header(data: bytes) -> None:
     header, end = parse_request_header(data)
     assert 8 <= end <= len(data)
@@ -84,7 +84,7 @@ def request_header(data: bytes) -> None:
     assert size <= end + 2 * len(data)  # what is no UTF-8 becomes three bytes
 
 
-@target(ProtocolError, seeds=request_frames)
+@target(ProtocolError, seeds=request_frames, large=1 << 20)
 def requests(data: bytes) -> None:
     """Any API in any version: the header says which."""
     header, position = parse_request_header(data)
@@ -133,7 +133,7 @@ def _is_utf8(frame: bytes) -> bool:
     return all(byte < 0x80 for byte in frame)
 
 
-@target(seeds=hot_frames)
+@target(seeds=hot_frames, large=1 << 20)
 def hot_requests(data: bytes) -> None:
     """The compiled readers of Produce and Fetch against the declared ones."""
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fuzz import corpus, reach, run
 from fuzz.corpus import Entry
-from fuzz.target import BASE_BYTES, BoundExceeded, Target, attempt, attempt_bounded
+from fuzz.target import BASE_BYTES, BoundExceeded, Target, attempt, attempt_bounded, attempt_grown, grown
 from tidelog.storage import ledger
 
 #: Groups whose modules take the log for the whole process.
@@ -45,6 +45,30 @@ def test_memory_beyond_what_the_input_may_cost_is_a_finding() -> None:
     attempt_bounded(made(len), b"x" * 90)
     with pytest.raises(BoundExceeded, match="are allowed"):
         attempt_bounded(made(takes_memory), b"x" * 90)
+
+
+def takes_the_square(data: bytes) -> None:
+    """What is left is copied for each KiB."""
+    for _ in range(0, len(data), 1024):
+        data = bytes(bytearray(data)[1:])
+
+
+def test_inputs_grow_by_parts_of_them_and_always_in_the_same_way() -> None:
+    for data in (b"", b"a", b"0123456789" * 7):
+        made = list(grown(data, 5000))
+        assert made == list(grown(data, 5000))
+        assert all(4900 <= len(large) <= 5000 for large in made)
+        assert all(large[:1] == data[:1] for large in made)
+    assert next(grown(b"abc", 1000)) == b"a" + b"bc" * 498 + b""
+
+
+def test_time_beyond_what_the_bytes_of_a_large_input_may_cost_is_a_finding() -> None:
+    one = made(takes_the_square)._replace(large=2 << 20, cpu_us=0.01)
+    attempt_bounded(one, b"0123")
+    with pytest.raises(BoundExceeded, match="s of CPU"):
+        attempt_grown(one, b"0123")
+    attempt_grown(one._replace(run=len), b"0123")
+    attempt_grown(one._replace(large=0), b"0123")
 
 
 def test_a_corpus_is_read_as_it_was_written_reasons_first(tmp_path: Path) -> None:
