@@ -416,6 +416,18 @@ async def test_a_very_large_batch_goes_to_the_thread_although_it_is_plain(machin
     rig.broker.conversions.close()
 
 
+async def test_large_plain_batches_of_a_request_that_has_taken_long_go_to_the_thread(machine: World) -> None:
+    """And small ones, which take microseconds, do not."""
+    rig = OldRig(machine)
+    small, large = (build_batch([Record(0, START_MS, None, bytes(size))]) for size in (1000, 100_000))
+    assert await outcomes(rig, full_request(small, large), since=NOW) == [(0, 0), (0, 1)]
+    assert await outcomes(rig, full_request(small), since=0) == [(0, 2)]
+    assert rig.broker.conversions.checked == 0
+    assert await outcomes(rig, full_request(large, small), since=0) == [(0, 3), (0, 4)]
+    assert rig.broker.conversions.checked == 2, "the second must not overtake the first"
+    rig.broker.conversions.close()
+
+
 async def test_one_above_max_message_bytes_is_not_even_copied(machine: World) -> None:
     rig = OldRig(machine, max_message_bytes=100)
     large = build_batch([Record(0, START_MS, None, bytes(2 << 20))], compression=Compression.GZIP)
