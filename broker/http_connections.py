@@ -26,8 +26,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .security.attempts import network_of
-
 if TYPE_CHECKING:
     from typing import Any
 
@@ -60,6 +58,8 @@ class Peer:
     __slots__ = ("_places", "connection", "is_ended", "is_waiting", "network")
 
     def __init__(self, places: Places, connection: socket.socket, host: str) -> None:
+        from .security.attempts import network_of  # of no use where nobody asks
+
         self._places = places
         self.connection = connection
         self.network = network_of(host)

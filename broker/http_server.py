@@ -19,8 +19,6 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .http_connections import BodyStream, BusyError, Lane
-from .http_user import USER
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from .console.samples import Samples
     from .health import Health, Verdict
     from .http_api import HttpApi
+    from .http_connections import Lane
     from .http_gate import HttpGate
     from .https import Https
     from .security.http_users import NotLetInError
@@ -65,6 +64,8 @@ class HttpServer:
         self._samples: Samples | None = None
         self._lock = threading.Lock()
         self._stopped = False
+        from .http_connections import Lane  # as all that serves, of no use without a listener
+
         self._work = Lane(working=8, waiting=8, wait_s=LANE_WAIT_S)
         self._monitors = Lane(working=2, waiting=4, wait_s=LANE_WAIT_S)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -142,6 +143,8 @@ class HttpServer:
         return self._application(environ, start)
 
     def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        from .http_connections import BodyStream, BusyError
+
         lane = self._lane(environ.get("PATH_INFO", "/"))
         if lane is None:
             return self._answer(environ, start_response)
@@ -202,6 +205,7 @@ class HttpServer:
         """Whether no other's page can have sent it by a name of its own that points here. Who has signed in has not come so, and
         what has no Host is no browser."""
         from .console.access import host_of, is_own_host
+        from .http_user import USER
 
         authority = environ.get("HTTP_HOST")
         if environ.get(USER) is not None or authority is None:
