@@ -237,16 +237,18 @@ def _counts(results: list[Result]) -> dict[str, int]:
     }
 
 
-def _report(results: list[Result], minutes: float) -> str:
-    """The report's text, Markdown."""
+def _commit() -> str:
+    """Which sources these are."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
-    changed = [
-        line for line in git("status", "--porcelain").splitlines() if not line.endswith("docs/reports/mutations.md")
-    ]
-    commit = git("rev-parse", "--short", "HEAD") + (", with changes that are not committed" if changed else "")
+    changed = [line for line in git("status", "--porcelain").splitlines() if not line.endswith("mutations.md")]
+    return git("rev-parse", "--short", "HEAD") + (", with changes that are not committed" if changed else "")
+
+
+def _report(results: list[Result], commit: str, minutes: float) -> str:
+    """The report's text, Markdown."""
     counts = _counts(results)
     meaningful = counts["killed"] + counts["survived"]
     rows = [
@@ -261,7 +263,8 @@ def _report(results: list[Result], minutes: float) -> str:
             "`make mutations` writes this page; the table is in `tests/mutations/`.",
             "",
             f"- {time.strftime('%Y-%m-%d')}, commit {commit}, Python {sys.version.split()[0]}",
-            f"- command: `make mutations`, {minutes:.0f} minutes on {os.cpu_count()} cores",
+            f"- command: `make mutations`, {minutes:.0f} minutes on {os.cpu_count()} cores "
+            f"(load {os.getloadavg()[2]:.0f})",
             f"- {len(results)} of the table's {len(MUTATIONS)} mutations were run: {counts['killed']} killed, "
             f"{counts['survived']} survived, {counts['equivalent']} equivalent, {counts['broken']} broken",
             f"- score, without the equivalent ones: {counts['killed']} of {meaningful}"
@@ -300,12 +303,12 @@ def main(arguments: list[str]) -> int:
     if asked.list:
         print("\n".join(mutation.name for mutation in chosen))
         return 0
-    began = time.monotonic()
+    began, commit = time.monotonic(), _commit()  # the copies are made now
     results = _run_all(chosen, asked.jobs)
     counts = _counts(results)
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if len(chosen) == len(MUTATIONS):
-        REPORT.write_text(_report(results, (time.monotonic() - began) / 60))
+        REPORT.write_text(_report(results, commit, (time.monotonic() - began) / 60))
         print(f"wrote {REPORT.relative_to(ROOT)}")
     return 1 if counts["survived"] or counts["broken"] else 0
 

@@ -89,6 +89,7 @@ RINGS = [
     ),
     Ring("examples", [], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 0, 30),
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 0.5, 12),
+    Ring("mutations", [], ["make", "mutations"], 0, 30),
     Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 3, 40),
     Ring("sanitizers", ["make", "sanitize-check"], ["make", "sanitize", "FUZZ_SECONDS=600"], 1, 30),
     Ring("prometheus", ["make", "prometheus"], ["make", "prometheus"], 1.5, 4),
