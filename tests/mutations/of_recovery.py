@@ -50,15 +50,15 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/checksums",
-        "storage/log_loader.py",
-        "segment, check_crc=True, on_batch=replay.add, on_progress=self._progress.done",
-        "segment, check_crc=False, on_batch=replay.add, on_progress=self._progress.done",
+        "storage/log_recovery.py",
+        "segment, check_crc=True, on_batch=replay.add, on_progress=on_progress",
+        "segment, check_crc=False, on_batch=replay.add, on_progress=on_progress",
         "Recovery does not look at checksums.",
         (f"{RECOVERY}::test_after_power_cuts_the_synced_records_are_there_and_nothing_else",),
     ),
     Mutation(
         "recovery/removal-durable",
-        "storage/log_loader.py",
+        "storage/log_recovery.py",
         "            # Durably, or a power cut brings them back behind records that get the same offsets.\n"
         "            self._fs.sync_directory(self._directory.path)\n",
         "            pass\n",

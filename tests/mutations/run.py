@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -139,7 +140,7 @@ class Tree:
             source_path.write_text(mutation.apply(source))
             if mutation.is_kernel:
                 self._compile(source_path, kernel)
-            verdict, detail = _judged(mutation, self.test(mutation.tests))
+            verdict, detail = judged(mutation, self.test(mutation.tests))
         except subprocess.CalledProcessError as error:
             verdict, detail = "broken", f"it does not compile: {error.stderr[-300:]}"
         except subprocess.TimeoutExpired:
@@ -182,7 +183,8 @@ def _replace(kernel: Path, data: bytes) -> None:
     kernel.write_bytes(data)
 
 
-def _judged(mutation: Mutation, tested: subprocess.CompletedProcess[str]) -> tuple[str, str]:
+def judged(mutation: Mutation, tested: subprocess.CompletedProcess[str]) -> tuple[str, str]:
+    """Return the verdict on a mutant from what pytest said, and the test that noticed it or what went wrong."""
     lines = tested.stdout.splitlines()
     failed = [line for line in lines if line.startswith(("FAILED tests/", "ERROR tests/"))]
     noticed_by = failed[0].split(" - ")[0].partition(" ")[2] if failed else ""
@@ -247,6 +249,12 @@ def _commit() -> str:
     return git("rev-parse", "--short", "HEAD") + (", with changes that are not committed" if changed else "")
 
 
+def _cpu_minutes() -> float:
+    """What the tests and compilers have taken so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) / 60
+
+
 def _report(results: list[Result], commit: str, minutes: float) -> str:
     """The report's text, Markdown."""
     counts = _counts(results)
@@ -263,7 +271,7 @@ def _report(results: list[Result], commit: str, minutes: float) -> str:
             "`make mutations` writes this page; the table is in `tests/mutations/`.",
             "",
             f"- {time.strftime('%Y-%m-%d')}, commit {commit}, Python {sys.version.split()[0]}",
-            f"- command: `make mutations`, {minutes:.0f} minutes on {os.cpu_count()} cores "
+            f"- command: `make mutations`, {minutes:.0f} minutes and {_cpu_minutes():.0f} of CPU on {os.cpu_count()} cores "
             f"(load {os.getloadavg()[2]:.0f})",
             f"- {len(results)} of the table's {len(MUTATIONS)} mutations were run: {counts['killed']} killed, "
             f"{counts['survived']} survived, {counts['equivalent']} equivalent, {counts['broken']} broken",
@@ -280,7 +288,8 @@ def _report(results: list[Result], commit: str, minutes: float) -> str:
 
 def _outcome(result: Result) -> str:
     if result.verdict == "killed":
-        return f"`{result.detail.rpartition('/')[2]}`" if "::" in result.detail else result.detail
+        test = result.detail.partition("[")[0]  # parameters may be any bytes
+        return f"`{test.rpartition('/')[2]}`" if "::" in test else result.detail
     if result.verdict == "equivalent":
         return f"equivalent: {result.mutation.equivalent}"
     return f"**{result.verdict}** {result.detail}".strip()
