@@ -44,7 +44,9 @@ CHECKPOINTS = (
     REPLICATION_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
-_OWN_FILES = frozenset((*CHECKPOINTS, META_PROPERTIES_FILE))
+LOG_START_COPY = "tidelog-log-start-offset-checkpoint"
+"""A second copy of the one checkpoint that nothing else can replace. Apache Kafka passes over it."""
+_OWN_FILES = frozenset((*CHECKPOINTS, LOG_START_COPY, META_PROPERTIES_FILE))
 _NO_BROKER_EPOCH = -1  # Kafka's for "none": it counts registrations with a controller
 
 
@@ -156,10 +158,20 @@ class DataDirectory:
             self._written[name] = offsets
             return offsets
         except CorruptCheckpointError as error:
+            if name == LOG_START_OFFSET_CHECKPOINT and (copy := self._read_copy()) is not None:
+                logger.warning("%s; going on with the copy in %s", error, LOG_START_COPY)
+                return copy
             logger.warning("%s; going on as if it were empty", error)
             return None
         except OSError as error:
             raise self._unusable(error) from error
+
+    def _read_copy(self) -> dict[TopicPartition, int] | None:
+        path = f"{self.path}/{LOG_START_COPY}"
+        try:
+            return OffsetCheckpointFile(self._fs, path).read() if self._fs.exists(path) else None
+        except CorruptCheckpointError:
+            return None
 
     def checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write it if it would differ from what was written last: an idle broker writes nothing. OSError. Blocks."""
@@ -169,6 +181,9 @@ class DataDirectory:
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         OffsetCheckpointFile(self._fs, f"{self.path}/{name}").write(offsets)
+        if name == LOG_START_OFFSET_CHECKPOINT and (offsets or self._fs.exists(f"{self.path}/{LOG_START_COPY}")):
+            # No other file says what DeleteRecords took: were this one damaged, it could be read again.
+            OffsetCheckpointFile(self._fs, f"{self.path}/{LOG_START_COPY}").write(offsets)
         self._written[name] = dict(offsets)
 
     def forget(self, key: TopicPartition) -> None:

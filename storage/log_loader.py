@@ -35,6 +35,7 @@ from .log_names import (
     SNAPSHOT_SUFFIX,
     SWAP_STAGE,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     Hole,
     LogFileName,
     file_name,
@@ -48,6 +49,7 @@ from .log_values import MAX_RELATIVE_OFFSET, RecoveryStats
 from .offset_index import OffsetIndex
 from .producer_replay import ProducerReplay
 from .time_index import TimeIndex
+from .transaction_index_check import check_transaction_indexes
 
 if TYPE_CHECKING:
     from .clock import Time
@@ -149,6 +151,10 @@ class LogLoader:
         end_offset = recovery.lift_end(segments, end_offset, self._time.milliseconds())
         if end_offset is None or end_offset < self._log_start_offset:
             end_offset = self._start_anew(segments)
+        has_index = {file.base_offset for file in files if file.suffix == TRANSACTION_INDEX_SUFFIX and not file.stage}
+        checked = {segment.base_offset for segment in segments if segment.indexes_synced} & has_index
+        if checked:  # others were just made
+            check_transaction_indexes(self._directory, segments, checked, end_offset, self._time)
         return self._settle(segments, end_offset, replay, has_ledger, recovery.holes)
 
     # --- pass 1 ---

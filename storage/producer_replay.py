@@ -33,6 +33,7 @@ class ProducerReplay:
         self._producers = producers
         self._time = time
         self._aborted: TransactionIndex | None = None
+        self._collected: list[AbortedTxn] | None = None
 
     def catch_up(self, segments: Sequence[LogSegment], log_start_offset: int, end_offset: int) -> None:
         """Bring the state to `end_offset`, which all batches of `segments` lie below.
@@ -53,6 +54,14 @@ class ProducerReplay:
                         self._directory, segment, start=found.position, check_crc=False, on_batch=self.add
                     )
         producers.update_map_end_offset(end_offset)
+
+    def aborted_in(self, segments: Sequence[LogSegment]) -> list[AbortedTxn]:
+        """The transactions that end in `segments`, which the log begins with, by an abort. The replay is spent after it."""
+        self._collected = []
+        self._producers.truncate_fully_and_start_at(segments[0].base_offset)
+        for segment in segments:
+            segment_scan.scan_segment(self._directory, segment, check_crc=False, on_batch=self.add)
+        return self._collected
 
     def begin_segment(self, base_offset: int) -> None:
         """Recovery reads this segment from its start: its aborted transactions are found anew."""
@@ -97,11 +106,13 @@ class ProducerReplay:
             )
             if completed is None:
                 continue
-            if completed.is_aborted and self._aborted is not None:
+            if completed.is_aborted and (self._aborted is not None or self._collected is not None):
                 stable = self._producers.last_stable_offset(completed)
-                self._aborted.append(
-                    AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-                )
+                aborted = AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+                if self._aborted is not None:
+                    self._aborted.append(aborted)
+                if self._collected is not None:
+                    self._collected.append(aborted)
             self._producers.complete_txn(completed)
 
     def finish(self, segments: Sequence[LogSegment], log_start_offset: int, end_offset: int, *, clean: bool) -> None:

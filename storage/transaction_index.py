@@ -16,6 +16,7 @@ thread.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
@@ -142,6 +143,11 @@ class TransactionIndex:
             if txn.last_offset <= before or txn.first_offset > txn.last_offset:
                 raise CorruptIndexError(f"{self.path}: {txn} can't be behind {before}")
             before = txn.last_offset
+
+    @staticmethod
+    def encode(entries: Iterable[AbortedTxn]) -> bytes:
+        """The content of a file with these."""
+        return b"".join(_ENTRY.pack(_VERSION, *txn) for txn in entries)
 
     def flush(self) -> None:
         """Makes the entries durable. Any thread; blocks."""

@@ -250,3 +250,17 @@ def test_a_recovery_point_that_an_aborted_hole_left_is_reached_again(world: Worl
     again = start(world)
     assert again.log_end_offset == 8
     assert again.holes == log.holes
+
+
+def test_a_damaged_log_start_checkpoint_makes_no_deleted_record_readable_again(world: World) -> None:
+    other = World(world.fake.kill())
+    other.log_config = world.log_config
+    log = other.start().get("t", 0)
+    assert log is not None
+    log.increment_log_start_offset(2)
+    other.stop()
+    world.file_system = other.fake
+    name = f"{ROOT}/log-start-offset-checkpoint"
+    assert b"t 0 2" in other.fake.contents()[name]
+    other.fake.put(name, b"0\n1\nt\xff0 2\n")
+    assert start(world).log_start_offset == 2

@@ -7,6 +7,7 @@ from support.fake_filesystem import PowerCut
 from support.logs import ROOT, World, append, batch, read_records
 from support.mock_time import START_MS
 from tidelog.protocol.records.memory_records import iterate_batches
+from tidelog.storage import log_loader
 from tidelog.storage.exceptions import DataDirectoryError
 from tidelog.storage.log_names import file_name
 from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
@@ -77,8 +78,12 @@ def start(world: World) -> UnifiedLog:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("is_last", [True, False])
-def test_lesson_10_a_segment_that_spans_2_31_offsets_is_split_on_load(is_last: bool, clean: bool) -> None:
+def test_lesson_10_a_segment_that_spans_2_31_offsets_is_split_on_load(
+    is_last: bool, clean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """KAFKA-5413, 6264: an old cleaner joined segments whose offsets lie further apart than an index entry can say."""
+    # The transactions are made up: only where their entries go is looked at.
+    monkeypatch.setattr(log_loader, "check_transaction_indexes", lambda *_arguments: 0)
     world = wide_log(OFFSETS, is_last=is_last, clean=clean)
     expected = OFFSETS if is_last else [*OFFSETS, OFFSETS[-1] + 1]
     log = start(world)

@@ -1,0 +1,126 @@
+"""Transaction indexes against the log, as a log is loaded: a wrong one would give read_committed consumers aborted records.
+
+Each entry is held against the batches that it names: its abort marker, and the first record of the transaction. What disagrees
+makes the index be written anew from the log. Where compaction has been, either may be gone, and nothing is concluded
+from that. A file that is missing is not noticed: only the log's control batches could tell, and a start does not read them.
+
+Blocks; one thread, before the log is published. OSError.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..protocol.records.exceptions import RecordError
+from . import file_records
+from .exceptions import CorruptIndexError
+from .log_names import TRANSACTION_INDEX_SUFFIX
+from .log_segments import floor_index
+from .producer_replay import ProducerReplay
+from .producer_state import ProducerStateManager
+from .transaction_index import AbortedTxn, TransactionIndex
+from .transaction_marker import parse_transaction_marker
+
+if TYPE_CHECKING:
+    from ..protocol.records.record_batch import BatchHeader, Record
+    from .clock import Time
+    from .log_segment import LogSegment
+    from .segment_files import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+
+def check_transaction_indexes(
+    directory: LogDirectory, segments: Sequence[LogSegment], bases: set[int], end_offset: int, time: Time
+) -> int:
+    """Look at the indexes of the segments at `bases`, write wrong ones anew; returns how many were. `segments`: the log's."""
+    view = tuple(segments)
+    ends = [*(segment.base_offset for segment in view[1:]), end_offset]
+    wrong = []
+    for number, segment in enumerate(view):
+        if segment.base_offset not in bases:
+            continue
+        path = directory.file(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+        try:
+            problem = _problem(directory, view, number, ends[number])
+        except (CorruptIndexError, RecordError) as error:
+            problem = str(error)
+        if problem:
+            logger.warning("%s is wrong (%s): it is made anew from the log", path, problem)
+            wrong.append(number)
+    if wrong:
+        _rebuild(directory, view, wrong, ends, time)
+    return len(wrong)
+
+
+def _problem(directory: LogDirectory, view: tuple[LogSegment, ...], number: int, end: int) -> str:
+    """What an entry says that the log does not; empty: nothing."""
+    base = view[number].base_offset
+    index = TransactionIndex(directory.file_system, directory.file(base, TRANSACTION_INDEX_SUFFIX), base)
+    index.sanity_check()
+    has_gaps = "compact" in directory.config.cleanup_policy
+    for txn in index.all():
+        if txn.last_offset >= end:
+            return f"{txn} ends behind the segment"
+        marker = _batch_at(view, txn.last_offset)
+        if marker is None:
+            if not has_gaps:
+                return f"no marker at offset {txn.last_offset}"
+        elif not _is_abort(*marker, txn):
+            return f"no abort of producer {txn.producer_id} at offset {txn.last_offset}"
+        if txn.first_offset < 0:
+            return f"{txn} begins nowhere"
+        if txn.first_offset < view[0].base_offset:
+            continue  # retention has taken it
+        first = _batch_at(view, txn.first_offset)
+        if first is None:
+            if not has_gaps:
+                return f"no batch begins at offset {txn.first_offset}"
+            continue
+        header = first[0]
+        is_data = header.is_transactional and not header.is_control
+        if header.base_offset != txn.first_offset or header.producer_id != txn.producer_id or not is_data:
+            return f"offset {txn.first_offset} does not begin a transaction of producer {txn.producer_id}"
+    return ""
+
+
+def _batch_at(view: tuple[LogSegment, ...], offset: int) -> tuple[BatchHeader, list[Record]] | None:
+    """The batch that holds the offset, with its records if it is a control batch; None where there is none."""
+    segment = view[max(0, floor_index(view, offset))]
+    found = segment.find(offset, segment.size)
+    if found is None:
+        return None
+    file = segment.lease_file()
+    try:
+        for header in file_records.read_headers(file, found.position, found.position + found.size):
+            if header.base_offset > offset:
+                return None
+            return header, list(file_records.read_records(file, header)) if header.is_control else []
+        return None
+    finally:
+        file.release()
+
+
+def _is_abort(header: BatchHeader, records: list[Record], txn: AbortedTxn) -> bool:
+    if not header.is_control or header.producer_id != txn.producer_id or header.base_offset != txn.last_offset:
+        return False
+    markers = [parse_transaction_marker(record.key, record.value) for record in records]
+    return not records or any(marker is not None and not marker.is_commit for marker in markers)
+
+
+def _rebuild(
+    directory: LogDirectory, view: tuple[LogSegment, ...], wrong: list[int], ends: list[int], time: Time
+) -> None:
+    """From the start of the log to the last of them: a transaction may have begun anywhere before its marker."""
+    producers = ProducerStateManager(directory.path, directory.file_system, time)
+    found = ProducerReplay(directory, producers, time).aborted_in(view[: wrong[-1] + 1])
+    for number in wrong:
+        base = view[number].base_offset
+        mine = [txn for txn in found if base <= txn.last_offset < ends[number]]
+        path = directory.file(base, TRANSACTION_INDEX_SUFFIX)
+        if mine:
+            directory.file_system.write_atomically(path, TransactionIndex.encode(mine))
+        else:
+            directory.file_system.unlink(path, missing_ok=True)
