@@ -38,6 +38,7 @@ from .group_metadata import DEAD, GroupMetadata
 from .group_offsets import TopicPartition
 from .group_shards import Shard, Shards
 from .group_types import Group, GroupType, wanted_types
+from .member_room import MemberRoom
 from .metadata_store import GROUP
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class GroupCoordinator:
 
     __slots__ = (
         "_check_interval_ms", "_commits", "_environment", "_expiry", "_loading", "_log", "_loop", "_membership", "_modern",
-        "_run_blocking", "_shards", "_time", "_timer",
+        "_room", "_run_blocking", "_shards", "_time", "_timer",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +98,9 @@ class GroupCoordinator:
         self._environment = environment
         self._modern: ModernGroups | None = None
         self._shards = Shards(log, time)
+        self._room = MemberRoom(
+            lambda: (group for shard in self._shards for group in shard.groups.values()), time.milliseconds
+        )
         self._membership = GroupMembership(self._shards, group_limits(config), time, timer, loop, new_uuid)
         self._commits = GroupCommits(
             self._shards,
@@ -278,8 +282,17 @@ class GroupCoordinator:
         group = self._shards.shard_of(group_id).groups.get(group_id)
         return group is not None and group.group_type is GroupType.CONSUMER and not group.is_empty
 
+    def check_room(self, group_id: str, member_id: str, said: object) -> None:
+        """As `MemberRoom.check`. Finding no such group, or none yet, is not for here."""
+        group = self._shards.shard_of(group_id).groups.get(group_id) if len(self._shards) else None
+        self._room.check(group, member_id, said)
+
     def join(self, request: JoinRequest) -> JoinResult | Awaitable[JoinResult]:
         """The answer, or an awaitable of it."""
+        try:
+            self.check_room(request.group_id, request.member_id, request.protocols)
+        except ProtocolError as error:
+            return JoinResult(error.code, request.member_id)
         if not self._is_consumer_group(request.group_id):
             return self._membership.join(request)
         machine = self.modern.machine(GroupType.CONSUMER)

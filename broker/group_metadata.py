@@ -34,6 +34,7 @@ from .group_events import (
     Ticket,
 )
 from .group_types import CommittedPartition, Committer, GroupType
+from .member_room import said_bytes
 
 #: Protocol type of Java's consumers and all who do as they do: their subscriptions can be read (see below).
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -144,7 +145,7 @@ class GroupMetadata:
     """State and members of one group. The order of `members` is that of joining."""
 
     __slots__ = (
-        "generation", "group_id", "initial_rebalance", "leader_id", "members", "new_member_added",
+        "generation", "group_id", "initial_rebalance", "leader_id", "member_bytes", "members", "new_member_added",
         "pending_join_members", "pending_sync_members", "protocol_counts", "protocol_name", "protocol_type", "state",
         "state_timestamp_ms", "static_members", "subscribed_topics",
     )  # fmt: skip
@@ -159,6 +160,8 @@ class GroupMetadata:
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
+        #: Of all members' protocols.
+        self.member_bytes = 0
         #: How many members know a protocol. (Kept, not computed: each join of a large group asks.)
         self.protocol_counts: dict[str, int] = {}
         #: group.instance.id to the member id that it has now.
@@ -397,7 +400,12 @@ class GroupMetadata:
         self.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id), effects)
         member.join_ticket = ticket
 
-    def _count(self, protocols: Iterable[GroupProtocol], by: int) -> None:
+    def bytes_of(self, member_id: str) -> int:
+        member = self.members.get(member_id)
+        return 0 if member is None else said_bytes(member.protocols)
+
+    def _count(self, protocols: tuple[GroupProtocol, ...], by: int) -> None:
+        self.member_bytes += by * said_bytes(protocols)
         counts = self.protocol_counts
         for name in {protocol.name for protocol in protocols}:
             count = counts.get(name, 0) + by

@@ -66,6 +66,13 @@ class Group(Protocol):
     def member_count(self) -> int: ...
 
     @property
+    def member_bytes(self) -> int:
+        """Of what its members said of themselves, as `member_room.said_bytes` counts."""
+
+    def bytes_of(self, member_id: str) -> int:
+        """Of one of them; 0 where there is none."""
+
+    @property
     def is_empty(self) -> bool:
         """Without members: it may be deleted, and taken over by some types."""
 

@@ -51,6 +51,9 @@ def consumer_group_heartbeat(
         check_topics(request.subscribed_topic_names, context)
         asked = _read(request, context)
         machine.check(asked)
+        context.broker.groups.check_room(
+            request.group_id, request.member_id, (asked.subscribed_topics, asked.expression)
+        )
         outcome = modern.run(
             request.group_id, lambda group, now_ms: machine.heartbeat(group, asked, now_ms), kind=GroupType.CONSUMER
         )

@@ -49,6 +49,7 @@ async def share_group_heartbeat(
         _check(request)
         names = request.subscribed_topic_names
         check_topics(names, context)
+        context.broker.groups.check_room(request.group_id, request.member_id, names)
         asked = ShareHeartbeat(
             request.group_id,
             request.member_id,

@@ -54,6 +54,8 @@ def streams_group_heartbeat(
     try:
         check_streams_enabled(context.broker)
         read = read_heartbeat(request, context.client_id or "", context.client_host)
+        said = read.topology, read.client_tags, read.process_id
+        context.broker.groups.check_room(request.group_id, request.member_id, said)
         if read.topology is not None:
             sinks = (name for each in read.topology.subtopologies for name in each.sink_topics)
             check_topics({*read.topology.required_topics(), *sinks}, context)

@@ -50,6 +50,10 @@ class ConsumerMember(ModernMember):
     pending: Owned = field(default_factory=dict)
     classic: ClassicMember | None = None
 
+    @property
+    def said(self) -> object:
+        return self.subscribed_topics, self.expression, () if self.classic is None else self.classic.protocols
+
 
 class ResolvedExpression(NamedTuple):
     """The topics that an expression matched, at which version of the image, and when (wall clock)."""

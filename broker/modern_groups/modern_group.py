@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..group_types import CommittedPartition, Committer, GroupType
+from ..member_room import said_bytes
 
 if TYPE_CHECKING:
     from ..coordinator_log import CoordinatorRecord
@@ -66,6 +67,11 @@ class ModernMember:
     client_host: str = ""
     subscribed_topics: frozenset[str] = frozenset()
 
+    @property
+    def said(self) -> object:
+        """What it said of itself that may be long."""
+        return self.subscribed_topics
+
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
@@ -79,8 +85,8 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
 
     group_type: ClassVar[GroupType]
     __slots__ = (
-        "_names", "assignment_epoch", "assignment_timestamp_ms", "group_epoch", "group_id", "image_seen", "members",
-        "metadata_hash", "static_members", "target",
+        "_names", "assignment_epoch", "assignment_timestamp_ms", "group_epoch", "group_id", "image_seen",
+        "members", "members_said", "metadata_hash", "static_members", "target",
     )  # fmt: skip
 
     def __init__(self, group_id: str) -> None:
@@ -93,6 +99,8 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         self.metadata_hash = 0
         #: In the order of their first records.
         self.members: dict[str, MemberT] = {}
+        #: Bytes of what they said.
+        self.members_said = 0
         #: group.instance.id → member id.
         self.static_members: dict[str, str] = {}
         #: member id → what it is to have.
@@ -101,11 +109,20 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         self.image_seen = -1
         self._names: dict[str, int] = {}
 
+    @property
+    def member_bytes(self) -> int:
+        return self.members_said
+
+    def bytes_of(self, member_id: str) -> int:
+        member = self.members.get(member_id)
+        return 0 if member is None else said_bytes(member.said)
+
     # -- changes, for replay functions alone
 
     def put(self, member: MemberT) -> None:
         """Adds or changes a member."""
         old = self.members.get(member.member_id)
+        self.members_said += said_bytes(member.said) - (0 if old is None else said_bytes(old.said))
         self.members[member.member_id] = member
         if old is None or old.subscribed_topics != member.subscribed_topics:
             self._count(old, member)
@@ -118,6 +135,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         """Forgets a member; no matter if there is none."""
         old = self.members.pop(member_id, None)
         if old is not None:
+            self.members_said -= said_bytes(old.said)
             self._count(old, None)
             self._release(old)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode
 from ..group_types import CommittedPartition, Committer, GroupType
+from ..member_room import said_bytes
 from .modern_group import ModernGroup, ModernMember
 from .streams_tasks import OWNS_NOTHING, OwnedTasks, Task, Tasks, each_task
 from .streams_topology import ConfiguredTopology, Topology
@@ -49,6 +50,10 @@ class StreamsMember(ModernMember):
     client_tags: tuple[tuple[str, str], ...] = ()
     assigned: OwnedTasks = OWNS_NOTHING
     pending: OwnedTasks = OWNS_NOTHING
+
+    @property
+    def said(self) -> object:
+        return self.process_id, self.client_tags
 
 
 class Roles(NamedTuple):
@@ -83,6 +88,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.delayed_until_ms = 0
 
     # -- changes
+
+    @property
+    def member_bytes(self) -> int:
+        return self.members_said + said_bytes(self.topology)
 
     def put(self, member: StreamsMember) -> None:
         self._count_owners(self.members.get(member.member_id), -1)
