@@ -19,6 +19,7 @@ ADMINISTRATION_ROWS: tuple[Setting, ...] = (
         "not kept; many clients log a line when a broker offers it. Apache Kafka offers it where a plug-in of metric.reporters "
         "takes it.",
         importance=Importance.LOW,
+        own=True,
         group="Quotas and telemetry",
     ),
     _row(
