@@ -162,8 +162,8 @@ MUTATIONS = [
     Mutation(
         "log/look-up-equal-times",
         "storage/log_segment.py",
-        "            entry = files.time_index.lookup(timestamp - 1) if timestamp > 0",
-        "            entry = files.time_index.lookup(timestamp) if timestamp > 0",
+        "            entry = self._time_entry(files, timestamp - 1) if timestamp > 0",
+        "            entry = self._time_entry(files, timestamp) if timestamp > 0",
         "A look-up by time begins at the entry of that very time.",
         ("tests/property/test_storage_indexes.py", "tests/property/test_log_model.py"),
         equivalent="an entry is made for the batch that brought its time first: no record before that batch has it",
