@@ -293,6 +293,9 @@ class LocalLog:
                 is_done = not pending or pending[0].base_offset >= target
                 if target <= self.recovery_point and is_done and not self._directory_is_dirty:
                     return self.recovery_point
+                if self.failure is not None:
+                    # A sync that failed has lost its pages: the next one would find nothing to write, and succeed.
+                    raise self.failure
                 directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
                 parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
             try:

@@ -283,6 +283,8 @@ class ShrinkingLog(LocalLog):
         self._limits = ASK_ALWAYS
         self._epoch_is_assigned = False
         self._epochs.truncate_from_end(end_offset)
+        # What is known may be of batches that are gone: it is read anew, also where the last roll was right at the new end.
+        self._producers.update_map_end_offset(-1)
         replay = ProducerReplay(self._directory, self._producers, self._time)
         replay.catch_up(self._segments.view, self.log_start_offset, end_offset)
         self._producers.on_high_watermark_updated(self.high_watermark)

@@ -1,15 +1,15 @@
-"""Transactions over crashes, at every step of them; see support/transaction_ring.py. `--crash-states 0`: all states."""
+"""Transactions over crashes, at every step of them; see support/transaction_ring.py. `--crash-distinct 10000`: as `make slow`."""
 
 from __future__ import annotations
 
 import pytest
+from support.crash_exploration import Exploration
 from support.transaction_ring import TransactionRing
 
 
 @pytest.mark.parametrize(("power", "version"), [(False, 0), (False, 2), (True, 2)], ids=["kill-1", "kill-2", "power-2"])
-def test_every_step_of_commits_and_aborts(request: pytest.FixtureRequest, power: bool, version: int) -> None:
-    limit = request.config.getoption("--crash-states", default=1)
-    ring = TransactionRing(power=power, version=version, states_per_moment=limit)
+def test_every_step_of_commits_and_aborts(crash_limit: int | Exploration, power: bool, version: int) -> None:
+    ring = TransactionRing(power=power, version=version, states_per_moment=crash_limit)
     producer = ring.node.init()
     producer = ring.transaction(producer, 1, commit=True)
     producer = ring.transaction(producer, 2, commit=False)
@@ -19,9 +19,8 @@ def test_every_step_of_commits_and_aborts(request: pytest.FixtureRequest, power:
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
-def test_every_step_of_a_new_instance(request: pytest.FixtureRequest, power: bool) -> None:
-    limit = request.config.getoption("--crash-states", default=1)
-    ring = TransactionRing(power=power, version=2, states_per_moment=limit)
+def test_every_step_of_a_new_instance(crash_limit: int | Exploration, power: bool) -> None:
+    ring = TransactionRing(power=power, version=2, states_per_moment=crash_limit)
     producer = ring.node.init()
     ring.node.produce("tx", producer, "t", 0, "1")
     ring.node.commit_offsets("tx", producer, "g", ("t", 0, 1))
@@ -32,9 +31,8 @@ def test_every_step_of_a_new_instance(request: pytest.FixtureRequest, power: boo
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
-def test_every_step_of_a_time_out(request: pytest.FixtureRequest, power: bool) -> None:
-    limit = request.config.getoption("--crash-states", default=1)
-    ring = TransactionRing(power=power, version=2, states_per_moment=limit)
+def test_every_step_of_a_time_out(crash_limit: int | Exploration, power: bool) -> None:
+    ring = TransactionRing(power=power, version=2, states_per_moment=crash_limit)
     producer = ring.node.init()
     ring.node.produce("tx", producer, "t", 0, "1")
     ring.node.produce("tx", producer, "u", 0, "1")

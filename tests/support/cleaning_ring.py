@@ -213,11 +213,12 @@ class CleaningRing(Ring):
 
     # --- states ---
 
-    def _recover(self, state: FakeFileSystem) -> Outcome:
-        outcome = super()._recover(state)
+    def _check_again(self, state: FakeFileSystem, world: World, outcome: Outcome) -> None:
+        found = state.kill()
+        super()._check_again(state, world, outcome)
         if "t" in outcome.logs:
             end = outcome.logs["t"].end
-            world = self._new_world(state.kill())
+            world = self._new_world(found)
             assert isinstance(world, RingWorld)
             world.log_config = self.world.log_config
             world.start()
@@ -228,7 +229,6 @@ class CleaningRing(Ring):
             assert state_of(readable) == expected, "a key is lost, or back"
             self._check_ledger(log, self.history)
             self._clean_again(world, log, end, expected)
-        return outcome
 
     def _check_ledger(self, log: UnifiedLog, history: History) -> None:
         assert log.open_ledger(count=True)

@@ -24,6 +24,7 @@ import errno
 import io
 import os
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple, Protocol, Self
 
 from support.fake_disk import (
@@ -211,6 +212,12 @@ class FakeFileLock:
 
     def release(self) -> None:
         self._system._locks.discard(self._path)
+
+
+@lru_cache(maxsize=1 << 14)
+def _parts(path: str) -> tuple[str, ...]:
+    """The crash rings ask for the same few paths millions of times."""
+    return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
 class FakeFileSystem:
@@ -545,15 +552,15 @@ class FakeFileSystem:
         return inode
 
     @staticmethod
-    def _parts(path: StrPath) -> list[str]:
-        return [part for part in os.fspath(path).split("/") if part not in ("", ".")]
+    def _parts(path: StrPath) -> tuple[str, ...]:
+        return _parts(os.fspath(path))
 
     def _find(self, path: StrPath) -> Inode | Directory | None:
         node: Inode | Directory | None = self._root
-        for part in self._parts(path):
-            if not isinstance(node, Directory):
+        for part in _parts(os.fspath(path)):
+            if node.__class__ is not Directory:
                 return None
-            node = node.names.get(part)
+            node = node.names.get(part)  # type: ignore[union-attr]
         return node
 
     def _inode(self, path: StrPath) -> Inode:

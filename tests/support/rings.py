@@ -34,6 +34,7 @@ IMAGE = [*AS_ROOT, sys.executable, "docker/check-image"]
 ADDRESSES = [*AS_ROOT, sys.executable, "docker/check-addresses"]
 UNLIMITED = ["--timeout", "0"]
 RANDOM_SEED = ["--kill-seed", "random"]
+CRASH_WHOLE = ["--crash-distinct", "10000", "--crash-report", "docs/reports/crash-ring.md"]
 COMPACTION = [*PYTEST, "tests/compat/test_log_compaction_tester.py"]
 STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/test_unified_log.py", "-k", "lesson_51"]
 # `make test` has the fixed examples.
@@ -83,9 +84,9 @@ RINGS = [
     Ring(
         "crash",
         [*PYTEST, "-n", "2", "tests/crash", "--crash-states", "5"],
-        [*PYTEST, *UNLIMITED, "-n", "2", "tests/crash", "--crash-states", "0"],
+        [*PYTEST, *UNLIMITED, "-n", "2", "tests/crash", *CRASH_WHOLE],
         2,
-        240,
+        60,
     ),
     Ring("examples", [], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 0, 30),
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 0.5, 12),

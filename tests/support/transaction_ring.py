@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from support.crash_ring import digest, spread
+from support.crash_exploration import Exploration
+from support.crash_ring import image, spread
 from support.fake_filesystem import FakeFileSystem, Operation
 from support.fake_states import Moment
 from support.logs import ROOT
@@ -53,7 +56,7 @@ class Crash:
 class TransactionRing:
     """One run of one scenario. `power`: the power is cut, and each topic syncs before it answers; else `kill -9`."""
 
-    def __init__(self, *, power: bool, version: int, states_per_moment: int = 1) -> None:
+    def __init__(self, *, power: bool, version: int, states_per_moment: int | Exploration = 1) -> None:
         self._power = power
         self._limit = states_per_moment
         self.version = version
@@ -62,7 +65,7 @@ class TransactionRing:
         self.told = Told()
         self.crashes: list[Crash] = []
         self._moments = 0
-        self._seen: set[tuple[bytes, Told]] = set()
+        self._seen: set[object] = set()
         self.node.world.fake.fail_when(self._before)
 
     def _before(self, operation: Operation) -> None:
@@ -71,19 +74,30 @@ class TransactionRing:
         self._moments += 1
         fake = self.node.world.fake
         if not self._power:
-            states = [fake.kill()]
-        else:
-            moment = Moment(fake)
-            choices = moment.choices()
-            if self._limit:  # the extremes, and others
-                choices = spread(choices, moment.count(), self._limit + 2, self._moments)
-            states = [moment.state(choice) for choice in choices]
-        now, first_id = self.node.time.milliseconds(), 1000 * self._moments
-        for state in states:
-            key = digest(state), self.told
-            if key not in self._seen:
-                self._seen.add(key)
-                self.crashes.append(Crash(str(operation), state, self.told, now, self.version, first_id))
+            if isinstance(self._limit, Exploration):
+                self._limit.met_one_state()
+            self._note(operation, image(fake), fake.kill)
+            return
+        moment = Moment(fake)
+        if isinstance(self._limit, Exploration):
+            for choice, key in self._limit.choose(moment):
+                self._note(operation, key, partial(moment.state, choice))
+            return
+        choices = moment.choices()
+        if self._limit:  # the extremes, and others
+            choices = spread(choices, moment.count(), self._limit + 2, self._moments)
+        for choice in choices:
+            self._note(operation, moment.key(choice), partial(moment.state, choice))
+
+    def _note(self, operation: Operation, key: bytes, state: Callable[[], FakeFileSystem]) -> None:
+        """To be judged in the end, unless an equivalent one with the same promises is already."""
+        known = self._limit.settled if isinstance(self._limit, Exploration) else self._seen
+        if (key, self.told) not in known:
+            known.add((key, self.told))
+            now, first_id = self.node.time.milliseconds(), 1000 * self._moments
+            self.crashes.append(Crash(str(operation), state(), self.told, now, self.version, first_id))
+            if isinstance(self._limit, Exploration):
+                self._limit.outcomes[key] = True
 
     # -- the scenario
 
@@ -108,7 +122,7 @@ class TransactionRing:
         return following
 
     def finish(self) -> int:
-        """Judges all crashes; how many there were."""
+        """Judges all crashes; how many moments there were."""
         self.node.world.fake.fail_when(lambda _: None)
         self.node.close()
         loop = asyncio.new_event_loop()
@@ -121,7 +135,7 @@ class TransactionRing:
                     raise
         finally:
             loop.close()
-        return len(self.crashes)
+        return self._moments
 
     def _judge(self, crash: Crash, loop: asyncio.AbstractEventLoop) -> None:
         node = Node(

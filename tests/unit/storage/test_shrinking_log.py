@@ -144,3 +144,21 @@ def test_nothing_is_truncated_while_the_lowered_recovery_point_cannot_be_written
     assert log.truncate_to(2)
     assert values_of(read_records(log, 0)) == [b"a" * 50, b"b" * 50]
     world.stop()
+
+
+def test_a_truncation_to_where_the_log_was_rolled_forgets_the_producers_batches_behind() -> None:
+    """Else the batch that is cut off would be answered as a duplicate when it is sent again, and be lost."""
+    world = World()
+    world.start()
+    log = world.log()
+    arguments = {"producer_id": 1, "producer_epoch": 0}
+    append(log, "a", base_sequence=0, **arguments)
+    log.roll()
+    world.time.advance(1)
+    append(log, "b", base_sequence=1, **arguments)
+    log.truncate_to(1)
+    entry = log.producers.entry(1)
+    assert entry is not None
+    assert entry.last_offset == 0
+    assert append(log, "b", base_sequence=1, **arguments) == 1
+    assert log.log_end_offset == 2
