@@ -280,6 +280,8 @@ class ProducerCheck:
             is_hidden = first is not None and marker < first < hidden
             if logs_first is not None:
                 is_hidden = is_hidden and (first or 0) < logs_first
+            # Its marker may have gone with a segment below the log's start, which a power cut brought back in part.
+            is_hidden = is_hidden or (first is None and logs_first is not None and logs_first < self._log_start)
             if not is_hidden or (logs_first is None and is_whole):
                 return f"open transaction {first}, in the log {logs_first}"
         # A producer that had expired and came back has forgotten its coordinator.
