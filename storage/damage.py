@@ -45,8 +45,8 @@ _MAX_OFFSET = 2**63 - 1
 _CANDIDATE = re.compile(rb"(?=[\0-\x7f].{7}(?!\0{4})[\0-\x7f].{7}[\0-\2])", re.DOTALL)
 
 
-MustFollow = Callable[[int, int], bool]
-"""(offset expected, last offset) of a log's last batch: whether it has to begin at the former."""
+MustFollow = Callable[[int, int, int], bool]
+"""(offset expected, base offset, last offset) of a log's last batch: whether it has to begin at the first."""
 
 
 class SearchGivenUpError(StorageError):
@@ -279,7 +279,7 @@ def _offset_damage(
         before, expected = expected, found.last_offset + 1
     if damage is not None:
         yield damage
-    if jumped is not None and must_follow is not None and must_follow(before, jumped.last_offset):
+    if jumped is not None and must_follow is not None and must_follow(before, jumped.base_offset, jumped.last_offset):
         yield _misplaced(jumped, before)
 
 

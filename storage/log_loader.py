@@ -294,7 +294,12 @@ class LogLoader:
         while live + 1 < len(segments) and segments[live + 1].base_offset <= self._log_start_offset:
             live += 1
         for index in range(min(live, self._first_to_recover(segments)), 0, -1):
-            if segments[index - 1].read_next_offset() < segments[index].base_offset:
+            try:
+                end_offset = segments[index - 1].read_next_offset()
+            except CorruptRecordError as error:
+                logger.warning("%s: its end below the log's start can't be read: %s", self._directory.path, error)
+                continue  # nobody reads it any more
+            if end_offset < segments[index].base_offset:
                 self._recovery.remove(segments, segments[:index])
                 return
 

@@ -309,7 +309,7 @@ class LogRecovery:
         if limit is None and not contradicts:
             tail = self._tail(segment, scanner)
             if tail is not None and tail.base_offset > tail.expected:
-                contradicts = self._must_follow(tail.expected, tail.last_offset)
+                contradicts = self._must_follow(tail.expected, tail.base_offset, tail.last_offset)
         if not torn and not contradicts:
             return SOUND
         here = Damage(
@@ -340,17 +340,24 @@ class LogRecovery:
         finally:
             file.close()
 
-    def _must_follow(self, expected: int, last_offset: int) -> bool:
-        """Whether the log's last batch, which ends at `last_offset`, must begin at `expected`: no compaction has made gaps."""
+    def _must_follow(self, expected: int, base_offset: int, last_offset: int) -> bool:
+        """Whether the log's last batch, which says it begins at `base_offset`, must begin at `expected`.
+
+        A gap is not enough: compaction leaves some, and so does a hole whose file is gone since somebody took note of it.
+        """
         if any(hole.first_offset <= expected <= hole.last_offset for hole in self._holes):
             return False
         point, cleaned = self._promise.recovery_point, self._promise.cleaned
         if "compact" not in self._directory.config.cleanup_policy:
-            return expected >= cleaned
-        # Something ends at the recovery point: no batch goes across it.
-        return expected >= self._promise.gaps_below or (
-            point is not None and cleaned <= expected < point <= last_offset
-        )
+            is_dense = expected >= cleaned
+        else:
+            is_dense = expected >= self._promise.gaps_below or (point is not None and cleaned <= expected < point)
+        if not is_dense:
+            return False
+        if point is not None and expected < point:
+            # Something ends at the recovery point, and no batch goes across it: what begins below ends there.
+            return expected + (last_offset - base_offset + 1) == point
+        return (expected ^ base_offset).bit_count() == 1
 
     def _mend(self, segment: LogSegment, verdict: Verdict, later: Sequence[LogSegment]) -> None:
         size = segment.size if verdict.cut is None else verdict.cut.position

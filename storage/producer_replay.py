@@ -1,13 +1,16 @@
 """Rebuilding producer state: the newest snapshot, then the batches behind it.
 
 Used by loading and by truncation. During recovery the batches come from the scan that checks them anyway, and aborted
-transactions are written to the segment's transaction index again; otherwise headers alone are walked.
+transactions are written to the segment's transaction index again; otherwise headers alone are walked, in segments that may
+be damaged: what can't be read is told and passed over, since a log that is damaged in one place has to open.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from ..protocol.records.exceptions import RecordError
 from ..protocol.records.record_batch import iterate_records
 from . import segment_scan
 from .log_names import TRANSACTION_INDEX_SUFFIX
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from .log_segment import LogSegment
     from .producer_state import ProducerStateManager
     from .segment_files import LogDirectory
+
+logger = logging.getLogger(__name__)
 
 
 class ProducerReplay:
@@ -48,12 +53,26 @@ class ProducerReplay:
             for index, segment in enumerate(segments):
                 if index + 1 < len(segments) and segments[index + 1].base_offset <= start_offset:
                     continue
-                found = segment.find(start_offset, segment.size)
-                if found is not None:
-                    segment_scan.scan_segment(
-                        self._directory, segment, start=found.position, check_crc=False, on_batch=self.add
-                    )
+                self._replay_from(segment, start_offset)
         producers.update_map_end_offset(end_offset)
+
+    def _replay_from(self, segment: LogSegment, offset: int) -> None:
+        def add(batch: BatchInfo, data: Buffer) -> None:
+            if batch.base_offset >= offset:
+                self.add(batch, data)
+
+        try:
+            found = segment.find(offset, segment.size)
+        except RecordError as error:
+            logger.warning(
+                "%s: producers are read up to there, from the segment's start: %s", self._directory.path, error
+            )
+            segment_scan.scan_segment(self._directory, segment, check_crc=False, on_batch=add)
+            return
+        if found is not None:
+            segment_scan.scan_segment(
+                self._directory, segment, start=found.position, check_crc=False, on_batch=self.add
+            )
 
     def aborted_in(self, segments: Sequence[LogSegment]) -> list[AbortedTxn]:
         """The transactions that end in `segments`, which the log begins with, by an abort. The replay is spent after it."""
@@ -97,8 +116,18 @@ class ProducerReplay:
         if not batch.is_control:
             self._producers.update(batch)
             return
-        for record in iterate_records(data):
-            marker = parse_transaction_marker(record.key, record.value)
+        try:
+            markers = [(record, parse_transaction_marker(record.key, record.value)) for record in iterate_records(data)]
+        except RecordError as error:
+            logger.warning(
+                "%s: a control batch of producer %d at offset %d can't be read, and counts for nothing: %s",
+                self._directory.path,
+                batch.producer_id,
+                batch.base_offset,
+                error,
+            )
+            return
+        for record, marker in markers:
             if marker is None:
                 continue
             completed = self._producers.update_marker(

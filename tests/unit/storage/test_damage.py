@@ -33,7 +33,7 @@ def found(
     data = b"".join(parts)
     system.put(PATH, data)
     stretches = find_damage(
-        system.open(PATH), len(data), 0, limit, must_follow=lambda _expected, _last: dense, hints=hints or []
+        system.open(PATH), len(data), 0, limit, must_follow=lambda _expected, _base, _last: dense, hints=hints or []
     )
     return [stretch[:4] for stretch in stretches]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from support.cleaning import Producer
 from support.logs import ROOT, World, append, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.storage.exceptions import StorageError
@@ -42,7 +43,7 @@ def flip(world: World, base: int, position: int) -> None:
 
 
 def unclean(world: World, recovery_point: int | None) -> None:
-    world.fake.unlink(MARK)
+    world.fake.unlink(MARK, missing_ok=True)
     if recovery_point is None:
         world.fake.put(CHECKPOINT, b"\xff not a checkpoint")
     else:
@@ -264,3 +265,51 @@ def test_a_damaged_log_start_checkpoint_makes_no_deleted_record_readable_again(w
     assert b"t 0 2" in other.fake.contents()[name]
     other.fake.put(name, b"0\n1\nt\xff0 2\n")
     assert start(world).log_start_offset == 2
+
+
+def test_a_hole_whose_file_was_deleted_costs_no_record_behind_it(world: World) -> None:
+    unclean(world, 8)
+    flip(world, 6, 100)
+    start(world)
+    (damaged,) = [name for name in world.fake.contents() if name.endswith(".damaged")]
+    world.fake.unlink(damaged)
+    unclean(world, 8)
+    log = start(world)
+    assert (log.log_end_offset, log.holes) == (8, ())
+    assert content(log) == without(6)
+
+
+@pytest.mark.parametrize("position", [8, 11, 16, 100])
+def test_damage_below_the_logs_start_keeps_no_log_from_opening(world: World, position: int) -> None:
+    unclean(world, 6)
+    world.fake.put(f"{ROOT}/log-start-offset-checkpoint", b"0\n1\nt 0 4\n")
+    flip(world, 0, len(world.fake.contents()[path(0)]) // 3 * 2 + position)
+    log = start(world)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 8)
+    assert [record.offset for record in read_records(log, 4, 8)] == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("lost", ["snapshots", "a transaction index"])
+def test_a_log_with_transactions_opens_with_any_bit_of_a_closed_segment_flipped(lost: str) -> None:
+    """What a start has to read of it for its producers can't keep the daemon from starting."""
+    world = World()
+    world.start(segment_bytes=600, index_interval_bytes=100)
+    log, producer = world.log(), Producer(2)
+    for number in range(5):
+        producer.send(log, (b"a", b"%d" % number), timestamp=START_MS + number)
+        append(log, b"b" * 60, timestamp=START_MS + number)
+        producer.end(log, commit=number % 3 == 2, timestamp=START_MS + number)
+    assert [segment.base_offset for segment in log.segments] == [0, 6, 12]
+    world.stop()
+    sound = world.fake
+    size = len(sound.contents()[path(6)])
+    for position in range(size // 2):  # a batch of each kind
+        world.file_system = sound.kill()
+        unclean(world, 15)
+        flip(world, 6, position)
+        if lost == "snapshots":
+            for name in [name for name in world.fake.contents() if name.endswith(".snapshot")]:
+                world.fake.unlink(name)
+        else:
+            world.fake.corrupt(path(0, ".txnindex"), 9, b"\1")
+        assert start(world).log_end_offset == 15, position
