@@ -111,7 +111,14 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
-        peer = transport.get_extra_info("peername") or ("", 0)
+        peer = transport.get_extra_info("peername")
+        if peer is None:
+            # Its client has reset it already. What it sent could still be read, and would be from no address: no rule of an
+            # address would hold for it, nor could the audit log say where it came from.
+            log.debug("%s: reset before it was accepted", self)
+            self._closing = True
+            transport.abort()  # type: ignore[attr-defined]
+            return
         self.peer_host, self.peer_port = peer[0], peer[1]
         self.local_address = self._server.told(self.listener, transport.get_extra_info("sockname"), peer[0])
         self.last_active = self._server.now()

@@ -526,3 +526,16 @@ async def test_a_request_that_has_to_wait_comes_again_whole_and_in_order(size: i
     assert refused == [wanted, wanted]
     assert rig.seen == [b"first", wanted, wanted, wanted, b"last"]
     rig.end()
+
+
+async def test_what_a_client_sent_that_was_gone_before_it_was_accepted_is_not_looked_at() -> None:
+    """Its address can't be asked for any more: rules of addresses would not hold for it."""
+    rig = Rig(lambda body: body)
+    rig.transport._extra["peername"] = None  # as asyncio has it then
+    connection = rig.connection = Connection(rig.server, rig.connection.listener, rig)  # type: ignore[arg-type]
+    connection.connection_made(rig.transport)
+    assert rig.transport.aborted
+    rig.transport.aborted = False
+    rig.feed(frame(b"abc"))
+    assert (rig.seen, rig.server.aborted_connections) == ([], 0)
+    rig.end()
