@@ -114,11 +114,12 @@ class Dispatcher:
             requests = self._broker.long_changes if registration.audited else self._broker.long_requests
             admission = requests.admit(connection, end - start)
             frame = bytes(memoryview(buffer)[start:end])
-            task = self._broker.loop.create_task(
-                self._long(registration, frame, version, correlation_id, connection, meter, requests)
-            )
+            work = self._long(registration, frame, version, correlation_id, connection, meter, requests)
+            if registration.audited:
+                task, answer = self._broker.changes.keep(work)
+            else:
+                answer = task = self._broker.loop.create_task(work)
             task.add_done_callback(admission.leave)  # also where the client leaves before it has begun
-            answer = task
         else:
             frame = bytes(memoryview(buffer)[start:end])
             answer = self._generic(registration, frame, version, correlation_id, connection, meter)
@@ -173,6 +174,8 @@ class Dispatcher:
         assert registration.handler is not None
         if self._broker.authorizer is not None and (code := refusal(registration.asks, request, context)) is not None:
             return self._answer(key, version, correlation_id, refused(key, version, request, code), connection, meter)
+        if registration.audited:
+            self._broker.changes.check()
         try:
             response = registration.handler(request, context)
         except ConnectionAborted:
@@ -180,7 +183,8 @@ class Dispatcher:
         except Exception as error:
             return self._failed(registration, version, correlation_id, error)
         if _comes_later(response):
-            return self._later(registration, request, context, response, meter)
+            work = self._later(registration, request, context, response, meter)
+            return self._broker.changes.keep(work)[1] if registration.audited else work
         if registration.audited:
             self._broker.audit.did(context, acts_of(request, response, context))
         return self._answer(key, version, correlation_id, response, connection, meter)

@@ -33,6 +33,7 @@ from ..storage.log_names import CLUSTER_METADATA_TOPIC, partition_directory_name
 from ..storage.scheduler import ThreadPoolScheduler
 from .apis.api_versions import listed_versions
 from .apis.registry import load_apis
+from .changes import Changes
 from .client_telemetry import ClientTelemetry
 from .conversions import Conversions
 from .dispatcher import Dispatcher
@@ -143,6 +144,7 @@ class Broker:
         self.listed_apis = listed_versions(registrations, telemetry=config.telemetry_enable)
         """What ApiVersions tells: whatever takes an API out of it makes it anew, no request does."""
         dispatcher = around(Dispatcher(self, registrations, self.counters))
+        self.changes = Changes(loop)
         self.long_requests = LongRequests(loop)
         """Those with very many names that only look; `long_changes`: those that change something."""
         self.long_changes = LongRequests(loop)
@@ -391,6 +393,7 @@ class Broker:
         while any(connection.busy for connection in connections) and self.loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await self.socket_server.close_all()
+        await self.changes.finish(STOP_GRACE_S)  # of clients that did not wait for the answer
         run = self.loop.run_in_executor
         if self.known_mover is not None:
             await self.known_mover.stop()
