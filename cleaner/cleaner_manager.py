@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..protocol.records.exceptions import RecordError
 from ..storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile, TopicPartition
+from ..storage.checkpoint_copy import write_checkpoint
 from ..storage.exceptions import CorruptCheckpointError, StorageError
 from .cleaner_state import CleanerState, read_state, write_state
 from .cleaning import Cleaner, CleaningTask, PassControl, PassResult
@@ -238,7 +239,7 @@ class CleanerManager:
             offsets = dict(self._checkpoints.get(directory, {})) | {key: state.checkpoint}
             self._checkpoints[directory] = offsets
         with self._checkpoint_lock:
-            OffsetCheckpointFile(self._fs, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").write(offsets)
+            write_checkpoint(self._fs, directory, CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def let_go(self, log: UnifiedLog) -> None:
         """It has moved, or stays: it may be cleaned again. Any thread."""
@@ -496,7 +497,7 @@ class CleanerManager:
                 for gone in offsets.keys() - present:
                     del offsets[gone]
                 snapshot = dict(offsets)
-            OffsetCheckpointFile(self._fs, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").write(snapshot)
+            write_checkpoint(self._fs, directory, CLEANER_OFFSET_CHECKPOINT, snapshot)
 
     # --- what others see: any thread, no I/O ---
 

@@ -53,13 +53,21 @@ def read_lines(file_system: FileSystem, path: StrPath) -> list[str]:
     text.
     """
     try:
-        text = file_system.read_bytes(path).decode()
+        return parse_lines(file_system.read_bytes(path), path)
     except FileNotFoundError:
         return []
-    except UnicodeDecodeError as error:
-        raise CorruptCheckpointError(f"{path}: not a text file: {error}") from None
+    except CorruptCheckpointError:
+        raise
     except StorageError as error:  # larger than any checkpoint
         raise CorruptCheckpointError(str(error)) from None
+
+
+def parse_lines(data: bytes, path: StrPath) -> list[str]:
+    """The same of a file's content."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError(f"{path}: not a text file: {error}") from None
     if not text:
         return []
     if not text.endswith("\n"):
@@ -87,6 +95,27 @@ def parse_number(text: str, limit: int, path: StrPath, line: str) -> int:
     return int(text)
 
 
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The content of an offset checkpoint."""
+    return format_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+
+
+def parse_offsets(data: bytes, path: StrPath) -> dict[TopicPartition, int]:
+    """What an offset checkpoint says; CorruptCheckpointError when it is damaged. `path`: for the message."""
+    return _offsets_of(parse_lines(data, path), path)
+
+
+def _offsets_of(lines: list[str], path: StrPath) -> dict[TopicPartition, int]:
+    offsets: dict[TopicPartition, int] = {}
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) != 3 or not fields[0]:
+            raise CorruptCheckpointError(f"{path}: {line[:200]!r} is not `topic partition offset`")
+        partition = parse_number(fields[1], _MAX_INT32, path, line)
+        offsets[fields[0], partition] = parse_number(fields[2], _MAX_INT64, path, line)
+    return offsets
+
+
 class OffsetCheckpointFile:
     """One of the four files. Any thread; two writers must not meet."""
 
@@ -98,19 +127,18 @@ class OffsetCheckpointFile:
 
     def read(self) -> dict[TopicPartition, int]:
         """Offsets by topic and partition; empty when there is no file. CorruptCheckpointError when it is damaged."""
-        offsets: dict[TopicPartition, int] = {}
-        for line in read_lines(self._file_system, self.path):
-            fields = line.split(" ")
-            if len(fields) != 3 or not fields[0]:
-                raise CorruptCheckpointError(f"{self.path}: {line[:200]!r} is not `topic partition offset`")
-            partition = parse_number(fields[1], _MAX_INT32, self.path, line)
-            offsets[fields[0], partition] = parse_number(fields[2], _MAX_INT64, self.path, line)
-        return offsets
+        return _offsets_of(read_lines(self._file_system, self.path), self.path)
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replaces the file, durably. Blocks."""
-        lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-        self._file_system.write_atomically(self.path, format_lines(lines))
+        self._file_system.write_atomically(self.path, format_offsets(offsets))
+
+
+def _mark(broker_epoch: int) -> bytes:
+    return json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+_OURS = _mark(-1) + b"\n"  # Kafka's epoch for "none": it counts registrations with a controller
 
 
 class CleanShutdownFile:
@@ -138,8 +166,18 @@ class CleanShutdownFile:
 
     def write(self, broker_epoch: int) -> None:
         """Says that all logs are closed and flushed."""
-        content = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-        self._file_system.write_atomically(self.path, content.encode())
+        self._file_system.write_atomically(self.path, _mark(broker_epoch))
+
+    def write_ours(self) -> None:
+        """The same, so that `is_ours` knows it."""
+        self._file_system.write_atomically(self.path, _OURS)
+
+    def is_ours(self) -> bool:
+        """Whether the last stop was clean, and this program's: Apache Kafka ends the file without a newline."""
+        try:
+            return self._file_system.read_bytes(self.path) == _OURS
+        except (FileNotFoundError, StorageError):
+            return False
 
     def delete(self) -> None:
         """Removes it so that even a power cut can't bring it back."""

@@ -4,6 +4,7 @@
     meta.properties                    cluster, node and directory ids
     .kafka_cleanshutdown               there only between a clean stop and the next start
     *-checkpoint                       the four offset checkpoints, there from the first start on
+    tidelog-*-checkpoint               copies of three of them, with a checksum
     <topic>-<partition>/               a log
     <topic>-<partition>.<id>-delete/   a deleted one, removed after file.delete.delay.ms or at the next start
 
@@ -26,6 +27,7 @@ from .checkpoint import (
     OffsetCheckpointFile,
     TopicPartition,
 )
+from .checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
 from .exceptions import CorruptCheckpointError, DataDirectoryError
 from .log_names import CLUSTER_METADATA_TOPIC, DirectoryName, DirectoryState, parse_directory_name
 from .meta_properties import META_PROPERTIES_FILE, MetaProperties, ensure_meta_properties, read_meta_properties
@@ -44,10 +46,8 @@ CHECKPOINTS = (
     REPLICATION_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
-LOG_START_COPY = "tidelog-log-start-offset-checkpoint"
-"""A second copy of the one checkpoint that nothing else can replace. Apache Kafka passes over it."""
-_OWN_FILES = frozenset((*CHECKPOINTS, LOG_START_COPY, META_PROPERTIES_FILE))
-_NO_BROKER_EPOCH = -1  # Kafka's for "none": it counts registrations with a controller
+_COPIES = tuple(f"{COPY_PREFIX}{name}" for name in COPIED_CHECKPOINTS)
+_OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, META_PROPERTIES_FILE))
 
 
 class PartitionDirectory(NamedTuple):
@@ -108,16 +108,22 @@ class DataDirectory:
         )
 
     def begin_load(self) -> None:
-        """Note whether the last stop was clean and take the mark away: a crash while loading must be seen by the next start."""
+        """Note whether the last stop was clean and take the mark away: a crash while loading must be seen by the next start.
+
+        Checkpoints that are damaged are made anew from their copies, while the mark still tells who has stopped last.
+        """
         try:
             self.had_clean_shutdown = self._clean_mark.exists()
+            is_ours = self._clean_mark.is_ours()
+            for name in COPIED_CHECKPOINTS:
+                mend_checkpoint(self._fs, self.path, name, is_ours=is_ours)
             self._clean_mark.delete()
         except OSError as error:
             raise self._unusable(error) from error
 
     def mark_clean(self) -> None:
         """All logs are closed and durable, the checkpoints written. OSError."""
-        self._clean_mark.write(_NO_BROKER_EPOCH)
+        self._clean_mark.write_ours()
 
     def close(self) -> None:
         """Give the lock back."""
@@ -158,20 +164,10 @@ class DataDirectory:
             self._written[name] = offsets
             return offsets
         except CorruptCheckpointError as error:
-            if name == LOG_START_OFFSET_CHECKPOINT and (copy := self._read_copy()) is not None:
-                logger.warning("%s; going on with the copy in %s", error, LOG_START_COPY)
-                return copy
             logger.warning("%s; going on as if it were empty", error)
             return None
         except OSError as error:
             raise self._unusable(error) from error
-
-    def _read_copy(self) -> dict[TopicPartition, int] | None:
-        path = f"{self.path}/{LOG_START_COPY}"
-        try:
-            return OffsetCheckpointFile(self._fs, path).read() if self._fs.exists(path) else None
-        except CorruptCheckpointError:
-            return None
 
     def checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write it if it would differ from what was written last: an idle broker writes nothing. OSError. Blocks."""
@@ -180,10 +176,7 @@ class DataDirectory:
                 self._write(name, offsets)
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        OffsetCheckpointFile(self._fs, f"{self.path}/{name}").write(offsets)
-        if name == LOG_START_OFFSET_CHECKPOINT and (offsets or self._fs.exists(f"{self.path}/{LOG_START_COPY}")):
-            # No other file says what DeleteRecords took: were this one damaged, it could be read again.
-            OffsetCheckpointFile(self._fs, f"{self.path}/{LOG_START_COPY}").write(offsets)
+        write_checkpoint(self._fs, self.path, name, offsets)
         self._written[name] = dict(offsets)
 
     def forget(self, key: TopicPartition) -> None:

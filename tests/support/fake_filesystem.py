@@ -285,7 +285,7 @@ class FakeFileSystem:
         return self._directory(path)
 
     def put(self, path: StrPath, data: bytes) -> None:
-        """Makes a durable file, its directories included, without a trace."""
+        """Makes a durable file, its directories included, without a trace. One that it replaces was older."""
         directory = self._root
         *parents, name = self._parts(path)
         for part in parents:
@@ -297,6 +297,9 @@ class FakeFileSystem:
         inode = self._new_inode()
         inode.data = bytearray(data)
         inode.sync()
+        before = directory.names.get(name)
+        if isinstance(before, Inode):
+            inode.modified_ms = max(inode.modified_ms, before.modified_ms + 1)
         directory.names[name] = directory.durable[name] = inode
 
     def sync_all(self) -> None:

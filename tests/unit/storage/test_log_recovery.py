@@ -15,6 +15,7 @@ from tidelog.storage.verify import verify
 
 T = f"{ROOT}/t-0"
 CHECKPOINT = f"{ROOT}/recovery-point-offset-checkpoint"
+COPY = f"{ROOT}/tidelog-recovery-point-offset-checkpoint"
 MARK = f"{ROOT}/.kafka_cleanshutdown"
 VALUES = [value.encode() * 80 for value in "abcdefgh"]
 WHOLE = list(enumerate(VALUES))
@@ -46,6 +47,7 @@ def unclean(world: World, recovery_point: int | None) -> None:
     world.fake.unlink(MARK, missing_ok=True)
     if recovery_point is None:
         world.fake.put(CHECKPOINT, b"\xff not a checkpoint")
+        world.fake.unlink(COPY)
     else:
         world.fake.put(CHECKPOINT, b"0\n1\nt 0 %d\n" % recovery_point)
 

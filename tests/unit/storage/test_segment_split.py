@@ -64,6 +64,7 @@ def wide_log(offsets: list[int], *, is_last: bool, clean: bool) -> World:
     system.put(f"{ROOT}/cleaner-offset-checkpoint", b"0\n1\nt 0 %d\n" % end)
     if clean:
         system.put(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n1\nt 0 %d\n" % end)
+        system.put(f"{ROOT}/.kafka_cleanshutdown", b"")  # another has stopped
     else:
         system.unlink(f"{ROOT}/.kafka_cleanshutdown")
     return world
