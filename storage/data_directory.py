@@ -5,6 +5,7 @@
     .kafka_cleanshutdown               there only between a clean stop and the next start
     *-checkpoint                       the four offset checkpoints, there from the first start on
     tidelog-*-checkpoint               copies of three of them, with a checksum
+    tidelog-last-stop                  which segments a clean stop has left
     <topic>-<partition>/               a log
     <topic>-<partition>.<id>-delete/   a deleted one, removed after file.delete.delay.ms or at the next start
 
@@ -29,8 +30,18 @@ from .checkpoint import (
 )
 from .checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
 from .exceptions import CorruptCheckpointError, DataDirectoryError
-from .log_names import CLUSTER_METADATA_TOPIC, DirectoryName, DirectoryState, parse_directory_name
+from .hole import HOLE, POLICY_SETTING, STOP, DamagedLogError
+from .log_names import (
+    CLUSTER_METADATA_TOPIC,
+    LOG_SUFFIX,
+    DirectoryName,
+    DirectoryState,
+    parse_directory_name,
+    parse_file_name,
+    partition_directory_name,
+)
 from .meta_properties import META_PROPERTIES_FILE, MetaProperties, ensure_meta_properties, read_meta_properties
+from .stop_record import STOP_FILE, LogFiles, lost_segments, read_stop_record, write_stop_record
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -47,7 +58,7 @@ CHECKPOINTS = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 _COPIES = tuple(f"{COPY_PREFIX}{name}" for name in COPIED_CHECKPOINTS)
-_OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, META_PROPERTIES_FILE))
+_OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, STOP_FILE, META_PROPERTIES_FILE))
 
 
 class PartitionDirectory(NamedTuple):
@@ -68,6 +79,7 @@ class DataDirectory:
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         self._clean_mark = CleanShutdownFile(file_system, self.path)
         self.had_clean_shutdown = False
+        self.last_stop: Mapping[TopicPartition, LogFiles] = {}
 
     def open(self) -> MetaProperties | None:
         """Make it if it is missing, lock it, read whose it is (None: nobody's yet). DataDirectoryError: one clear line."""
@@ -107,22 +119,45 @@ class DataDirectory:
             "make it a directory that this user can read and write, or set log.dirs to another one",
         )
 
-    def begin_load(self) -> None:
+    def begin_load(self, damage_policy: str = HOLE) -> None:
         """Note whether the last stop was clean and take the mark away: a crash while loading must be seen by the next start.
 
         Checkpoints that are damaged are made anew from their copies, while the mark still tells who has stopped last.
+        DamagedLogError: segments are gone, and `damage_policy` (log.damage.policy) says to stop; the next start finds that, too.
         """
         try:
             self.had_clean_shutdown = self._clean_mark.exists()
             is_ours = self._clean_mark.is_ours()
             for name in COPIED_CHECKPOINTS:
                 mend_checkpoint(self._fs, self.path, name, is_ours=is_ours)
+            self.last_stop = read_stop_record(self._fs, self.path) if is_ours else {}
+            if damage_policy == STOP:
+                self._stop_if_segments_are_gone()
+            # Before the mark, which goes durably: it must not be found beside that of another stop.
+            self._fs.unlink(f"{self.path}/{STOP_FILE}", missing_ok=True)
             self._clean_mark.delete()
         except OSError as error:
             raise self._unusable(error) from error
 
-    def mark_clean(self) -> None:
-        """All logs are closed and durable, the checkpoints written. OSError."""
+    def _stop_if_segments_are_gone(self) -> None:
+        start_offsets = self.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
+        for key, left in self.last_stop.items():
+            path = f"{self.path}/{partition_directory_name(*key)}"
+            if not self._fs.exists(path):
+                continue
+            names = [parsed for name in self._fs.list_directory(path) if (parsed := parse_file_name(name)) is not None]
+            here = {file.base_offset for file in names if file.suffix == LOG_SUFFIX and not file.stage}
+            for lost in lost_segments(left.bases, here, start_offsets.get(key, 0)) if here else ():
+                raise DamagedLogError(
+                    path,
+                    f"segment {lost.base} is missing: offsets {lost.first_offset} to {lost.next_offset - 1} were durable",
+                    f"restore the partition from a copy, or set {POLICY_SETTING}={HOLE} to go on without them",
+                )
+
+    def mark_clean(self, logs: Mapping[TopicPartition, LogFiles]) -> None:
+        """All logs are closed and durable, the checkpoints written, and these are their files. OSError."""
+        if logs:
+            write_stop_record(self._fs, self.path, logs)
         self._clean_mark.write_ours()
 
     def close(self) -> None:

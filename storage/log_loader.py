@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .leader_epoch import LeaderEpochCache
     from .producer_state import ProducerStateManager
     from .segment_files import LogDirectory
+    from .stop_record import LogFiles
 
 logger = logging.getLogger(__name__)
 
@@ -95,11 +96,13 @@ class LogLoader:
         is_recovery_point_known: bool = True,
         cleaned: int = 0,
         damage_policy: str = HOLE,
+        left_files: LogFiles | None = None,
     ) -> None:
         """`recovery_point` and `log_start_offset` as checkpointed, 0 where they are not; `clean`: the last stop was.
 
         Compaction leaves gaps between segments, below `cleaned`; at or above `gaps_below` a gap is of what was never durable.
         `is_recovery_point_known`: its checkpoint could be read. `damage_policy`: log.damage.policy.
+        `left_files`: what the last stop left, if nobody can have changed that since.
         """
         self._directory = directory
         self._fs = directory.file_system
@@ -116,6 +119,7 @@ class LogLoader:
         self._recovery: LogRecovery
         self._stats = RecoveryStats()
         self._files_changed = not clean
+        self._left_files = left_files
 
     def load(self) -> LoadedLog:
         names = self._fs.list_directory(self._directory.path)
@@ -135,6 +139,10 @@ class LogLoader:
             self._progress,
         )
         segments = self._load_segments(files)
+        if self._left_files is not None and recovery.look_for_lost_segments(
+            segments, self._left_files.bases, self._time.milliseconds()
+        ):
+            self._files_changed = True
         recovery.look_for_lost_files(segments, files)
         if not self._clean:
             self._finish_deletion(segments)
@@ -152,9 +160,10 @@ class LogLoader:
         if end_offset is None or end_offset < self._log_start_offset:
             end_offset = self._start_anew(segments)
         has_index = {file.base_offset for file in files if file.suffix == TRANSACTION_INDEX_SUFFIX and not file.stage}
-        checked = {segment.base_offset for segment in segments if segment.indexes_synced} & has_index
+        left = {} if self._left_files is None else self._left_files.transaction_indexes
+        checked = {segment.base_offset for segment in segments if segment.indexes_synced} & (has_index | left.keys())
         if checked:  # others were just made
-            check_transaction_indexes(self._directory, segments, checked, end_offset, self._time)
+            check_transaction_indexes(self._directory, segments, checked, end_offset, self._time, left)
         return self._settle(segments, end_offset, replay, has_ledger, recovery.holes)
 
     # --- pass 1 ---

@@ -44,6 +44,7 @@ from .log_upkeep import LogUpkeep
 from .log_values import RecoveryStats
 from .partition_metadata import ZERO_UUID, encode_uuid, read_partition_metadata, write_partition_metadata
 from .segment_files import SegmentFiles
+from .stop_record import LogFiles, files_of
 from .unified_log import UnifiedLog
 from .write_pace import WritePace
 
@@ -192,7 +193,7 @@ class LogManager:
         started_ms = self._time.monotonic_ms()
         try:
             for upkeep in self._upkeeps:
-                upkeep.directory.begin_load()
+                upkeep.directory.begin_load(self._config.log_damage_policy)
                 self.had_clean_shutdown &= upkeep.directory.had_clean_shutdown
             found = {upkeep.directory.path: upkeep.directory.partitions() for upkeep in self._upkeeps}
             resumed = self._finish_moves(found)
@@ -258,6 +259,7 @@ class LogManager:
                 cleaned.get(key),
                 # A clean stop names every log; after another one, one that is not named has no durable record yet.
                 recovery_points is not None and (key in recovery_points or not directory.had_clean_shutdown),
+                directory.last_stop.get(key),
             )
             log, stats = self._opener.open(upkeep, entry.path, key, config_of(key[0]), last_stop, report)
             with self._lock:
@@ -550,10 +552,14 @@ class LogManager:
             if id(directory) in failed:
                 continue
             try:
-                directory.mark_clean()
+                upkeep = next(one for one in self._upkeeps if one.directory is directory)
+                directory.mark_clean({key: self._files_of(log) for key, log in upkeep.logs.items()})
             except OSError as error:
                 logger.error("%s: the stop could not be marked as clean: %s", directory.path, error)
         self._release()
+
+    def _files_of(self, log: UnifiedLog) -> LogFiles:
+        return files_of(self._fs, log.directory, [segment.base_offset for segment in log.segments])
 
     def _release(self) -> None:
         """Give files and locks back as they are."""

@@ -13,6 +13,7 @@ from .log_recovery import NO_PROGRESS, Progress
 from .partition_metadata import read_partition_metadata
 from .producer_state import ProducerStateManager
 from .segment_files import LogDirectory, SegmentFiles
+from .stop_record import LogFiles
 from .unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class LastStop(NamedTuple):
     """Kafka's cleaner-offset-checkpoint."""
     knows_recovery_point: bool = False
     """`recovery_point` is what the checkpoint says, and not for want of one."""
+    files: LogFiles | None = None
+    """What a clean stop of ours has left in its directory; None: not known."""
 
 
 class LogOpener:
@@ -109,6 +112,7 @@ class LogOpener:
             is_recovery_point_known=last_stop.knows_recovery_point,
             cleaned=last_stop.cleaned or 0,
             damage_policy=self.config.log_damage_policy,
+            left_files=last_stop.files,
         ).load()
         log = UnifiedLog(
             topic,

@@ -23,6 +23,7 @@ from .hole import HOLE, KAFKA, POLICY_SETTING, STOP, DamagedLogError, examine, n
 from .log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, Hole, LogFileName
 from .log_segment import LogSegment
 from .log_values import MAX_RELATIVE_OFFSET, RecoveryStats
+from .stop_record import lost_segments
 
 if TYPE_CHECKING:
     from ..protocol.records._kernel import BatchScanner
@@ -128,6 +129,21 @@ class LogRecovery:
                 before.abandon()
             if end_offset < following.base_offset and self._is_loss(end_offset, following.base_offset):
                 self._tell_missing(end_offset, following.base_offset, f"segment {base} is missing")
+
+    def look_for_lost_segments(self, segments: list[LogSegment], bases: Sequence[int], now_ms: int) -> bool:
+        """Tell of segments that were at `bases` when the log was closed, and are gone; whether any is. Where the first ones are,
+        an empty one takes their place, so that the log still begins there.
+        """
+        if not segments or self._promise.policy == KAFKA:
+            return False
+        lost = lost_segments(bases, {segment.base_offset for segment in segments}, self._log_start_offset)
+        for base, first, following in lost:
+            if self._is_known(first, following):
+                continue
+            self._tell_missing(first, following, f"segment {base} is missing")
+            if following == segments[0].base_offset:
+                segments.insert(0, LogSegment.create(self._directory, base, created_ms=now_ms))
+        return bool(lost)
 
     def _has_entries(self, base_offset: int) -> bool:
         path = self._directory.file(base_offset, OFFSET_INDEX_SUFFIX)

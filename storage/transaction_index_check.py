@@ -2,7 +2,8 @@
 
 Each entry is held against the batches that it names: its abort marker, and the first record of the transaction. What disagrees
 makes the index be written anew from the log. Where compaction has been, either may be gone, and nothing is concluded
-from that. A file that is missing is not noticed: only the log's control batches could tell, and a start does not read them.
+from that. A file that is missing, or has lost whole entries, is noticed after a clean stop, which has left its checksum
+(`stop_record.py`).
 
 Blocks; one thread, before the log is published. OSError.
 """
@@ -10,7 +11,7 @@ Blocks; one thread, before the log is published. OSError.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..protocol.records.exceptions import RecordError
@@ -20,6 +21,7 @@ from .log_names import TRANSACTION_INDEX_SUFFIX
 from .log_segments import floor_index
 from .producer_replay import ProducerReplay
 from .producer_state import ProducerStateManager
+from .stop_record import index_checksum
 from .transaction_index import AbortedTxn, TransactionIndex
 from .transaction_marker import parse_transaction_marker
 
@@ -33,9 +35,17 @@ logger = logging.getLogger(__name__)
 
 
 def check_transaction_indexes(
-    directory: LogDirectory, segments: Sequence[LogSegment], bases: set[int], end_offset: int, time: Time
+    directory: LogDirectory,
+    segments: Sequence[LogSegment],
+    bases: set[int],
+    end_offset: int,
+    time: Time,
+    checksums: Mapping[int, int] | None = None,
 ) -> int:
-    """Look at the indexes of the segments at `bases`, write wrong ones anew; returns how many were. `segments`: the log's."""
+    """Look at the indexes of the segments at `bases`, write wrong ones anew; returns how many were. `segments`: the log's.
+
+    `checksums`: of those that are known, by base offset.
+    """
     view = tuple(segments)
     ends = [*(segment.base_offset for segment in view[1:]), end_offset]
     wrong = []
@@ -44,7 +54,14 @@ def check_transaction_indexes(
             continue
         path = directory.file(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
         try:
-            problem = _problem(directory, view, number, ends[number])
+            expected = (checksums or {}).get(segment.base_offset)
+            if (
+                expected is not None
+                and index_checksum(directory.file_system, directory.path, segment.base_offset) != expected
+            ):
+                problem = "it is not what it was when the log was closed"
+            else:
+                problem = _problem(directory, view, number, ends[number])
         except (CorruptIndexError, RecordError) as error:
             problem = str(error)
         if problem:
