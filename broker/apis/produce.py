@@ -192,11 +192,12 @@ class Appended:
         answers: by topic.
         unsynced: what has to be on the disk before the answer, and up to where.
         later: batches that a thread has.
+        ahead: their partitions, which what comes behind them must not overtake.
         record_errors: records at fault.
         failed: a batch was not appended.
     """
 
-    __slots__ = ("answers", "failed", "later", "record_errors", "unsynced")
+    __slots__ = ("ahead", "answers", "failed", "later", "record_errors", "unsynced")
 
     def __init__(self) -> None:
         self.answers: TopicAnswers = []
@@ -204,6 +205,7 @@ class Appended:
         self.record_errors: RecordErrors | None = None
         self.failed = False
         self.later: list[_Later] | None = None
+        self.ahead: set[Partition] | None = None
 
 
 def append_some(
@@ -235,7 +237,7 @@ def append_some(
     counters = broker.counters
     get = broker.partitions.get
     answers, unsynced, record_errors = so_far.answers, so_far.unsynced, so_far.record_errors
-    failed, later = so_far.failed, so_far.later
+    failed, later, ahead = so_far.failed, so_far.later, so_far.ahead
     for position, (name, partitions) in enumerate(topics):
         key = name if ids is None else ids[position]
         if goes_on:
@@ -291,7 +293,7 @@ def append_some(
                         future = found
                     else:
                         info = found
-                elif (later is not None and any(part.partition is partition for part in later)) or (
+                elif (ahead is not None and partition in ahead) or (
                     # 2 ms a megabyte of the smallest records.
                     MOST_QUICK_BYTES < last - first <= partition.log.config.max_message_bytes
                     or (last - first > _TIMED_BYTES and perf_counter_ns() - since > LOOP_NS)
@@ -300,7 +302,9 @@ def append_some(
                 else:
                     info = partition.append(buffer, first, last)
                 if future is not None:
-                    later = later or []
+                    if later is None or ahead is None:
+                        later, ahead = [], set()
+                    ahead.add(partition)
                     later.append(_Later(key, index, partition, done, len(done), last - first, future))
                     done.append((index, _NONE, -1, -1, -1, None))
                     continue
@@ -315,7 +319,8 @@ def append_some(
                 if record_errors is None:
                     record_errors = {}
                 done.append(_failure(counters, record_errors, key, index, error))
-    so_far.unsynced, so_far.record_errors, so_far.failed, so_far.later = unsynced, record_errors, failed, later
+    so_far.unsynced, so_far.record_errors, so_far.failed = unsynced, record_errors, failed
+    so_far.later, so_far.ahead = later, ahead
 
 
 def answer(counters: RequestCounters, version: int, correlation_id: int, acks: int, done: Appended) -> Answer:

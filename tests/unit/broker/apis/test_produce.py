@@ -507,3 +507,40 @@ def test_a_batch_waits_until_its_partition_is_durably_in_the_transaction(fails: 
 def refuse_syncs(operation: Operation) -> None:
     if operation.kind == "sync":
         raise OSError("no")
+
+
+class NeverWalked(list[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("a walk over all that a thread has, for each batch behind it")
+
+
+async def test_batches_behind_those_of_a_thread_do_not_look_at_each_of_them() -> None:
+    """Of a request of 49,000 compressed batches and as many plain ones that is 2.4 billion looks."""
+    partitions = [FakePartition(LogConfig()) for _ in range(3)]
+    handed: list[FakePartition] = []
+
+    def hand_over(partition: FakePartition, *_: object) -> asyncio.Future[Any]:
+        handed.append(partition)
+        return asyncio.get_running_loop().create_future()
+
+    broker: Any = SimpleNamespace(
+        counters=RequestCounters(),
+        partitions=SimpleNamespace(get=lambda topic, index: partitions[index]),
+        conversions=SimpleNamespace(append_compressed=hand_over),
+    )
+    plain, compressed = bytes(61), bytes(22) + b"\x01" + bytes(38)
+    buffer = bytearray(plain + compressed)
+    so_far = produce_module.Appended()
+
+    def append(index: int, at: int) -> None:
+        topics = [("t", [(index, at, at + 61)])]
+        produce_module.append_some(broker, buffer, None, 1, topics, VERSION, None, None, 0, None, so_far)
+
+    append(0, 61)
+    assert so_far.later is not None
+    so_far.later = NeverWalked(so_far.later)
+    append(1, 0)
+    append(0, 0)
+    append(2, 0)
+    assert (handed, so_far.failed) == ([partitions[0], partitions[0]], False), "but for one that must not overtake"
+    assert [partition.appended for partition in partitions] == [0, 1, 1]
