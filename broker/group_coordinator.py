@@ -176,6 +176,7 @@ class GroupCoordinator:
             if self._shards.closed:
                 return
             shard.groups, shard.offsets, shard.loaded = loaded.groups, loaded.offsets, True
+            self._room.recount()
             self._membership.loaded(shard)
             if any(not isinstance(group, GroupMetadata) for group in shard.groups.values()):
                 self.modern.loaded(shard)

@@ -41,9 +41,13 @@ class MemberRoom:
         """`groups`: all there are."""
         self._groups = groups
         self._now_ms = now_ms
-        # Never less than what there is: who joins is added, who leaves is found out by counting.
+        # Never less than what there is: who joins is added, who leaves is found out by counting, as what was read from the disk.
         self._estimate = 0
         self._counted_ms = -RECOUNT_MS
+
+    def recount(self) -> None:
+        """Groups have come that nobody has asked for here: they are counted before the next one joins."""
+        self._estimate, self._counted_ms = ALL_BYTES, self._now_ms() - RECOUNT_MS
 
     def check(self, group: Group | None, member_id: str, said: object) -> None:
         """Raises ProtocolError: INVALID_REQUEST for more than a member may bring, GROUP_MAX_SIZE_REACHED for more than its group
@@ -54,13 +58,17 @@ class MemberRoom:
         if size > MEMBER_BYTES:
             what = f"a member may bring {MEMBER_BYTES} bytes of names and metadata, and these are {size}"
             raise ProtocolError(ErrorCode.INVALID_REQUEST, what)
-        if group is not None and group.member_bytes - group.bytes_of(member_id) + size > GROUP_BYTES:
+        has = 0 if group is None else group.bytes_of(member_id)
+        if size <= has:  # nothing more: in full groups too those that are there go on, rebalance after rebalance
+            return
+        if group is not None and group.member_bytes - has + size > GROUP_BYTES:
             what = f"the group's members have {GROUP_BYTES} bytes of names and metadata, and may have no more"
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, what)
-        if self._estimate + size > ALL_BYTES and self._now_ms() - self._counted_ms >= RECOUNT_MS:
+        more = size - has
+        if self._estimate + more > ALL_BYTES and self._now_ms() - self._counted_ms >= RECOUNT_MS:
             self._counted_ms = self._now_ms()
             self._estimate = sum(group.member_bytes for group in self._groups())
-        if self._estimate + size > ALL_BYTES:
+        if self._estimate + more > ALL_BYTES:
             what = f"the members of all groups have {ALL_BYTES} bytes of names and metadata, and may have no more"
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, what)
-        self._estimate += size
+        self._estimate += more

@@ -68,6 +68,27 @@ def test_all_groups_have_no_more_than_they_may_and_those_that_went_make_room() -
     assert world.code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
 
 
+def test_members_that_are_there_join_again_however_full_it_is() -> None:
+    """Each rebalance asks all members to: whoever fills the room with groups of theirs must not end the groups of others."""
+    group = Group(m=1000)
+    world = World(group, Group(other=ALL_BYTES - 1000))
+    world.room._estimate = ALL_BYTES
+    for size in (1000, 999, 1000):
+        assert world.code(group, "m", size) is ErrorCode.NONE
+    assert world.code(group, "m", 1001) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.code(group, "new", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_groups_that_were_read_from_the_disk_are_counted() -> None:
+    world = World()
+    assert world.code(None, "m", 1) is ErrorCode.NONE
+    world.groups.append(Group(read=ALL_BYTES - 10))
+    world.room.recount()
+    assert world.code(None, "m", 11) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.room.recount()
+    assert world.code(None, "m", 10) is ErrorCode.NONE
+
+
 def test_who_is_refused_does_not_have_all_groups_counted_each_time() -> None:
     group = Group(m=ALL_BYTES)
     world = World(group)
