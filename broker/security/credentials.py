@@ -173,9 +173,12 @@ class Users:
                 else:
                     after[mechanism] = credential
             await self._store.set_resource(SCRAM, name, {mechanism: one.text() for mechanism, one in after.items()})
-            self._count(self._users.pop(name, {}), -1)
+            before = self._users.get(name, {})
             if after:
-                self._users[name] = after
+                self._users[name] = after  # in one step: another thread may be checking a password
+            else:
+                self._users.pop(name, None)
+            self._count(before, -1)
             self._count(after, 1)
             self._counted()
             log.info("SCRAM credentials of user %r were changed: %s", name, ", ".join(sorted(changes)))

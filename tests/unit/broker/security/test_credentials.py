@@ -64,3 +64,19 @@ async def test_what_could_not_be_stored_does_not_hold() -> None:
     with pytest.raises(OSError, match="disk full"):
         await users.change("alice", {"SCRAM-SHA-256": new_credential("SCRAM-SHA-256", "a", b"s")})
     assert users.names() == []
+
+
+async def test_a_user_whose_password_changes_is_never_gone_meanwhile() -> None:
+    """Threads of HTTP look while the loop changes: a right password would be a failed attempt."""
+    seen: list[bool] = []
+
+    class Watched(Users):
+        def _count(self, *of: Any) -> None:
+            seen.append(bool(self.of("alice")))
+            super()._count(*of)
+
+    one, two = new_credential("SCRAM-SHA-256", "a", b"s"), new_credential("SCRAM-SHA-256", "b", b"t")
+    store: Any = Store()
+    users = Watched({"alice": {"SCRAM-SHA-256": one.text()}}, store)
+    await users.change("alice", {"SCRAM-SHA-256": two})
+    assert seen == [True, True, True]
