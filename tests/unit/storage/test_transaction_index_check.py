@@ -8,6 +8,7 @@ import pytest
 from support.cleaning import Producer, aborted_transactions
 from support.logs import ROOT, World, append
 from tidelog.storage.log_names import file_name
+from tidelog.storage.transaction_index_check import HELD_AGAINST_LOG
 
 INDEX = f"{ROOT}/t-0/{file_name(0, '.txnindex')}"
 
@@ -63,3 +64,45 @@ def test_a_torn_one_is_made_anew_and_a_sound_one_left_alone(world: World) -> Non
         again.log_config = world.log_config
         again.start()
         assert state.contents()[INDEX] == good
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_start_reads_no_more_for_more_aborted_transactions(is_clean: bool) -> None:
+    reads = []
+    for count in (HELD_AGAINST_LOG, 4 * HELD_AGAINST_LOG):
+        world = World()
+        world.start()
+        log, producer = world.log(), Producer(7)
+        for number in range(count):
+            producer.send(log, (b"a", b"%d" % number))
+            producer.end(log, commit=False)
+        log.roll()
+        append(log, "active")
+        world.stop()
+        state = world.fake.kill()
+        if not is_clean:
+            state.unlink(f"{ROOT}/.kafka_cleanshutdown")
+        again = World(state)
+        again.log_config = world.log_config
+        again.start()
+        reads.append(sum(read.path.endswith(".log") for read in state.reads))
+    assert reads[0] == reads[1]
+
+
+def test_an_old_entry_that_can_not_be_right_is_noticed() -> None:
+    world = World()
+    world.start()
+    log, producer = world.log(), Producer(7)
+    for number in range(HELD_AGAINST_LOG + 3):
+        producer.send(log, (b"a", b"%d" % number))
+        producer.end(log, commit=False)
+    log.roll()
+    world.stop()
+    good = world.fake.contents()[INDEX]
+    for byte in (11, 16, 19, 24):  # the upper halves of first and last offset
+        state = world.fake.kill()
+        state.corrupt(INDEX, byte, bytes([good[byte] ^ 1]))
+        again = World(state)
+        again.log_config = world.log_config
+        again.start()
+        assert state.contents()[INDEX] == good, byte
