@@ -118,6 +118,8 @@ def _partition_families(partitions: list[PartitionCleaning], now_ms: int) -> Ite
                  [None if one.next_horizon_ms is None else one.next_horizon_ms / 1000 for one in partitions])  # fmt: skip
     yield family("passes", "Passes that came to their end.", [one.passes for one in partitions], "counter")
     yield family("failures", "Passes that failed.", [one.failures for one in partitions], "counter")
+    yield family("damaged_batches", "Passes that met a damaged batch and gave the log up: it is served as it is.",
+                 [one.damaged for one in partitions], "counter")  # fmt: skip
     yield family("failed_attempts", "Failed passes in a row; 0: the last one did not fail.",
                  [0 if one.failure is None else one.failure.attempts for one in partitions])  # fmt: skip
     broken = [one.failure for one in partitions]

@@ -121,6 +121,7 @@ def why_partition(
         "nextMs": min(times, default=None),
         "asOfMs": facts.now_ms,
         "ledger": describe_ledger(log),
+        "holes": [{"firstOffset": hole.first_offset, "lastOffset": hole.last_offset} for hole in log.holes],
         "segments": [_segment(segment, ledger) for segment in shown],
         "segmentsOmitted": len(reasons) - len(shown),
     }

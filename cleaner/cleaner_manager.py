@@ -51,28 +51,26 @@ class Logs(Protocol):
 
 
 class Failure(NamedTuple):
-    """Why the last pass over a partition died."""
+    """Why the last pass over a partition died; `attempts` in a row."""
 
     cause: str
     attempts: int
-    """In a row."""
     since_ms: int
     retry_ms: int
 
 
 class PartitionCleaning(NamedTuple):
-    """One partition as metrics and `why` see it. Times in ms."""
+    """One partition as metrics and `why` see it. Times in ms; eligibility as of `as_of_ms`; counts since the start."""
 
     topic: str
     partition: int
     eligibility: Eligibility
     as_of_ms: int
-    """When eligibility was found."""
     in_work: bool
     checkpoint: int | None
     failure: Failure | None
     failures: int
-    """Since the start."""
+    damaged: int
     passes: int
     last_pass: PassResult | None
     last_pass_ms: int
@@ -87,6 +85,7 @@ class _State:
         "abort",
         "as_of_ms",
         "checkpoint",
+        "damaged",
         "eligibility",
         "failed_config",
         "failure",
@@ -113,6 +112,7 @@ class _State:
         self.failure: Failure | None = None
         self.failed_config: LogConfig | None = None
         self.failures = 0
+        self.damaged = 0
         self.passes = 0
         self.last_pass: PassResult | None = None
         self.last_pass_ms = -1
@@ -473,6 +473,7 @@ class CleanerManager:
             state.failure = Failure(cause, attempts, since, now + delay)
             state.failed_config = state.log.config
             state.failures += 1
+            state.damaged += isinstance(error, RecordError)
         logger.warning(
             "%s can't be cleaned (attempt %d, next in %d s): %s",
             state.log.name,
@@ -515,6 +516,7 @@ class CleanerManager:
                     state.checkpoint,
                     state.failure,
                     state.failures,
+                    state.damaged,
                     state.passes,
                     state.last_pass,
                     state.last_pass_ms,

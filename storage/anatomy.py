@@ -30,9 +30,11 @@ from .log_names import (
     CLUSTER_METADATA_TOPIC,
     LOG_SUFFIX,
     DirectoryState,
+    Hole,
     file_name,
     parse_directory_name,
     parse_file_name,
+    parse_hole,
 )
 
 
@@ -86,6 +88,7 @@ class LogAnatomy(NamedTuple):
         keys: distinct ones in the whole log; estimated unless `keys_exact`.
         ratio: dirty / (clean + dirty) bytes, 0 when both are empty.
         unreadable: bytes that are no batch, or whose records can't be read; `log verify` says more.
+        holes: what was lost to damage before, by the `.damaged` files.
     """
 
     topic: str
@@ -100,6 +103,7 @@ class LogAnatomy(NamedTuple):
     keys_exact: bool
     ratio: float
     unreadable: int
+    holes: tuple[Hole, ...] = ()
 
 
 class _Counter:
@@ -191,6 +195,7 @@ def examine(
     reader = _Reader(file_system, directory, first_dirty or 0, bases[-1], on_progress)
     segments = tuple(reader.read(base) for base in bases)
     sections = {section: counter.totals() for section, counter in reader.sections.items()}
+    holes = [hole for name in file_system.list_directory(directory) if (hole := parse_hole(name)) is not None]
     keys = KeyCounter()
     for counter in reader.sections.values():
         keys.merge(counter.keys)
@@ -208,6 +213,7 @@ def examine(
         keys.is_exact,
         dirty / (clean + dirty) if clean + dirty else 0.0,
         reader.unreadable,
+        tuple(sorted(holes, key=lambda hole: hole.first_offset)),
     )
 
 

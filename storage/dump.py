@@ -39,7 +39,9 @@ from .log_names import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    Hole,
     parse_file_name,
+    parse_hole,
 )
 from .meta_properties import META_PROPERTIES_FILE
 from .partition_metadata import PARTITION_METADATA_FILE, ZERO_UUID, decode_uuid
@@ -123,6 +125,8 @@ def explain(
         return _explain_properties(_read(file_system, path), "=", {"directory.id": _check_uuid})
     if name in (CLEAN_SHUTDOWN_FILE, CLEAN_SHUTDOWN_FILE.lstrip("."), QUORUM_STATE, CLEANER_STATE, LEDGER_FILE):
         return _explain_json(_read(file_system, path))
+    if (hole := parse_hole(name)) is not None:
+        return iter([_damaged_bytes(hole, file_system.stat(path).size)])
     raise StorageError(
         f"{path}: not a file of a log: expected 20 digits and .log, .index, .timeindex, .txnindex or .snapshot, "
         f"a checkpoint, {PARTITION_METADATA_FILE}, {META_PROPERTIES_FILE} or {CLEAN_SHUTDOWN_FILE}"
@@ -198,6 +202,22 @@ def content(name: str, data: Buffer | None) -> dict[str, Value]:
         return {name: bytes(data).decode()}
     except UnicodeDecodeError:
         return {f"{name}Base64": base64.b64encode(data).decode()}
+
+
+def _damaged_bytes(hole: Hole, size: int) -> Part:
+    """What a `.damaged` file is: nothing can be told of its bytes."""
+    what = f"bytes that stood at position {hole.position} of segment {hole.base_offset} and were damaged"
+    if not size:
+        what = "nothing is left of them"
+    fields: Fields = {
+        "segment": hole.base_offset,
+        "position": hole.position,
+        "firstOffset": hole.first_offset,
+        "lastOffset": hole.last_offset,
+    }
+    return Part(
+        "damaged", 0, size, f"offsets {hole.first_offset} to {hole.last_offset} were lost to damage: {what}", fields
+    )
 
 
 def _read(file_system: FileSystem, path: StrPath) -> bytes:

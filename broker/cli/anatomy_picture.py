@@ -18,6 +18,7 @@ _PLAIN = "\x1b[0m"
 _BORDER = "│"
 _HEADINGS = ("segment", "section", "size", "records", "keys", "tombstones", "largest timestamp")
 _SHOWN_SEGMENTS = 40
+_SHOWN_HOLES = 5
 # What is left out first when the terminal is narrow.
 _DISPENSABLE = ("largest timestamp", "tombstones", "keys", "section")
 
@@ -29,9 +30,18 @@ def draw(log: LogAnatomy, width: int, *, is_coloured: bool = False) -> list[str]
     lines = [f"{title}  dirty ratio {log.ratio:.2f}"]
     if bar := _bar(log, width, is_coloured):
         lines.append(bar)
+    if log.holes:
+        lines.append(holes_line([(hole.first_offset, hole.last_offset) for hole in log.holes]))
     lines.append("  ".join(_legend(section, log.sections[section], is_coloured) for section in Section))
     lines += _table(log, width)
     return lines
+
+
+def holes_line(holes: Sequence[tuple[int, int]]) -> str:
+    """What a log has lost: first and last offset of each hole, as far as a line has room."""
+    shown = ", ".join(f"{first}–{last}" for first, last in holes[:_SHOWN_HOLES])
+    more = f" and {len(holes) - _SHOWN_HOLES} more" if len(holes) > _SHOWN_HOLES else ""
+    return f"lost to damage: offsets {shown}{more}"
 
 
 def size_text(size: int) -> str:

@@ -70,6 +70,7 @@ def _print_json(found: list[LogAnatomy]) -> None:
             "keys": log.keys,
             "keysExact": log.keys_exact,
             "unreadableBytes": log.unreadable,
+            "holes": [{"firstOffset": hole.first_offset, "lastOffset": hole.last_offset} for hole in log.holes],
             "sections": {section.value: totals._asdict() for section, totals in log.sections.items()},
             "segments": [
                 {

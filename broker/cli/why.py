@@ -82,6 +82,10 @@ def _partition(partition: Any) -> list[str]:
     ledger = partition["ledger"]
     counted = "what is left of it has not been counted yet: the first pass, deletion or `tidelog clean` does"
     lines.append(f"  {counted if ledger is None else ledger_line(ledger)}")
+    if partition["holes"]:
+        from .anatomy_picture import holes_line
+
+        lines.append(f"  {holes_line([(hole['firstOffset'], hole['lastOffset']) for hole in partition['holes']])}")
     always: dict[tuple[str, str, str], None] = {}
     rows = [("segment", "to", "bytes", "part", "not", "because of", "until")]
     for segment in partition["segments"]:

@@ -81,6 +81,7 @@ def test_a_partition_that_cannot_be_cleaned_is_seen() -> None:
     assert found["tidelog_cleaner_uncleanable_partitions"] == {(): 1}
     assert found["tidelog_cleaner_uncleanable_bytes"][()] > 0
     assert found["tidelog_cleaner_failed_attempts"] == {("t", "0"): 1}
+    assert found["tidelog_cleaner_damaged_batches"] == {("t", "0"): 1}
     assert found["tidelog_cleaner_state"] == {("t", "0", "uncleanable"): 1}
     assert found["tidelog_cleaner_uncleanable"] == {("t", "0", "CorruptRecordError"): 1}
     since = found["tidelog_cleaner_uncleanable_since_timestamp_seconds"]["t", "0"]

@@ -5,7 +5,9 @@ import json
 import pytest
 from support.cleaning import CleaningWorld, put
 from tidelog.broker import why
+from tidelog.broker.cli.why import picture
 from tidelog.broker.why import why_partition, why_topic
+from tidelog.storage.log_names import Hole
 
 
 @pytest.fixture
@@ -48,6 +50,18 @@ def test_each_segment_is_there_with_its_first_reason(world: CleaningWorld) -> No
     assert segments[-1]["reason"] == "active"
     assert partition["nextMs"] == segments[-1]["untilMs"] == world.time.milliseconds() + 604_800_000 + 1
     assert (partition["firstDirtyOffset"], partition["logEndOffset"], partition["inWork"]) == (20, 26, False)
+
+
+def test_what_was_lost_to_damage_is_told(world: CleaningWorld) -> None:
+    (partition,) = answer(world)["partitions"]  # type: ignore[misc,attr-defined]
+    assert partition["holes"] == []
+    world.log().holes = (Hole(0, 0, 3, 5), Hole(20, 70, 21, 21))
+    found = json.loads(json.dumps(answer(world)))
+    assert found["partitions"][0]["holes"] == [
+        {"firstOffset": 3, "lastOffset": 5},
+        {"firstOffset": 21, "lastOffset": 21},
+    ]
+    assert "  lost to damage: offsets 3–5, 21–21" in picture(found)
 
 
 def test_an_answer_is_bounded(world: CleaningWorld, monkeypatch: pytest.MonkeyPatch) -> None:

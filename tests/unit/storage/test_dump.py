@@ -36,6 +36,16 @@ def test_offset_checkpoint() -> None:
     assert not any(part.problem for part in parts)
 
 
+def test_damaged_bytes_are_told_by_their_name() -> None:
+    (part,) = parts_of("00000000000000000056.1234.60-69.damaged", b"whatever")
+    assert part.text == (
+        "offsets 60 to 69 were lost to damage: bytes that stood at position 1234 of segment 56 and were damaged"
+    )
+    assert part.fields == {"segment": 56, "position": 1234, "firstOffset": 60, "lastOffset": 69}
+    (part,) = parts_of("00000000000000000060.0.60-69.damaged", b"")
+    assert part.text == "offsets 60 to 69 were lost to damage: nothing is left of them"
+
+
 @pytest.mark.parametrize(
     ("data", "problem"),
     [

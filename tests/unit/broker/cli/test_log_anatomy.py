@@ -44,6 +44,18 @@ def test_damage(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{data}/a-0 can't be read in full: see `tidelog log verify {data}/a-0`" in capsys.readouterr().err
 
 
+def test_what_was_lost_before(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for first in range(10, 24, 2):
+        (data / "a-0" / f"{0:020d}.{first}.{first}-{first + 1}.damaged").write_bytes(b"x")
+    assert main(["log", "anatomy", str(data / "a-0")]) == 0
+    line = "\nlost to damage: offsets 10–11, 12–13, 14–15, 16–17, 18–19 and 2 more\n"
+    assert line in capsys.readouterr().out
+    assert main(["log", "anatomy", "--json", str(data)]) == 0
+    first_log, second = json.loads(capsys.readouterr().out)
+    assert first_log["holes"][0] == {"firstOffset": 10, "lastOffset": 11}
+    assert (len(first_log["holes"]), second["holes"]) == (7, [])
+
+
 def test_not_a_directory(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", "anatomy", str(data / "no")]) == 1
     assert capsys.readouterr().err == (f"tidelog: {data}/no: not a directory: name a data directory or a partition's\n")
