@@ -13,11 +13,13 @@ from types import ModuleType
 from ..protocol.records import attributes, legacy_record, record_batch, varint
 from ..storage import (
     checkpoint,
+    checkpoint_copy,
     log_names,
     meta_properties,
     offset_index,
     partition_metadata,
     producer_snapshot,
+    stop_record,
     time_index,
     transaction_index,
     transaction_marker,
@@ -174,6 +176,11 @@ def _small_files() -> list[str]:
         _rulers(checkpoint),
         "`leader-epoch-checkpoint` in each partition has the same form, with an epoch and the offset that it starts at:\n",
         _block(format_lines(["0 0", "5 114514"]).decode()),
+        "Three of the four have a copy of tidelog's own, which Kafka passes over.\n"
+        + _home("storage/checkpoint_copy.py"),
+        _rulers(checkpoint_copy),
+        "A clean stop leaves one more file.\n" + _home("storage/stop_record.py"),
+        _rulers(stop_record),
         "## `partition.metadata`\n",
         _home("storage/partition_metadata.py"),
         _rulers(partition_metadata),

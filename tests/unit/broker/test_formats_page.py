@@ -29,6 +29,8 @@ def test_it_names_every_layout_and_rule(page: str) -> None:
     for file in (
         "leader-epoch-checkpoint",
         "recovery-point-offset-checkpoint",
+        "tidelog-recovery-point-offset-checkpoint",
+        "tidelog-last-stop",
         "partition.metadata",
         "meta.properties",
     ):
