@@ -366,6 +366,8 @@ def leader_epochs(file: File, size: int) -> list[tuple[int, int]]:
     position = 0
     while position < size:
         head = reader.get(position, RECORD_BATCH_OVERHEAD)
+        if reader.claimed_size(position) < min(_SMALLEST):
+            break  # damage, where it was not looked for
         if head[MAGIC_AT] == MAGIC_V2:
             epoch = int.from_bytes(head[_EPOCH_AT : _EPOCH_AT + 4], "big", signed=True)
             run = (epoch, int.from_bytes(head[:8], "big", signed=True), 1)

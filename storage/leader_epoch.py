@@ -177,6 +177,23 @@ class LeaderEpochCache:
         self._entries = (EpochEntry(entries[behind - 1].epoch, start_offset), *entries[behind:])
         return True
 
+    def precede(self, found: Iterable[EpochEntry]) -> bool:
+        """Puts `found`, rising, in front of the entries, which must not contradict it; says whether that changed any.
+
+        For records that came back: a power cut can keep the epochs that a deletion had cut, and lose the deletion itself.
+        """
+        entries = self._entries
+        front: list[EpochEntry] = []
+        for entry in found:
+            if entries and (entry.start_offset >= entries[0].start_offset or entry.epoch > entries[0].epoch):
+                break
+            if not front or entry.epoch > front[-1].epoch:
+                front.append(entry)
+        if not front:
+            return False
+        self._entries = (*front, *(entry for entry in entries if entry.epoch > front[-1].epoch))
+        return True
+
     def clear(self) -> None:
         """Removes all entries."""
         self._entries = ()

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.records.exceptions import CorruptRecordError
 from . import file_records, segment_scan, segment_split
+from .damage import leader_epochs
 from .exceptions import CorruptIndexError
 from .hole import HOLE
+from .leader_epoch import EpochEntry
 from .ledger import LEDGER_FILE
 from .log_names import (
     CLEANED_STAGE,
@@ -415,6 +417,7 @@ class LogLoader:
         holes: tuple[Hole, ...],
     ) -> LoadedLog:
         start_offset = max(self._log_start_offset, segments[0].base_offset)
+        self._find_cut_epochs(segments, start_offset)
         # Deletion up to the end leaves the last epoch to start right there: it must not be forgotten.
         self._epochs.truncate_from_end(end_offset + (start_offset == end_offset))
         self._epochs.truncate_from_start(start_offset)
@@ -436,6 +439,26 @@ class LogLoader:
             self._stats.plus(self._recovery.stats),
             holes,
         )
+
+    def _find_cut_epochs(self, segments: list[LogSegment], start_offset: int) -> None:
+        """Reads the epochs of records before the first one that is known: of a deletion that a power cut took back.
+
+        The epochs that it had cut are on disk, and the names of its segments are as before. Reads nothing where, as almost
+        always, the first epoch begins where the log does; a log without any epoch has records of old formats alone.
+        """
+        entries = self._epochs.entries
+        if not entries or entries[0].start_offset <= start_offset:
+            return
+        found: list[EpochEntry] = []
+        for segment in segments:
+            if segment.base_offset >= entries[0].start_offset:
+                break
+            file = self._directory.open_log(segment.base_offset, writable=False)
+            try:
+                found += [EpochEntry(epoch, base) for epoch, base in leader_epochs(file, segment.size)]
+            finally:
+                file.close()
+        self._epochs.precede(found)
 
     def _path(self, file: LogFileName) -> str:
         return f"{self._directory.path}/{file_name(file.base_offset, file.suffix, file.stage)}"

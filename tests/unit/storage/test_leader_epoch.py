@@ -57,6 +57,25 @@ def test_assigning_removes_what_contradicts(epoch: int, offset: int, expected: l
     assert list(epochs.entries) == expected
 
 
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([(0, 3), (2, 9)], [(0, 3), (2, 9), (4, 50)]),
+        ([(2, 0)], [(2, 0), (4, 50)]),
+        ([(0, 3), (2, 10)], [(0, 3), (2, 10), (4, 50)]),
+        ([(0, 3), (3, 9)], [(0, 3), (2, 10), (4, 50)]),  # of damage: epochs never fall
+        ([(0, 20)], [(2, 10), (4, 50)]),
+        ([], [(2, 10), (4, 50)]),
+    ],
+)
+def test_epochs_of_records_that_came_back_stand_in_front(
+    found: list[tuple[int, int]], expected: list[tuple[int, int]]
+) -> None:
+    epochs = cache((2, 10), (4, 50))
+    assert epochs.precede([EpochEntry(*entry) for entry in found]) == (expected != [(2, 10), (4, 50)])
+    assert list(epochs.entries) == expected
+
+
 def test_negative_epochs_and_offsets_are_errors() -> None:
     with pytest.raises(ValueError, match="negative"):
         cache().assign(-1, 0)
