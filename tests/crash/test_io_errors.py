@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,9 +32,26 @@ SETTINGS: dict[str, Any] = {
     "segment_bytes": 900, "index_interval_bytes": 200, "segment_index_bytes": 240, "retention_bytes": 2500,
 }  # fmt: skip
 MOST = 2000
-START_CAME_BACK = frozenset(("epochs-differ",))
-"""A flush writes the epochs from the log's new start on; where the start itself was not checkpointed any more, records below it
-come back without theirs. They were deleted by request."""
+CAME_BACK = re.compile(r"rule='epochs-differ'.*no epoch at offset (\d+);")
+
+
+def faults_but_deleted_records(state: FakeFileSystem, told: Told, log: UnifiedLog) -> list[str]:
+    """What `verify` finds, but for records that come back without an epoch.
+
+    A deletion cuts the epochs, and the next flush writes them. Where the disk took that file but not the checkpoint with the
+    log's new start, records below it are back at the next start, and have no epoch. It is harmless: a client had asked for their
+    deletion, ListOffsets says -1 for their epoch, which a client takes for "not known", and all epochs still end where they did.
+    The next deletion, or a recovery without the file, puts it right.
+    """
+    left = []
+    for fault in verify(state):
+        found = CAME_BACK.search(fault)
+        if found is None or int(found[1]) >= told.deleted_below:
+            left.append(fault)
+        else:
+            assert log.epoch_for_offset(int(found[1])) == -1
+            assert log.end_offset_for_epoch(log.leader_epoch - 1).end_offset in (-1, log.log_end_offset)
+    return left
 
 
 @pytest.fixture
@@ -139,7 +157,7 @@ def test_a_log_through_its_life(step: int, lasting: bool) -> None:
                 later = World(state)
                 later.start(**SETTINGS)
                 told.judge(later.log())
-                assert not verify(state, START_CAME_BACK)
+                assert not faults_but_deleted_records(state, told, later.log())
             except BaseException as error:
                 error.add_note(f"call {at}: {disk.hit[0]}; {name}")
                 raise

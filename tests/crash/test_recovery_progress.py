@@ -144,6 +144,7 @@ def test_without_a_recovery_point_everything_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"0\n1\n0", b"0\n2\n0 0\n5 40\n", b"0\n1\n0 900\n"])
+@pytest.mark.damaged("a leader epoch checkpoint is damaged; a clean start goes without")
 def test_a_damaged_leader_epoch_checkpoint_costs_no_record(damage: bytes) -> None:
     """After a kill and after a clean stop; epochs never go back below what batches carry in what is read again."""
     for clean in (True, False):

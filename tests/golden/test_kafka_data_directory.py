@@ -101,6 +101,7 @@ def log_of(manager: LogManager, partition: str) -> UnifiedLog:
     return log
 
 
+@pytest.mark.damaged("the sample has a metadata log without indexes")
 def test_all_are_loaded_and_nothing_is_cut(manager: LogManager) -> None:
     assert sorted(f"{log.topic}-{log.partition}" for log in manager.logs()) == sorted(PARTITIONS + OWN)
     assert manager.cluster_id == "cGVlcmNsdXN0ZXIwMDAwMQ"

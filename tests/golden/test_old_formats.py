@@ -125,6 +125,7 @@ def test_lesson_15_what_stays_after_compaction_keeps_format_codec_and_offsets(na
 
 
 @pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.damaged("the samples begin where a broker of old had compacted")
 def test_a_directory_of_old_logs_is_opened_recovered_and_searched(clean: bool) -> None:
     """Logs alone, as if their indexes were lost: rebuilt after a clean stop, in recovery after another."""
     world = World()

@@ -105,6 +105,7 @@ def judge(base: Kept, log: UnifiedLog, lost: set[int]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 5), st.sampled_from(["checkpoint", "no checkpoint"]), st.data())
+@pytest.mark.damaged("bits are flipped")
 def test_a_start_that_reads_the_damage_loses_nothing_but_the_damaged_batch(
     seed: int, point: str, data: st.DataObject
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_start_that_reads_the_damage_loses_nothing_but_the_damaged_batch(
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 5), st.data())
+@pytest.mark.damaged("bits are flipped")
 def test_after_a_clean_stop_the_end_of_the_log_is_where_it_was(seed: int, data: st.DataObject) -> None:
     base = kept(seed)
     path = max(base.batches)

@@ -210,6 +210,7 @@ def delivered(files: dict[str, bytes], end: int) -> set[int]:
 
 @settings(max_examples=80)
 @given(ACTIONS, st.data())
+@pytest.mark.damaged("indexes are damaged")
 def test_damage_to_a_transaction_index_that_readers_would_notice_is_found(
     actions: list[tuple[str, int]], data: st.DataObject
 ) -> None:
@@ -237,6 +238,7 @@ def test_damage_to_a_transaction_index_that_readers_would_notice_is_found(
 
 @settings(max_examples=80)
 @given(ACTIONS, st.data())
+@pytest.mark.damaged("snapshots are damaged")
 def test_damage_to_a_snapshot_of_a_producer_that_the_log_shows_is_found(
     actions: list[tuple[str, int]], data: st.DataObject
 ) -> None:

@@ -102,7 +102,7 @@ class CleaningWorld(World):
     def _again(self) -> UnifiedLog:
         self.manager = self._manager()
         self.manager.load(lambda _topic: self.log_config)
-        self.running = True
+        self.running = self.is_recovered = True
         self.make_cleaner()
         return self.log()
 
@@ -161,7 +161,7 @@ def append_marker(log: UnifiedLog, producer_id: int, epoch: int, *, commit: bool
         is_control=True,
         producer_id=producer_id,
         producer_epoch=epoch,
-        partition_leader_epoch=0,
+        partition_leader_epoch=log.leader_epoch,
     )
     header = SimpleNamespace(base_offset=offset, last_offset=offset, max_timestamp=timestamp, producer_id=-1, magic=2)
     with log._lock:

@@ -120,7 +120,7 @@ class Ring:
 
     def _new_world(self, state: FakeFileSystem | None = None) -> World:
         """A daemon's storage, on a new disk or on this one."""
-        return World(state)
+        return World(state, damaged="the ring judges each state itself")
 
     # --- the daemon's life ---
 

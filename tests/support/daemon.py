@@ -22,7 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from support.left_behind import LEFT_BEHIND
 from support.patience import PATIENCE_S
+from tidelog.storage.filesystem import RealFileSystem
 
 DEFAULT_COMMAND = (sys.executable, "-m", "tidelog.broker", "serve")
 _READY = re.compile(r"^ready\b.*\bPLAINTEXT://(?P<kafka>\S+:\d+)")
@@ -65,8 +67,11 @@ class Daemon:
         command: Sequence[str] = DEFAULT_COMMAND,
         start_timeout_s: float = PATIENCE_S,
         stop_timeout_s: float = PATIENCE_S,
+        damaged: str = "",
     ) -> None:
+        """`damaged` says why `tidelog log verify` may find faults in what it leaves (support/left_behind.py)."""
         self.directory = directory
+        self.damaged = damaged
         self.settings = {name: str(value) for name, value in (settings or {}).items()}
         self.command = tuple(command)
         self.start_timeout_s = start_timeout_s
@@ -88,6 +93,7 @@ class Daemon:
         if self.running:
             raise DaemonError(f"already running: pid {self.pid}")
         self.directory.mkdir(parents=True, exist_ok=True)
+        LEFT_BEHIND.daemon(self)
         settings = {
             "listeners": f"PLAINTEXT://{self.bootstrap}",
             "http.listener": self.http,
@@ -166,6 +172,17 @@ class Daemon:
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_in_use(self) -> bool:
+        return self.running
+
+    def left(self) -> tuple[RealFileSystem, tuple[str, ...]] | None:
+        """Its data directories, unless the server is another."""
+        if not any("tidelog" in part for part in self.command):
+            return None
+        named = self.settings.get("log.dirs", str(self.directory))
+        return RealFileSystem(), tuple(part.strip() for part in named.split(","))
 
     @property
     def pid(self) -> int:

@@ -25,8 +25,8 @@ from support.fake_filesystem import FakeFileSystem
 
 EXHAUSTIVE = 7
 """Units; 128 combinations."""
-COUNTED_OUT = 12
-"""Units; 4,096 combinations: `all_choices` has all of them."""
+COUNTED_OUT = 14
+"""Units; 16,384 combinations: `all_choices` has all of them."""
 UNREAD_FILES = (".tmp", ".cleaned", ".deleted")
 UNREAD_DIRECTORIES = ("-delete",)
 """What a start removes, or overwrites from its beginning, without a look at the content."""

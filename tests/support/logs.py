@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from support.fake_filesystem import FakeFileSystem
+from support.left_behind import LEFT_BEHIND
 from support.mock_time import START_MS, MockScheduler, MockTime
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.loader import load_config
@@ -73,8 +74,18 @@ class World:
     """One data directory on one machine: start, stop, kill and cut the power as often as you like."""
 
     def __init__(
-        self, file_system: FileSystem | None = None, *, directories: Sequence[str] = (ROOT,), **settings: str
+        self,
+        file_system: FileSystem | None = None,
+        *,
+        directories: Sequence[str] = (ROOT,),
+        damaged: str = "",
+        **settings: str,
     ) -> None:
+        """`damaged` says why `tidelog log verify` may find faults in what it leaves (support/left_behind.py)."""
+        self.damaged = damaged
+        self.directories = tuple(directories)
+        self.is_recovered = False
+        """A start has seen to what is on the disk, and no power cut came since."""
         self.time = MockTime()
         self.file_system = file_system if file_system is not None else FakeFileSystem(time=self.time)
         names = {name.replace("_", "."): value for name, value in settings.items()}
@@ -83,6 +94,13 @@ class World:
         self.log_config = LogConfig(segment_index_bytes=SMALL_INDEX)
         self.running = False
         self.manager = self._manager()
+        LEFT_BEHIND.world(self)
+
+    is_in_use = False
+
+    def left(self) -> tuple[FileSystem, tuple[str, ...]] | None:
+        """Its data directories, once they were recovered."""
+        return (self.file_system, self.directories) if self.is_recovered else None
 
     def _manager(self) -> LogManager:
         self.scheduler = MockScheduler(self.time)
@@ -98,7 +116,7 @@ class World:
             self.log_config = LogConfig(**({"segment_index_bytes": SMALL_INDEX} | settings))
         self.manager = self._manager()
         self.manager.load(lambda _topic: self.log_config)
-        self.running = True
+        self.running = self.is_recovered = True
         return self.manager
 
     def log(self, topic: str = "t", partition: int = 0) -> UnifiedLog:
@@ -120,7 +138,7 @@ class World:
 
     def cut_power(self, seed: int) -> None:
         assert isinstance(self.file_system, FakeFileSystem)
-        self.running = False
+        self.running = self.is_recovered = False
         self.file_system = self.file_system.power_cut(seed)
         self.scheduler.shutdown()
 

@@ -157,6 +157,7 @@ def test_retention_of_a_topic_that_is_not_compacted() -> None:
     made.requests.stop()
 
 
+@pytest.mark.damaged("a batch is damaged")
 def test_a_failure_is_told_and_the_next_partition_is_cleaned_all_the_same(made: Requests) -> None:
     broken, sound = made.world.log(), made.world.log("t", 1)
     for log in (broken, sound):

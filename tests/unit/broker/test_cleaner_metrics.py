@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+import pytest
 from support.cleaning import CleaningWorld, put
 from support.mock_time import START_MS
 from tidelog.broker.cleaner_metrics import cleaner_families
@@ -67,6 +68,7 @@ def test_kafkas_gauges_and_ours() -> None:
     assert scrape(world, cleaner)["tidelog_cleaner_time_since_last_run_seconds"] == {(): 1.234}
 
 
+@pytest.mark.damaged("a batch is damaged")
 def test_a_partition_that_cannot_be_cleaned_is_seen() -> None:
     world, cleaner = world_and_cleaner()
     log = world.log()

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, keyed, put, state_of
-from support.logs import TOPIC_ID
 from tidelog.cleaner.cleaner_manager import FIRST_RETRY_MS, LONGEST_RETRY_MS, CleanerManager
 from tidelog.cleaner.eligibility import Cause, Reason
 from tidelog.config.log_config import LogConfig
@@ -522,7 +522,7 @@ def test_a_horizon_that_removes_nothing_is_not_asked_about_without_end() -> None
 def test_threads_share_the_manager() -> None:
     """Each log is cleaned by one thread at a time, and all are cleaned."""
     made = world()
-    logs = [made.manager.get_or_create(f"t{n}", 0, TOPIC_ID, made.log_config) for n in range(8)]
+    logs = [made.manager.get_or_create(f"t{n}", 0, UUID(int=n + 1), made.log_config) for n in range(8)]
     for log in logs:
         fill(log)
     in_work: set[str] = set()

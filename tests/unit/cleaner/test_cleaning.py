@@ -367,6 +367,7 @@ def test_lesson_14_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkey
 
 @pytest.mark.parametrize("size", [100, 4_000, 4_096, 5_000, 70_000])
 @pytest.mark.parametrize("place", ["dirty", "clean"])
+@pytest.mark.damaged("bytes of a batch are flipped, and stay")
 def test_a_batch_of_any_size_whose_checksum_is_wrong_is_not_cleaned(size: int, place: str) -> None:
     """Rewritten it would get a right one. `clean` is a batch that only the second walk reads; 70,000 bytes fit no buffer."""
     made = world(segment_bytes=1 << 20, buffer_bytes=1 << 16)
@@ -570,6 +571,7 @@ def test_a_failing_disk_loses_nothing_and_leaves_nothing_behind(count: int) -> N
     assert made.cleaners.uncleanable() == []
 
 
+@pytest.mark.damaged("bytes of a batch are flipped, and stay")
 def test_a_damaged_batch_fails_the_pass_and_leaves_the_log_as_it_was() -> None:
     made = world(segment_bytes=100_000)
     log = made.log()
@@ -589,6 +591,7 @@ def test_a_damaged_batch_fails_the_pass_and_leaves_the_log_as_it_was() -> None:
 
 @pytest.mark.parametrize("bit", [0, 1, 2, 3, 5, 8, 31, 45, 62])
 @pytest.mark.parametrize("victim", [0, 3, 9])
+@pytest.mark.damaged("bits of base offsets are flipped, and stay")
 def test_no_flipped_bit_of_a_base_offset_makes_an_older_value_win(victim: int, bit: int) -> None:
     made = world(segment_bytes=100_000)
     log = made.log()
@@ -611,6 +614,7 @@ def test_no_flipped_bit_of_a_base_offset_makes_an_older_value_win(victim: int, b
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 8, 1 << 40])
+@pytest.mark.damaged("a base offset is changed, and stays")
 def test_the_second_pass_looks_at_offsets_of_what_was_clean_before(offset: int) -> None:
     made = world(segment_bytes=100_000)
     log = made.log()

@@ -85,6 +85,7 @@ def test_retention_under_a_pass_ends_it_and_is_no_failure(world: CleaningWorld) 
     assert [result.end_offset for result in world.clean_all()] == [41]
 
 
+@pytest.mark.damaged("a segment's file is taken away")
 def test_a_file_that_somebody_else_took_is_a_failure(world: CleaningWorld) -> None:
     log = world.log()
     segment = log.segments[1]

@@ -61,6 +61,7 @@ def test_names_say_what_was_lost() -> None:
 
 
 @pytest.mark.parametrize("cut_power", [False, True])
+@pytest.mark.damaged("a mend is cut off at each call")
 def test_a_stop_at_any_call_loses_neither_the_bytes_nor_the_rest(cut_power: bool) -> None:
     first = damaged()
     before = first.fake.contents()[LOG]

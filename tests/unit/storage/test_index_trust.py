@@ -50,6 +50,7 @@ def flip(world: World, suffix: str, bit: int) -> None:
     world.fake.corrupt(path(0, suffix), bit // 8, bytes([data[bit // 8] ^ 1 << bit % 8]))
 
 
+@pytest.mark.damaged("bits of an index are flipped")
 def test_no_flipped_bit_of_an_offset_index_hides_a_record(world: World) -> None:
     for bit in bits(world, ".index"):
         flip(world, ".index", bit)
@@ -63,6 +64,7 @@ def test_no_flipped_bit_of_an_offset_index_hides_a_record(world: World) -> None:
         flip(world, ".index", bit)
 
 
+@pytest.mark.damaged("bits of an index are flipped")
 def test_no_flipped_bit_of_a_time_index_hides_a_record_or_its_age(world: World) -> None:
     for bit in bits(world, ".timeindex"):
         flip(world, ".timeindex", bit)
@@ -77,6 +79,7 @@ def test_no_flipped_bit_of_a_time_index_hides_a_record_or_its_age(world: World) 
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.damaged("an index is damaged, and stays so for who does not use it")
 def test_a_wrong_entry_is_told_once_and_the_index_is_made_anew(
     world: World, suffix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -95,6 +98,7 @@ def test_a_wrong_entry_is_told_once_and_the_index_is_made_anew(
     assert values_of(read_records(log, 11, 12)) == VALUES[11:]
 
 
+@pytest.mark.damaged("an index is damaged")
 def test_an_index_of_which_nothing_is_right_is_as_none(world: World) -> None:
     size = len(world.fake.contents()[path(0, ".index")])
     world.fake.corrupt(path(0, ".index"), 0, bytes(range(1, size + 1)))

@@ -251,6 +251,7 @@ def test_a_file_that_is_damaged_costs_the_history_and_a_count(
     assert ledger_of(log).removed == {"elsewhere": 36}
 
 
+@pytest.mark.damaged("a segment is damaged")
 def test_a_count_that_fails_is_no_failure_of_the_log(world: CleaningWorld, caplog: pytest.LogCaptureFixture) -> None:
     log = world.log()
     fill(log)

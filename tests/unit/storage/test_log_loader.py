@@ -141,6 +141,7 @@ def test_lesson_41_the_mark_of_a_clean_stop_has_gone_before_a_log_is_looked_at(
 
 
 @pytest.mark.parametrize(("policy", "end"), [("hole", 500), ("kafka", 8)])
+@pytest.mark.damaged("a segment is taken away below checkpoints that name it")
 def test_lesson_42_a_recovery_point_is_never_beyond_the_end(world: World, policy: str, end: int) -> None:
     """What was durable can't be missing without a loss; its offsets are not given out again, but where Kafka would."""
     world.fake.put(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n1\nt 0 500\n")
@@ -239,6 +240,7 @@ STAGES = (".swap", ".cleaned", ".deleted")
 
 
 @pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after(world: World, clean: bool) -> None:
     """KAFKA-6324, 12520: .cleaned written → .swap → originals .deleted → names without .swap, a crash after each step."""
     files = compacted(world)
@@ -283,6 +285,7 @@ def test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after(world: Worl
     assert outcomes[-1]
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_lesson_47_a_swaps_log_has_its_name_durably_before_any_index_has_one(world: World) -> None:
     """An index that has lost its .swap while its log has not would be taken for the original's, and removed."""
     for suffix, data in compacted(world).items():
@@ -363,6 +366,7 @@ def test_a_cleaned_file_takes_the_swaps_of_its_group_with_it(world: World) -> No
     assert values_of(read_records(log, 0)) == VALUES
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_lesson_46_good_snapshots_stay_where_a_swap_is_finished(world: World) -> None:
     world.start()
     log = world.manager.get("t", 0)
@@ -397,6 +401,7 @@ def test_lesson_45_a_broken_snapshot_is_rebuilt(world: World) -> None:
         assert log.append_as_leader(again, 0, len(again)).duplicate
 
 
+@pytest.mark.damaged("small files are cut; one that a clean start does not read stays cut")
 def test_lesson_44_small_files_cut_anywhere_still_start(world: World) -> None:
     """KAFKA-9892, 16541: byte by byte."""
     names = ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"]
@@ -442,6 +447,7 @@ def test_segments_of_more_than_a_chunk_are_recovered(monkeypatch: pytest.MonkeyP
         assert world.manager.recovery_stats.bytes_scanned == log.size
 
 
+@pytest.mark.damaged("offsets are taken out of the log")
 def test_a_gap_above_the_recovery_point_is_a_loss_and_below_it_compactions(world: World) -> None:
     world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
     for suffix in (".log", ".index", ".timeindex"):
@@ -460,6 +466,7 @@ def test_a_gap_above_the_recovery_point_is_a_loss_and_below_it_compactions(world
         assert append(log, "new") == expected
 
 
+@pytest.mark.damaged("the sample is one of two directories that were taken apart")
 def test_opens_what_kafka_wrote() -> None:
     """A transactional log of Kafka 4.3, after a clean stop and after an unclean one."""
     directory = GOLDEN / "txn-0"

@@ -28,6 +28,7 @@ def test_a_log_is_what_it_was_after_a_clean_stop(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
+@pytest.mark.damaged("small files are damaged")
 def test_a_damaged_small_file_is_said_and_the_log_is_opened_without_it(
     world: World, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -94,6 +94,7 @@ def test_what_a_crash_left_half_written_is_no_warning(world: World, caplog: pyte
 
 
 @pytest.mark.parametrize("recovery_point", [4, 5, 7, 8, None])
+@pytest.mark.damaged("what lay in the damage is missing for good")
 def test_damage_below_the_recovery_point_takes_nothing_sound_with_it(world: World, recovery_point: int | None) -> None:
     unclean(world, recovery_point)
     flip(world, 3, 75)
@@ -105,12 +106,14 @@ def test_damage_below_the_recovery_point_takes_nothing_sound_with_it(world: Worl
         assert log.log_end_offset == 8
 
 
+@pytest.mark.damaged("what lay in the damage is missing for good")
 def test_with_the_checkpoint_lost_one_flip_in_the_first_segment_costs_one_batch(world: World) -> None:
     unclean(world, None)
     flip(world, 0, 75)
     assert content(start(world)) == without(0)
 
 
+@pytest.mark.damaged("a segment is garbage: a hole stays")
 def test_a_whole_segment_of_garbage_is_kept_aside_and_read_over(world: World) -> None:
     unclean(world, None)
     size = len(world.fake.contents()[path(3)])
@@ -154,6 +157,7 @@ def test_a_last_segment_that_is_gone_is_told_and_its_offsets_are_not_given_out_a
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("how", ["emptied", "log missing"])
+@pytest.mark.damaged("a segment is taken away")
 def test_a_middle_segment_that_is_gone_is_told(
     world: World, how: str, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,6 +183,7 @@ def test_a_log_without_any_segment_is_told(world: World, caplog: pytest.LogCaptu
     assert append(log, "next") == 8
 
 
+@pytest.mark.damaged("a segment is damaged, and stays so")
 def test_told_to_stop_a_start_stops_and_changes_nothing(world: World) -> None:
     unclean(world, 8)
     flip(world, 6, 75)
@@ -191,6 +196,7 @@ def test_told_to_stop_a_start_stops_and_changes_nothing(world: World) -> None:
     assert after == before, "all but snapshots, which are made anew"
 
 
+@pytest.mark.damaged("a segment is damaged")
 def test_told_to_do_as_kafka_a_start_cuts_at_the_damage(world: World, caplog: pytest.LogCaptureFixture) -> None:
     unclean(world, 4)
     flip(world, 3, 75)
@@ -200,6 +206,7 @@ def test_told_to_do_as_kafka_a_start_cuts_at_the_damage(world: World, caplog: py
     assert any("1 segments behind go" in message for message in caplog.messages)
 
 
+@pytest.mark.damaged("an epoch is damaged, which no checksum tells")
 def test_no_leader_epoch_that_damage_has_made_gets_into_the_log(world: World) -> None:
     unclean(world, 6)
     data = world.fake.contents()[path(6)]
@@ -244,6 +251,7 @@ def test_retention_and_deletion_take_what_was_kept_aside_with_them(world: World)
     other.stop()
 
 
+@pytest.mark.damaged("a segment is damaged below the recovery point")
 def test_a_recovery_point_that_an_aborted_hole_left_is_reached_again(world: World) -> None:
     """The hole is named before the empty segment behind it is made: a crash between the two is made good."""
     world.fake.put(path(6), b"")
@@ -255,6 +263,7 @@ def test_a_recovery_point_that_an_aborted_hole_left_is_reached_again(world: Worl
     assert again.holes == log.holes
 
 
+@pytest.mark.damaged("a checkpoint is damaged")
 def test_a_damaged_log_start_checkpoint_makes_no_deleted_record_readable_again(world: World) -> None:
     other = World(world.fake.kill())
     other.log_config = world.log_config
@@ -269,6 +278,7 @@ def test_a_damaged_log_start_checkpoint_makes_no_deleted_record_readable_again(w
     assert start(world).log_start_offset == 2
 
 
+@pytest.mark.damaged("a segment is damaged, and the file that was kept of it deleted")
 def test_a_hole_whose_file_was_deleted_costs_no_record_behind_it(world: World) -> None:
     unclean(world, 8)
     flip(world, 6, 100)
@@ -282,6 +292,7 @@ def test_a_hole_whose_file_was_deleted_costs_no_record_behind_it(world: World) -
 
 
 @pytest.mark.parametrize("position", [8, 11, 16, 100])
+@pytest.mark.damaged("a segment is damaged")
 def test_damage_below_the_logs_start_keeps_no_log_from_opening(world: World, position: int) -> None:
     unclean(world, 6)
     world.fake.put(f"{ROOT}/log-start-offset-checkpoint", b"0\n1\nt 0 4\n")
@@ -292,6 +303,7 @@ def test_damage_below_the_logs_start_keeps_no_log_from_opening(world: World, pos
 
 
 @pytest.mark.parametrize("lost", ["snapshots", "a transaction index"])
+@pytest.mark.damaged("bits are flipped")
 def test_a_log_with_transactions_opens_with_any_bit_of_a_closed_segment_flipped(lost: str) -> None:
     """What a start has to read of it for its producers can't keep the daemon from starting."""
     world = World()

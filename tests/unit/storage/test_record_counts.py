@@ -58,6 +58,7 @@ def test_what_nobody_asks_for_is_forgotten() -> None:
     world.stop()
 
 
+@pytest.mark.damaged("files are taken away")
 def test_a_log_whose_files_are_gone_is_not_counted() -> None:
     world = World()
     world.start()

@@ -79,6 +79,7 @@ def start(world: World) -> UnifiedLog:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.damaged("its segment is made by hand, without the markers of its transactions")
 def test_lesson_10_a_segment_that_spans_2_31_offsets_is_split_on_load(
     is_last: bool, clean: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def test_lesson_10_a_segment_that_spans_2_31_offsets_is_split_on_load(
         assert not [operation for operation in world.fake.trace if ".swap" in operation.path]
 
 
+@pytest.mark.damaged("its segment is made by hand, without the markers of its transactions")
 def test_a_split_that_is_cut_off_anywhere_is_finished_by_the_next_load() -> None:
     for clean in (True, False):
         call = 0
@@ -138,6 +140,7 @@ def test_a_split_that_is_cut_off_anywhere_is_finished_by_the_next_load() -> None
             assert not [name for name in made.fake.paths() if name.endswith((".swap", ".cleaned", ".deleted"))]
 
 
+@pytest.mark.damaged("its segment is made by hand, without the markers of its transactions")
 def test_verify_says_what_to_do_and_that_it_was_done() -> None:
     world = wide_log(OFFSETS, is_last=False, clean=True)
     before = [finding for finding in verify(world.fake, ROOT) if finding.rule == "segment-span"]
@@ -153,6 +156,7 @@ def test_verify_says_what_to_do_and_that_it_was_done() -> None:
     }
 
 
+@pytest.mark.damaged("its segment is made by hand, without the markers of its transactions")
 def test_the_log_begins_where_it_began_even_when_nothing_in_the_file_fits_its_name() -> None:
     world = wide_log([FAR + 7, FAR + 8], is_last=False, clean=True)
     log = start(world)
@@ -170,6 +174,7 @@ def test_a_gap_that_no_segment_can_have_lost_is_no_loss() -> None:
     assert [record.offset for record in read_records(start(world), 0)] == [0, 1, 3 * FAR]
 
 
+@pytest.mark.damaged("its segment is made by hand, without the markers of its transactions")
 def test_bytes_behind_the_cut_are_checked_as_ever() -> None:
     world = wide_log(OFFSETS, is_last=True, clean=False)
     good = world.fake.contents()[path(0, ".log")]
@@ -180,6 +185,7 @@ def test_bytes_behind_the_cut_are_checked_as_ever() -> None:
     assert log.log_end_offset == OFFSETS[4] + 1
 
 
+@pytest.mark.damaged("its segment is made by hand, without the markers of its transactions")
 def test_a_directory_without_room_is_left_as_it_was() -> None:
     world = wide_log(OFFSETS, is_last=False, clean=True)
     before = {name: data for name, data in world.fake.contents().items() if name.startswith(T)}

@@ -55,6 +55,7 @@ def leftovers(world: World) -> list[str]:
     return [path for path in world.fake.paths() if path.endswith((".cleaned", ".swap", ".deleted"))]
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_readers_see_the_new_segments_and_so_does_the_next_start(world: World) -> None:
     log = world.log()
     assert swap(world, log)
@@ -73,6 +74,7 @@ def test_readers_see_the_new_segments_and_so_does_the_next_start(world: World) -
     assert world.manager.recovery_stats.bytes_scanned == 0
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_the_old_files_die_with_their_last_reader(world: World) -> None:
     """Who holds the old list reads on in the old files, opened before or not; the last one to let go closes them."""
     log = world.log()
@@ -95,6 +97,7 @@ def test_the_old_files_die_with_their_last_reader(world: World) -> None:
     assert all(file.closed for file in old_files)
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_the_order_of_the_steps(world: World) -> None:
     """KAFKA-6324, 12520; each rename is durable before the next step leans on it."""
     log = world.log()
@@ -123,6 +126,7 @@ def test_the_order_of_the_steps(world: World) -> None:
     ]
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_what_takes_the_originals_place_is_durable(world: World) -> None:
     """The originals have gone: bytes that only the page cache has would be the only ones."""
     log = world.log()
@@ -146,6 +150,7 @@ def test_segments_that_went_meanwhile_are_not_replaced(world: World) -> None:
     assert values_of(read_records(log, 4)) == VALUES[4:]
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_segments_that_were_replaced_meanwhile_are_not_replaced_again(world: World) -> None:
     """Of the two one is another by now; what was made from its predecessor must not take its place."""
     log = world.log()
@@ -158,6 +163,7 @@ def test_segments_that_were_replaced_meanwhile_are_not_replaced_again(world: Wor
     assert values_of(read_records(log, 0)) == [*VALUES[:4], *VALUES[6:]]
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_a_failure_before_the_originals_are_touched_changes_nothing(world: World) -> None:
     log = world.log()
     world.time.advance(seconds=70)
@@ -177,6 +183,7 @@ def test_a_failure_before_the_originals_are_touched_changes_nothing(world: World
     assert swap(world, log)
 
 
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
 def test_a_failure_in_the_middle_is_completed_by_the_next_start(world: World) -> None:
     log = world.log()
     world.fake.fail_when(

@@ -55,6 +55,7 @@ def booked(log: UnifiedLog) -> dict[str, int]:
     ("gone", "lost"),
     [((3,), [(3, 5)]), ((0,), [(0, 2)]), ((3, 6), [(3, 8)]), ((0, 6), [(0, 2), (6, 8)]), ((0, 3, 6), [(0, 8)])],
 )
+@pytest.mark.damaged("a segment is taken away")
 def test_a_closed_segment_that_is_gone_is_told(
     gone: tuple[int, ...], lost: list[tuple[int, int]], policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_damaged_record_says_nothing() -> None:
 
 @pytest.mark.parametrize("left", [None, 0, 34])
 @pytest.mark.parametrize("base", [0, 5])
+@pytest.mark.damaged("an index is taken away or cut")
 def test_a_transaction_index_that_is_gone_or_cut_is_made_anew(
     base: int, left: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -560,3 +560,20 @@ def test_our_logs_in_every_format(version: str, codec: Compression) -> None:
     world.stop()
     assert [finding for finding in verify(world.file_system, "/data") if finding.is_fault] == []
     assert sum(path.endswith(".log") for path in world.fake.contents()) >= 3
+
+
+def test_a_high_watermark_beyond_the_end_is_a_fault_after_a_clean_stop_only() -> None:
+    """It is what was readable before a truncation; the next checkpoint, a stop or a start puts it right."""
+    world = World()
+    world.start()
+    append(world.log(), "a")
+    append(world.log(), "b")
+    world.log().complete_sync(world.log().flush())
+    world.manager.checkpoint_high_watermarks()
+    world.log().truncate_to(1)
+    assert not [finding for finding in verify(world.fake, "/data") if finding.is_fault]
+    beyond = world.fake.contents()["/data/replication-offset-checkpoint"]
+    world.stop()
+    stopped = world.fake.kill()
+    stopped.put("/data/replication-offset-checkpoint", beyond)
+    assert [finding.rule for finding in verify(stopped, "/data") if finding.is_fault] == ["checkpoint-bounds"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from support.cleaning import CleaningWorld, put
 from support.fake_filesystem import FakeFileSystem
 from support.logs import ROOT
@@ -39,6 +40,7 @@ def test_a_sound_one_and_one_whose_swap_is_pending() -> None:
     assert found(system) == []
 
 
+@pytest.mark.damaged("a segment is replaced by one with other records")
 def test_a_segment_that_has_other_records() -> None:
     system = compacted()
     ledger = decode(system.contents()[PATH])

@@ -186,6 +186,7 @@ def test_transactions(make: Callable[..., World]) -> None:
     assert offsets(world.reader().latest(99, 50, Budget())) == [5], "a marker has no key of ours"
 
 
+@pytest.mark.damaged("a batch is damaged")
 def test_what_can_not_be_read_is_told_and_passed_over(make: Callable[..., World]) -> None:
     world = make()
     for number in range(4):
