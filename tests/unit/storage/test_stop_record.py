@@ -80,6 +80,7 @@ def test_a_closed_segment_that_is_gone_is_told(
     last.stop()
 
 
+@pytest.mark.damaged("a segment is taken away")
 def test_told_to_stop_a_start_changes_nothing() -> None:
     world = stopped()
     remove(world, 3)
