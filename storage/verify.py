@@ -31,6 +31,7 @@ from .exceptions import CorruptCheckpointError, DataDirectoryError, StorageError
 from .filesystem import FileSystem
 from .log_names import CLUSTER_METADATA_TOPIC, LOG_SUFFIX, DirectoryState, parse_directory_name, parse_file_name
 from .meta_properties import META_PROPERTIES_FILE, read_meta_properties
+from .stop_record import STOP_FILE
 from .verify_partition import PartitionFacts, RootFacts, verify_partition
 from .verify_report import Finding, Report
 
@@ -41,7 +42,9 @@ _CHECKPOINTS = (
     CLEANER_OFFSET_CHECKPOINT,
 )
 # Ours and Kafka's, that say nothing of a log.
-_KNOWN_FILES = frozenset((*_CHECKPOINTS, META_PROPERTIES_FILE, LOCK_FILE, CLEAN_SHUTDOWN_FILE, "bootstrap.checkpoint"))
+_KNOWN_FILES = frozenset(
+    (*_CHECKPOINTS, META_PROPERTIES_FILE, LOCK_FILE, CLEAN_SHUTDOWN_FILE, STOP_FILE, "bootstrap.checkpoint")
+)
 _KNOWN_PREFIXES = ("metadata.db", "kafka_cleanshutdown")
 
 
