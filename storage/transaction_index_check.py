@@ -3,8 +3,8 @@
 Each entry is held against the batches that it names: its abort marker, and the first record of the transaction. What disagrees
 makes the index be written anew from the log. After a clean stop, which has left the file's checksum (`stop_record.py`), that
 is enough, and tells a file that is missing or has lost whole entries. Without one the newest `HELD_AGAINST_LOG` entries of a log
-are looked up, since each takes several reads and a start comes to every log; the others only have to be possible. Where
-compaction has been, marker or record may be gone, and nothing is concluded from that.
+are looked up, since each takes several reads and a start comes to every log; the others only have to be possible. Where no batch
+is, compaction or a hole has been, whatever the policy is now, and nothing is concluded from that.
 
 Blocks; one thread, before the log is published. OSError.
 """
@@ -69,7 +69,7 @@ def check_transaction_indexes(
                 entries = list(index.all())
                 newest = entries[max(0, len(entries) - left) :]
                 left -= len(newest)
-                problem = _impossible(entries, segment.base_offset, ends[number]) or _problem(directory, view, newest)
+                problem = _impossible(entries, segment.base_offset, ends[number]) or _problem(view, newest)
         except (CorruptIndexError, RecordError) as error:
             problem = str(error)
         if problem:
@@ -94,22 +94,16 @@ def _impossible(entries: Sequence[AbortedTxn], base: int, end: int) -> str:
     return ""
 
 
-def _problem(directory: LogDirectory, view: tuple[LogSegment, ...], entries: Sequence[AbortedTxn]) -> str:
-    """What an entry says that the log does not; empty: nothing."""
-    has_gaps = "compact" in directory.config.cleanup_policy
+def _problem(view: tuple[LogSegment, ...], entries: Sequence[AbortedTxn]) -> str:
+    """What an entry says that the log contradicts; empty: nothing. A gap in the log contradicts nothing."""
     for txn in entries:
         marker = _batch_at(view, txn.last_offset)
-        if marker is None:
-            if not has_gaps:
-                return f"no marker at offset {txn.last_offset}"
-        elif not _is_abort(*marker, txn):
+        if marker is not None and not _is_abort(*marker, txn):
             return f"no abort of producer {txn.producer_id} at offset {txn.last_offset}"
         if txn.first_offset < view[0].base_offset:
             continue  # retention has taken it
         first = _batch_at(view, txn.first_offset)
         if first is None:
-            if not has_gaps:
-                return f"no batch begins at offset {txn.first_offset}"
             continue
         header = first[0]
         is_data = header.is_transactional and not header.is_control

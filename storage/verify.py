@@ -26,6 +26,7 @@ from .checkpoint import (
     OffsetCheckpointFile,
     TopicPartition,
 )
+from .checkpoint_copy import COPY_PREFIX
 from .data_directory import LOCK_FILE
 from .exceptions import CorruptCheckpointError, DataDirectoryError, StorageError
 from .filesystem import FileSystem
@@ -43,7 +44,11 @@ _CHECKPOINTS = (
 )
 # Ours and Kafka's, that say nothing of a log.
 _KNOWN_FILES = frozenset(
-    (*_CHECKPOINTS, META_PROPERTIES_FILE, LOCK_FILE, CLEAN_SHUTDOWN_FILE, STOP_FILE, "bootstrap.checkpoint")
+    (
+        *_CHECKPOINTS,
+        *(f"{COPY_PREFIX}{name}" for name in _CHECKPOINTS),
+        *(META_PROPERTIES_FILE, LOCK_FILE, CLEAN_SHUTDOWN_FILE, STOP_FILE, "bootstrap.checkpoint"),
+    )
 )
 _KNOWN_PREFIXES = ("metadata.db", "kafka_cleanshutdown")
 

@@ -97,7 +97,7 @@ def test_a_file_that_somebody_else_took_is_a_failure(world: CleaningWorld) -> No
 
 def test_the_pass_says_why_it_ended(world: CleaningWorld) -> None:
     log = world.log()
-    with pytest.raises(CleaningAborted, match="t-0: retention took segments while they were being cleaned"):
+    with pytest.raises(CleaningAborted, match="t-0: segments were deleted while they were being cleaned"):
         world.cleaner.clean(CleaningTask(log, 0, log.log_end_offset), RetentionAt(world, 2))
 
 

@@ -50,4 +50,4 @@ def test_records_above_the_recovery_point_are_durable_before_anybody_reads_them(
 
 
 def test_of_a_log_that_is_made_now_nothing_was_left() -> None:
-    assert LastStop() == (True, 0, 0, 0, None, False)
+    assert LastStop() == (True, 0, 0, 0, None, False, None)
