@@ -32,6 +32,12 @@ SETTINGS: dict[str, Any] = {
     "segment_bytes": 900, "index_interval_bytes": 200, "segment_index_bytes": 240, "retention_bytes": 2500,
 }  # fmt: skip
 MOST = 2000
+pytestmark = pytest.mark.damaged(
+    "the disk fails in the middle of each; what a start makes of it is verified by the test"
+)
+NO_LAST_TIME = "rule='timeindex-last'"
+"""A disk that takes nothing more takes no time index entry at a roll either: it is left out, with a WARNING, and retention by
+age goes by the file's time there until the index is made anew. No record is lost by it."""
 CAME_BACK = re.compile(r"rule='epochs-differ'.*no epoch at offset (\d+);")
 
 
@@ -157,7 +163,8 @@ def test_a_log_through_its_life(step: int, lasting: bool) -> None:
                 later = World(state)
                 later.start(**SETTINGS)
                 told.judge(later.log())
-                assert not faults_but_deleted_records(state, told, later.log())
+                faults = faults_but_deleted_records(state, told, later.log())
+                assert not [fault for fault in faults if not (lasting and NO_LAST_TIME in fault)]
             except BaseException as error:
                 error.add_note(f"call {at}: {disk.hit[0]}; {name}")
                 raise
