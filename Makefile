@@ -31,8 +31,8 @@ $(VENV)/.dev: $(VENV)/.installed
 	@$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-test: $(VENV)/.dev        ## unit, property, golden, a crash slice, one real client (under 5 minutes)
-	$(BIN)/python -m pytest -n 2 -q
+test: $(VENV)/.dev        ## unit, property, golden, a crash slice, one real client
+	$(BIN)/python -m pytest -n 2 -q tests/unit tests/property tests/golden tests/crash tests/client --crash-every 3
 
 lint: $(VENV)/.dev        ## ruff, mypy --strict, import-linter, bandit
 	$(BIN)/ruff check .

@@ -33,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="crash ring: inequivalent states that are recovered in each scenario, or all that there are",
     )
+    group.addoption(
+        "--crash-every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="crash ring: look at one of N moments; not when exploring",
+    )
     group.addoption("--crash-report", metavar="FILE", help="crash ring: write the figures of each scenario there")
 
 
@@ -51,9 +58,10 @@ def crash_limit(request: pytest.FixtureRequest) -> int | Exploration:
 def ring_of(request: pytest.FixtureRequest, crash_limit: int | Exploration) -> Iterator[Callable[..., Ring]]:
     """Makes rings of a kind; at the end looks at the states after their last call."""
     rings = request.node.stash[RINGS] = []
+    every = 1 if isinstance(crash_limit, Exploration) else request.config.getoption("--crash-every", default=1)
 
     def make(kind: type[Ring], *, ignored: frozenset[str] = frozenset(), **settings: Any) -> Ring:
-        rings.append(kind(crash_limit, verify=lambda system: verify(system, ignored), **settings))
+        rings.append(kind(crash_limit, every=every, verify=lambda system: verify(system, ignored), **settings))
         return rings[-1]
 
     yield make

@@ -9,6 +9,8 @@ import pytest
 from support.cleaning import DAY_MS, Producer
 from support.cleaning_ring import CleaningRing
 
+pytestmark = pytest.mark.damaged("the ring judges each state itself")
+
 NewRing = Callable[..., CleaningRing]
 
 

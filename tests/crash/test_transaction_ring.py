@@ -6,6 +6,8 @@ import pytest
 from support.crash_exploration import Exploration
 from support.transaction_ring import TransactionRing
 
+pytestmark = pytest.mark.damaged("the ring judges each state itself")
+
 
 @pytest.mark.parametrize(("power", "version"), [(False, 0), (False, 2), (True, 2)], ids=["kill-1", "kill-2", "power-2"])
 def test_every_step_of_commits_and_aborts(crash_limit: int | Exploration, power: bool, version: int) -> None:

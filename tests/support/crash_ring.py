@@ -96,10 +96,15 @@ class Ring:
         states_per_moment: int | Exploration,
         *,
         verify: Callable[[FakeFileSystem], list[str]],
+        every: int = 1,
         **settings: Any,
     ) -> None:
-        """`states_per_moment` 0: all within the bound. An exploration says for itself which it wants."""
+        """`states_per_moment` 0: all within the bound. An exploration says for itself which it wants.
+
+        Of `every` moments one is looked at.
+        """
         self._limit = states_per_moment
+        self._every = every
         self._verify = verify
         self.settings = {"index_interval_bytes": 300, "segment_index_bytes": 240} | settings
         self.world = self._new_world()
@@ -217,6 +222,8 @@ class Ring:
         """Recover and judge the states of this moment."""
         self._note_promises()
         self.moments += 1
+        if self.moments % self._every:
+            return
         moment = Moment(self.world.fake)
         for choice, key in self._chosen(moment):
             self.states += 1
