@@ -22,7 +22,7 @@ from tidelog.protocol.metadata_records.records import RECORDS
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.exceptions import RecordError
 from tidelog.storage import ledger as ledgers
-from tidelog.storage.checkpoint import CleanShutdownFile, OffsetCheckpointFile
+from tidelog.storage.checkpoint import CleanShutdownFile, OffsetCheckpointFile, parse_offsets
 from tidelog.storage.dump import explain
 from tidelog.storage.exceptions import (
     CorruptCheckpointError,
@@ -143,6 +143,7 @@ def checkpoints() -> Iterator[bytes]:
 def offset_checkpoint(data: bytes) -> None:
     checkpoint = OffsetCheckpointFile(with_file("/c", data), "/c")
     offsets = checkpoint.read()
+    assert parse_offsets(data, "/c") == offsets
     checkpoint.write(offsets)
     assert checkpoint.read() == offsets
 

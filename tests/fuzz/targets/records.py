@@ -7,6 +7,7 @@ and has to be compressed first.
 
 from __future__ import annotations
 
+import random
 import struct
 from array import array
 from collections.abc import Callable, Iterator
@@ -313,6 +314,8 @@ def streams() -> Iterator[bytes]:
     for codec in Compression:
         for content in (b"", b"a", b"abc" * 500, bytes(3000)):
             yield bytes([codec]) + compress(codec, content)
+    # Too long to be read in one step, whatever it holds.
+    yield bytes([Compression.LZ4]) + compress(Compression.LZ4, random.Random(1).randbytes(6000))
     # Blocks behind the header: repeated, there are many of them in one stream.
     yield bytes([Compression.SNAPPY]) + compress(Compression.SNAPPY, b"a")[:16] + b"\0\0\0\1\0"
 
