@@ -9,7 +9,9 @@ handshake, the request's head, a form, the answer's bytes that the client has no
   an answer, `LINGER_S` for what comes behind a request that was answered unread.
 - **Bytes are counted too**: `MAX_HEAD_BYTES` for the request line and all headers together.
 - **Work has lanes** (`Lane`), each with so many threads at a time and so many that wait for one. The lanes together have fewer
-  than there are places: the rest is for probes, which need no lane.
+  than there are places: the rest is for probes, which need no lane, and for who is not let in yet.
+- **Who waits to be let in, or to be refused, waits for us and can be put out too** (`Peer.wait`, `Peer.pause`): one who guesses
+  holds a place, no lane, and gives it up at once.
 
 Any thread, unless it says otherwise. The clock is an argument.
 """
@@ -23,6 +25,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future
+from concurrent.futures import wait as wait_until_done
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -48,6 +52,13 @@ class ClientTooSlow(ConnectionAbortedError):
         super().__init__("the client took too long")
 
 
+class PutOut(ConnectionAbortedError):
+    """The connection was ended to make room. wsgiref ends such a connection without a word."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection made room for others")
+
+
 class BusyError(Exception):
     """All threads of a lane are taken, and as many requests as may wait for one."""
 
@@ -55,7 +66,7 @@ class BusyError(Exception):
 class Peer:
     """One connection's other end. Attributes are the connection's thread's and, under the lock, those of `Places`."""
 
-    __slots__ = ("_places", "connection", "is_ended", "is_waiting", "network")
+    __slots__ = ("_places", "connection", "ended", "is_waiting", "network")
 
     def __init__(self, places: Places, connection: socket.socket, host: str) -> None:
         from .security.attempts import network_of  # of no use where nobody asks
@@ -64,7 +75,8 @@ class Peer:
         self.connection = connection
         self.network = network_of(host)
         self.is_waiting = True
-        self.is_ended = False
+        self.ended: Future[None] = Future()
+        """Done when the connection was ended to make room."""
 
     def becomes(self, connection: socket.socket) -> None:
         """TLS has made another object of the connection."""
@@ -80,6 +92,23 @@ class Peer:
         finally:
             with self._places.lock:  # not while it is being ended for it
                 self.is_waiting = False
+
+    def wait(self, future: Future[Any], timeout_s: float) -> Any:
+        """The result of other threads' work. Raises what that raises, TimeoutError, and `PutOut`."""
+        with self.waiting():
+            done, _ = wait_until_done((future, self.ended), timeout_s, FIRST_COMPLETED)
+        if self.ended.done():
+            raise PutOut
+        if not done:
+            raise TimeoutError
+        return future.result()
+
+    def pause(self, seconds: float) -> None:
+        """Holds an answer back for so long. Raises `PutOut`."""
+        with self.waiting():
+            wait_until_done((self.ended,), seconds)
+        if self.ended.done():
+            raise PutOut
 
 
 class Places:
@@ -110,12 +139,12 @@ class Places:
     def make_room(self) -> None:
         """Ends a connection that waits for its client; its thread reads the end of the stream, and leaves."""
         with self.lock:
-            waiting = [peer for peer in self._peers if peer.is_waiting and not peer.is_ended]
+            waiting = [peer for peer in self._peers if peer.is_waiting and not peer.ended.done()]
             if not waiting:
                 return
             networks = Counter(peer.network for peer in waiting)
             victim = max(waiting, key=lambda peer: networks[peer.network])  # of several the first
-            victim.is_ended = True
+            victim.ended.set_result(None)
             with contextlib.suppress(OSError):
                 # TLS's own would take the session away from the thread that reads.
                 socket.socket.shutdown(victim.connection, socket.SHUT_RDWR)

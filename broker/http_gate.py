@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 from ..config.listener_checks import HTTP
 from .console.access import is_loopback
 from .http_user import SUBJECT, USER, HttpUser, Role
-from .security.http_users import FORBIDDEN, UNAUTHORIZED, HttpUsers, NotLetInError
+from .security.http_users import FORBIDDEN, UNAUTHORIZED, HttpUsers, NotLetInError, wait_for
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
+    from .http_connections import Peer
     from .security.credentials import Users
+    from .security.http_users import Submit
+    from .security.password_checks import Guesses
     from .security.principal import MappingRule
 
 SIGN_OUT = "/sign-out"
@@ -37,9 +40,9 @@ class HttpGate:
     """One daemon's."""
 
     @classmethod
-    def of(cls, config: BrokerConfig, users: Callable[[], Users | None]) -> HttpGate:
+    def of(cls, config: BrokerConfig, users: Callable[[], Users | None], guesses: Guesses, submit: Submit) -> HttpGate:
         """Reads http.tokens.file, and the keys of tokens where they are a file. `users`: None while they have not been read.
-        Raises `ConfigError`."""
+        `guesses`, `submit`: as `HttpUsers` has them. Raises `ConfigError`."""
         tokens = verifier = None
         rules: tuple[MappingRule, ...] = ()
         if config.http_tokens_file is not None:
@@ -61,7 +64,7 @@ class HttpGate:
                 "http.listener=https://%s:%d and ssl.keystore.location",
                 listener.host, listener.port,
             )  # fmt: skip
-        return cls(config, HttpUsers(config, users, tokens=tokens, verifier=verifier, rules=rules))
+        return cls(config, HttpUsers(config, users, guesses, submit, tokens=tokens, verifier=verifier, rules=rules))
 
     def __init__(self, config: BrokerConfig, users: HttpUsers) -> None:
         self.users = users
@@ -72,13 +75,17 @@ class HttpGate:
         """Whether a path answers everybody who reads."""
         return path in self._open
 
-    def admit(self, environ: dict[str, Any]) -> None:
-        """Lets a request pass, with its user in its environment; reads nothing of its body. Raises `NotLetInError`."""
+    def admit(self, environ: dict[str, Any], peer: Peer | None = None) -> None:
+        """Lets a request pass, with its user in its environment; reads nothing of its body. Raises `NotLetInError`, and `PutOut`
+        where the connection `peer` made room for another meanwhile."""
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
         if self.is_open(path) and method in ("GET", "HEAD"):
             return
         user = self.users.identify(
-            environ.get("HTTP_AUTHORIZATION"), environ.get("REMOTE_ADDR", ""), environ.get(SUBJECT)
+            environ.get("HTTP_AUTHORIZATION"),
+            environ.get("REMOTE_ADDR", ""),
+            environ.get(SUBJECT),
+            wait_for if peer is None else peer.wait,
         )
         if path == SIGN_OUT:
             self._sign_out(user, environ)

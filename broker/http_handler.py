@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
 
 from .http_connections import AnswerStream, Peer, Places, RequestStream, linger
-from .http_user import SUBJECT
+from .http_user import PEER, SUBJECT
 
 if TYPE_CHECKING:
     from .https import Https
@@ -138,6 +138,7 @@ class Handler(WSGIRequestHandler):
 
     def get_environ(self) -> dict[str, Any]:
         environ: dict[str, Any] = super().get_environ()
+        environ[PEER] = self.peer
         https = self.server.https
         if https is not None and self.server.asks_certificates:
             connection: Any = self.connection

@@ -3,11 +3,11 @@ people who ask about segments (`http_api.py`), and the console for people who lo
 
 Runs on threads of its own, so that a scrape never delays a client. How many connections there are, how long each may take and
 who makes room for others is `http_connections.py`'s; how many requests are worked on at a time is said here, by lanes: scrapes
-have one of their own, and probes need none, so that neither waits for the console or for passwords that are checked. The socket
-is bound at start (its port is in the ready line); what serves it is imported when it is first needed.
+have one of their own, and probes need none, so that neither waits for the console. The socket is bound at start (its port is in
+the ready line); what serves it is imported when it is first needed.
 
-With `http.authentication` a request passes `http_gate.py` before anything looks at it; by https:// its connection goes
-through `https.py`.
+With `http.authentication` a request passes `http_gate.py` before anything looks at it, and before it enters a lane, so that who
+waits for a password to be checked, or to be refused, is in nobody's way; by https:// its connection goes through `https.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from .http_user import PEER
 from .short_turns import short_turns
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .console.samples import Samples
     from .health import Health, Verdict
     from .http_api import HttpApi
-    from .http_connections import Lane
+    from .http_connections import Lane, Peer
     from .http_gate import HttpGate
     from .https import Https
     from .security.http_users import NotLetInError
@@ -145,6 +146,16 @@ class HttpServer:
     def _application(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         from .http_connections import BodyStream, BusyError
 
+        if self.gate is not None:
+            from .security.http_users import NotLetInError
+
+            peer: Peer | None = environ.get(PEER)
+            try:
+                self.gate.admit(environ, peer)
+            except NotLetInError as refusal:
+                if refusal.delay_s and peer is not None:
+                    peer.pause(refusal.delay_s)
+                return self._turn_away(environ, refusal, start_response)
         lane = self._lane(environ.get("PATH_INFO", "/"))
         if lane is None:
             return self._answer(environ, start_response)
@@ -157,24 +168,16 @@ class HttpServer:
             return _text(start_response, "503 Service Unavailable", f"{error}; try again\n", [("Retry-After", "1")])
 
     def _lane(self, path: str) -> Lane | None:
-        """Where a request waits for its turn; None: it is answered at once. For what is not open to all a password may have to be
-        checked, which takes its time."""
-        if path in _HEALTH and (self.gate is None or self.gate.is_open(path)):
+        """Where a request waits for its turn; None: it is answered at once."""
+        if path in _HEALTH:
             return None
-        return self._monitors if path in _HEALTH or path == "/metrics" else self._work
+        return self._monitors if path == "/metrics" else self._work
 
     def _answer(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ.get("PATH_INFO", "/"), environ.get("REQUEST_METHOD", "GET")
-        if self.gate is not None:
-            from .security.http_users import NotLetInError
-
-            try:
-                self.gate.admit(environ)
-            except NotLetInError as refusal:
-                return self._turn_away(environ, refusal, start_response)
-            if path == "/sign-out":
-                start_response("303 See Other", [("Location", "/"), ("Content-Length", "0")])
-                return []
+        if self.gate is not None and path == "/sign-out":
+            start_response("303 See Other", [("Location", "/"), ("Content-Length", "0")])
+            return []
         is_ours = self._is_for_us(environ)
         if not is_ours and (path == "/metrics" or path == "/health" or path.startswith(("/why/", "/clean/"))):
             return self._misdirect(environ, start_response)

@@ -11,6 +11,10 @@ SUBJECT = "tidelog.subject"
 """Where it has the subject of the client's certificate, which the handshake has found good; nothing there: none was shown."""
 
 
+PEER = "tidelog.peer"
+"""Where it has the connection's `Peer`."""
+
+
 class Role(IntEnum):
     """What a user of HTTP may do; a higher one may do what a lower one may."""
 

@@ -40,13 +40,13 @@ def security_families(server: SocketServer, http: HttpServer | None = None) -> I
         "Clients that gave a wrong user, password or token.",
         "listener",
         {one.name: one.failures for one in securities if one.sasl}
-        | ({} if users is None else {HTTP: users.attempts.failures}),
+        | ({} if users is None else {HTTP: users.failures.failures}),
     )
     yield one(
         "tidelog_http_turned_away",
         COUNTER,
-        "Requests by HTTP that were not looked at, because their address had failed to authenticate too often.",
-        0 if users is None else users.attempts.turned_away,
+        "Requests by HTTP that were not looked at, because their user, at that address, or their address had failed too often.",
+        0 if users is None else users.failures.turned_away,
     )
     yield by(
         "tidelog_authentications_turned_away",

@@ -22,6 +22,7 @@ import threading
 import time as clock
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from ..config.log_config import log_config
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from .security.authorizer import Authorizer
     from .security.credentials import Users
     from .security.listener_security import ListenerSecurity, SaslCommons
+    from .security.password_checks import Guesses
     from .share.manager import SharePartitions
     from .transaction_coordinator import TransactionCoordinator
 
@@ -216,10 +218,17 @@ class Broker:
             from .security.disguise import SECRET
             from .security.listener_security import SaslCommons
 
-            # One thread: whoever guesses gets no more of the machine, and no thread that files need.
-            self._passwords = ThreadPoolExecutor(1, "passwords", lower_priority)
-            self._commons = SaslCommons.of(self.users, self.metadata.secret(SECRET), self._passwords)
+            self._commons = SaslCommons.of(self.users, self.metadata.secret(SECRET), self._guesses)
         return self._commons
+
+    @cached_property
+    def _guesses(self) -> Guesses:
+        """What all listeners that check passwords share. Asked for by one thread at a time."""
+        from .security.password_checks import Guesses
+
+        # One thread: whoever guesses gets no more of the machine, and no thread that files need.
+        self._passwords = ThreadPoolExecutor(1, "passwords", lower_priority)
+        return Guesses.of(self._passwords)
 
     def _http_of(self, listener: Listener) -> HttpServer:
         """What serves HTTP, bound. Reads files: pool thread."""
@@ -235,7 +244,12 @@ class Broker:
         if self.config.http_authentication:
             from .http_gate import HttpGate
 
-            gate = HttpGate.of(self.config, lambda: self._users)
+            gate = HttpGate.of(
+                self.config,
+                lambda: self._users,
+                self._guesses,
+                partial(asyncio.run_coroutine_threadsafe, loop=self.loop),
+            )
         return HttpServer(self, listener.host, listener.port, https=https, gate=gate)
 
     @property

@@ -1,10 +1,10 @@
-"""Against guessing passwords: failures by address, and by SASL's users at an address, counted, bounded, and told to the log
-without filling it.
+"""Against guessing passwords: failures by user at an address, and by address, counted, bounded, and told to the log without
+filling it. SASL, AUTHENTICATE of the message-set protocol and HTTP share one count.
 
-HTTP: whoever has failed `MOST_FAILURES` times within `WINDOW_S` is turned away unheard until the first of them is that long ago.
-SASL, and AUTHENTICATE of the message-set protocol: so many failures of one user at one address turn away that user there, and
-nobody else; `MOST_OF_ADDRESS` of an address, by whatever names, turn away all who come from there. A user who has failed
-elsewhere is let in here: nobody is locked out by who knows a name alone. Names that are no user's are counted alike.
+`MOST_FAILURES` within `WINDOW_S` of one user at one address turn away that user there, until the first of them is that long ago,
+and nobody else; `MOST_OF_ADDRESS` of an address, by whatever names, turn away all who come from there. A user who has failed
+elsewhere is let in here: nobody is locked out by who knows a name alone. Names that are no user's are counted alike, and so is
+the name that is missing where nothing can be read, or where a token of HTTP is nobody's.
 
 An address of version 6 stands for its /64, of which one customer has 2^64.
 """
@@ -75,63 +75,17 @@ class Failures:
             self._times.popitem(last=False)
 
 
-class Attempts:
-    """HTTP's failed attempts of the last minute. Any thread.
-
-    Attributes:
-        failures: since the start.
-        turned_away: requests that were not looked at, because their address had failed too often.
-    """
-
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        """`now_s`: a clock that only rises."""
-        self._now_s = now_s
-        self._lock = threading.Lock()
-        self._by_address = Failures(MOST_FAILURES, MOST_ADDRESSES)
-        self._next_line_s = float("-inf")
-        self._unsaid = 0
-        self.failures = 0
-        self.turned_away = 0
-
-    def wait_s(self, peer: str) -> float:
-        """Seconds until requests from there are looked at again; 0: now. Counts those that have to wait."""
-        now = self._now_s()
-        with self._lock:
-            if not (wait := self._by_address.wait_s(network_of(peer), now)):
-                return 0.0
-            self.turned_away += 1
-        self._tell(peer, "turned away, after too many failures", now)
-        return wait
-
-    def failed(self, peer: str, what: str) -> None:
-        """An attempt from there has failed. `what` goes to the log: nothing of what the client sent."""
-        now = self._now_s()
-        with self._lock:
-            self.failures += 1
-            self._by_address.add(network_of(peer), now)
-        self._tell(peer, what, now)
-
-    def _tell(self, peer: str, what: str, now: float) -> None:
-        with self._lock:
-            self._unsaid += 1
-            if now < self._next_line_s:
-                return
-            unsaid, self._unsaid = self._unsaid, 0
-            self._next_line_s = now + LINE_INTERVAL_S
-        more = f" ({unsaid} such since the last line)" if unsaid > 1 else ""
-        log.warning("http %s: authentication failed: %s%s", peer, what, more)
-
-
 class TurnedAway(Refusal):
     """Not looked at. `is_all`: because of all that came from that address, and not of this user's."""
 
     def __init__(self, wait_s: float, *, is_all: bool) -> None:
         super().__init__(f"too many attempts have failed; try again in {math.ceil(wait_s)} s")
+        self.wait_s = wait_s
         self.is_all = is_all
 
 
-class SaslAttempts:
-    """Of all listeners together. Loop thread.
+class Attempts:
+    """Of all listeners together, HTTP's too. Any thread.
 
     Attributes:
         turned_away: attempts that were not looked at.
@@ -140,6 +94,7 @@ class SaslAttempts:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         """`now_s`: a clock that only rises."""
         self.now_s = now_s
+        self.lock = threading.Lock()
         self.of_users = Failures(MOST_FAILURES, MOST_USERS)
         self.of_addresses = Failures(MOST_OF_ADDRESS, MOST_ADDRESSES)
         self.turned_away = 0
@@ -151,40 +106,86 @@ class SaslAttempts:
 
 
 class Attempt:
-    """What one client of an address tries. Loop thread."""
+    """What one client of an address tries. Any thread, one at a time."""
 
     __slots__ = ("_attempts", "_known", "_name", "_network")
 
-    def __init__(self, attempts: SaslAttempts, network: str, known: str | None) -> None:
+    def __init__(self, attempts: Attempts, network: str, known: str | None) -> None:
         self._attempts = attempts
         self._network = network
         self._known = known
         self._name = ""
 
     def claims(self, name: str) -> None:
-        """The client says that it is this user: asked before its password or proof is looked at. Raises `TurnedAway`."""
+        """The client says that it is this user: asked before its password or proof is looked at. "": it says nothing that can be
+        read, which counts as a user of that name would. Raises `TurnedAway`."""
         self._name = name
         if name == self._known:
             return
         attempts = self._attempts
         now = attempts.now_s()
-        of_user = attempts.of_users.wait_s(self._key, now)
-        wait = of_user or attempts.of_addresses.wait_s(self._network, now)
-        if wait:
+        with attempts.lock:
+            of_user = attempts.of_users.wait_s(self._key, now)
+            wait = of_user or attempts.of_addresses.wait_s(self._network, now)
+            if not wait:
+                return
             attempts.turned_away += 1
-            raise TurnedAway(wait, is_all=not of_user)
+        raise TurnedAway(wait, is_all=not of_user)
 
     def failed(self) -> None:
         """It was looked at, and was wrong."""
         if self._name != self._known or not self._name:
-            now = self._attempts.now_s()
-            self._attempts.of_users.add(self._key, now)
-            self._attempts.of_addresses.add(self._network, now)
+            attempts = self._attempts
+            now = attempts.now_s()
+            with attempts.lock:
+                attempts.of_users.add(self._key, now)
+                attempts.of_addresses.add(self._network, now)
 
     @property
     def _key(self) -> bytes:
         """Of a size that no name changes."""
         return hashlib.blake2b(f"{self._network}\0{self._name}".encode(), digest_size=16).digest()
+
+
+class HttpFailures:
+    """What HTTP counts and tells of attempts, beside what `Attempts` bounds. Any thread.
+
+    Attributes:
+        failures: since the start.
+        turned_away: requests that were not looked at.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        """`now_s`: a clock that only rises."""
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._next_line_s = float("-inf")
+        self._unsaid = 0
+        self.failures = 0
+        self.turned_away = 0
+
+    def was_turned_away(self, peer: str) -> None:
+        """A request from there was not looked at."""
+        with self._lock:
+            self.turned_away += 1
+        self._tell(peer, "turned away, after too many failures")
+
+    def failed(self, peer: str, what: str) -> None:
+        """An attempt from there has failed. `what` goes to the log: nothing of what the client sent."""
+        with self._lock:
+            self.failures += 1
+        self._tell(peer, what)
+
+    def _tell(self, peer: str, what: str) -> None:
+        now = self._now_s()
+        with self._lock:
+            self._unsaid += 1
+            if now < self._next_line_s:
+                return
+            unsaid, self._unsaid = self._unsaid, 0
+            self._next_line_s = now + LINE_INTERVAL_S
+        more = f" ({unsaid} such since the last line)" if unsaid > 1 else ""
+        log.warning("http %s: authentication failed: %s%s", peer, what, more)
 
 
 def network_of(peer: str) -> str:

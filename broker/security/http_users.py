@@ -1,13 +1,15 @@
 """Users of HTTP: who sent a request, by Basic (RFC 7617), Bearer (RFC 6750) or a certificate, and what they may do.
 
 Basic checks the SCRAM credentials of `metadata.db`, which is slow by design: a password that was right is remembered for a while
-as a keyed hash, and only together with the very credentials that it fits, so that a change of the password holds at once. At
-most `MAX_CHECKS` passwords are checked at a time, the delay after a wrong one included, so that guessing takes neither HTTP's
-threads nor the processor. `Attempts` turns away who goes on.
+as a keyed hash, and only together with the very credentials that it fits, so that a change of the password holds at once. Others
+are checked where SASL's are: one at a time, each address in its turn (`password_checks.py`), so that guessing by whatever way
+takes one thread of low priority and no more. `Attempts` turns away who goes on, by the same count as on other listeners.
 
 Bearer is a token of `http.tokens.file`, or a JSON web token that `tokens.py` checks as it does for SASL. A signature costs less
-than remembering would be worth; what may take long is reading keys again because of a key's name that nobody knows, and who
-asks for that waits in one of the same few places. All bad tokens get one answer: why one is bad stands in the log.
+than remembering would be worth; what may take long is reading keys again because of a key's name that nobody knows. All bad
+tokens get one answer: why one is bad stands in the log. Failures count for the user that the token says it is of.
+
+Who is refused is told how long the answer has to be held back; the thread that holds it back is the server's, which can end it.
 
 The paths that are open to all, and what a request needs, are `http_gate.py`'s.
 """
@@ -21,21 +23,23 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import wait as wait_until_done
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ..http_user import HttpUser, Role
-from .attempts import Attempts
+from .attempts import HttpFailures, TurnedAway
 from .credentials import check_password
 from .plain import MAX_PASSWORD_BYTES
 from .principal import name_of
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
+    from .attempts import Attempt
     from .credentials import Credential, Users
     from .jwks import Wait
+    from .password_checks import Guesses
     from .principal import MappingRule
     from .token_file import TokenFile
     from .tokens import TokenVerifier
@@ -44,19 +48,31 @@ MAX_HEADER_CHARACTERS = 8192
 """Of a password; tokens may have what HTTP's own bound of a line leaves (64 KiB)."""
 BLANKS = " \t"
 """What may stand around a header's value (RFC 9110, 5.6.3); Python's own `strip` takes other bytes of Latin-1 too."""
-MAX_CHECKS = 2
 CHECK_TIMEOUT_S = 2.0
 REMEMBERED_S = 300.0
 MOST_REMEMBERED = 256
 
 
-class NotLetInError(Exception):
-    """Becomes an answer: a status line, one line of text that tells nothing of secrets, and headers."""
+Submit = Callable[[Coroutine[Any, Any, bool]], Future[bool]]
+WaitFor = Callable[[Future[Any], float], Any]
 
-    def __init__(self, status: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
+
+class NotLetInError(Exception):
+    """Becomes an answer: a status line, one line of text that tells nothing of secrets, and headers. `delay_s`: the seconds by
+    which it is held back."""
+
+    def __init__(
+        self, status: str, text: str, headers: tuple[tuple[str, str], ...] = (), *, delay_s: float = 0.0
+    ) -> None:
         super().__init__(text)
         self.status = status
         self.headers = headers
+        self.delay_s = delay_s
+
+
+def wait_for(future: Future[Any], timeout_s: float) -> Any:
+    """Its result. Raises TimeoutError."""
+    return future.result(timeout_s)
 
 
 UNAUTHORIZED = "401 Unauthorized"
@@ -66,10 +82,10 @@ REALM = "tidelog"
 
 
 class HttpUsers:
-    """Any of HTTP's threads; blocks for as long as a password takes, and for a failure's delay.
+    """Any of HTTP's threads; blocks for as long as a password takes.
 
     Attributes:
-        attempts: failures, for metrics.
+        failures: what did not get in, for metrics.
         successes: passwords that were checked and right; those that are remembered are not counted again, nor are tokens.
     """
 
@@ -77,15 +93,16 @@ class HttpUsers:
         self,
         config: BrokerConfig,
         users: Callable[[], Users | None],
+        guesses: Guesses,
+        submit: Submit,
         *,
         tokens: TokenFile | None = None,
         verifier: TokenVerifier | None = None,
         rules: Iterable[MappingRule] = (),
-        attempts: Attempts | None = None,
         now_s: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`users`: None while they have not been read. `rules`: make users of subjects. `now_s`: a clock that only rises."""
+        """`users`: None while they have not been read. `guesses`: what all listeners share, which belongs to the loop thread.
+        `submit`: has that thread run a coroutine. `rules`: make users of subjects. `now_s`: a clock that only rises."""
         self._mechanisms = config.http_authentication
         self._delay_s = config.connection_failed_authentication_delay_ms / 1000
         self._readers = _names(config.http_users_read)
@@ -94,11 +111,11 @@ class HttpUsers:
         self._tokens = tokens
         self.verifier = verifier
         self._rules = tuple(rules)
-        self.attempts = attempts or Attempts()
+        self._guesses = guesses
+        self._submit = submit
+        self.failures = HttpFailures(now_s)
         self.successes = 0
         self._now_s = now_s
-        self._sleep = sleep
-        self._places = threading.BoundedSemaphore(MAX_CHECKS)
         self._lock = threading.Lock()
         self._key = secrets.token_bytes(32)
         # Keyed hash of name and password → the credentials that it was right for, and until when it is remembered.
@@ -114,16 +131,19 @@ class HttpUsers:
         """Whether a certificate says who sends a request."""
         return "certificate" in self._mechanisms
 
-    def identify(self, authorization: str | None, peer: str, subject: str | None = None) -> HttpUser:
-        """Who sends this Authorization header from that address, or without one shows a certificate with that subject.
+    def identify(
+        self, authorization: str | None, peer: str, subject: str | None = None, wait: WaitFor = wait_for
+    ) -> HttpUser:
+        """Who sends this Authorization header from that address, or without one shows a certificate with that subject. `wait`
+        blocks while others work for it, as `wait_for` does.
 
-        Raises `NotLetInError`.
+        Raises `NotLetInError`, and what `wait` raises but for TimeoutError.
         """
         if authorization is None:
             name = self._by_certificate(subject)
         else:
             scheme, _, rest = authorization.partition(" ")
-            name = self._by_header(scheme.lower(), rest.strip(BLANKS), peer)
+            name = self._by_header(scheme.lower(), rest.strip(BLANKS), peer, wait)
         role = self._role(name)
         if role is None:
             raise NotLetInError(
@@ -155,11 +175,11 @@ class HttpUsers:
         # HTTP's 401 has to say how to sign in; there is no word for a certificate.
         raise NotLetInError(UNAUTHORIZED if self.challenges else FORBIDDEN, text, self.challenges)
 
-    def _by_header(self, scheme: str, rest: str, peer: str) -> str:
+    def _by_header(self, scheme: str, rest: str, peer: str, wait: WaitFor) -> str:
         if scheme == "basic" and "basic" in self._mechanisms and len(rest) <= MAX_HEADER_CHARACTERS:
-            return self._by_password(rest, peer)
+            return self._by_password(rest, peer, wait)
         if scheme == "bearer" and not {"bearer", "oauthbearer"}.isdisjoint(self._mechanisms):
-            return self._by_token(rest, peer)
+            return self._by_token(rest, peer, wait)
         raise self._refusal(peer, "the Authorization header is none of http.authentication")
 
     def _role(self, name: str) -> Role | None:
@@ -167,7 +187,7 @@ class HttpUsers:
             return Role.ADMIN
         return Role.READ if name in self._readers or "*" in self._readers else None
 
-    def _by_password(self, encoded: str, peer: str) -> str:
+    def _by_password(self, encoded: str, peer: str, wait: WaitFor) -> str:
         try:
             name, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
         except ValueError:
@@ -176,73 +196,92 @@ class HttpUsers:
             raise self._refusal(peer, "the Basic credentials can't be read")
         users = self._users()
         if users is None:
-            text = "The daemon has not read its users yet, or stops."
-            raise NotLetInError(UNAVAILABLE, text, (("Retry-After", "1"),))
+            raise _unavailable("The daemon has not read its users yet, or stops.")
         credentials = dict(users.of(name))
         digest = hmac.digest(self._key, f"{name}\0{password}".encode(), "sha256")
         if self._is_remembered(digest, credentials):
             return name
-        with self._place(peer):
-            if not check_password(credentials, password, users.rounds):
-                raise self._failure(peer, "the user or the password is wrong")
-            self.successes += 1
+        work = self._is_right(name, peer, partial(check_password, credentials, password, users.rounds))
+        try:
+            checked = self._submit(work)
+        except RuntimeError:  # the loop has ended, and the process will
+            work.close()
+            raise _unavailable("The daemon stops.") from None
+        try:
+            is_right = wait(checked, CHECK_TIMEOUT_S)
+        except TimeoutError:
+            raise _unavailable("Too many sign in at a time. Try again.") from None
+        except TurnedAway as away:
+            raise self._turned_away(peer, away) from None
+        finally:
+            checked.cancel()
+        if not is_right:
+            raise self._failure(peer, "the user or the password is wrong")
+        self.successes += 1
         self._remember(digest, credentials)
         return name
 
-    def _by_token(self, token: str, peer: str) -> str:
+    async def _is_right(self, name: str, peer: str, check: Callable[[], bool]) -> bool:
+        """Loop thread. Raises `TurnedAway`."""
+        attempt = self._guesses.attempts.attempt(peer)
+        attempt.claims(name)
+        async with self._guesses.checks.turn(peer) as run:
+            attempt.claims(name)  # others that were before it may have failed meanwhile
+            is_right = await run(check)
+        if not is_right:
+            attempt.failed()
+        return is_right
+
+    def _by_token(self, token: str, peer: str, wait: WaitFor) -> str:
         name = self._tokens.user_of(token) if self._tokens is not None else None
         if name is not None:
             return name
         if self.verifier is None:
-            raise self._refusal(peer, "the bearer token is wrong", "invalid_token")
+            raise self._refusal(peer, "the bearer token is wrong", bearer_error="invalid_token")
         # With the libraries of tokens, which are there if there is a verifier.
         from ..connection import ConnectionAborted
         from .mechanism import Refusal
 
         try:
-            return self.verifier.verify_blocking(token, lambda wait: self._wait_for_keys(wait, peer)).user
+            return self.verifier.verify_blocking(token, lambda keys: self._wait_for_keys(keys, wait)).user
         except Refusal as refusal:
-            raise self._refusal(peer, str(refusal), "invalid_token") from None
+            why = str(refusal)
         except ConnectionAborted:
-            raise NotLetInError(UNAVAILABLE, "No token can be checked yet.", (("Retry-After", "1"),)) from None
+            raise _unavailable("No token can be checked yet.") from None
+        raise self._refusal(peer, why, name=self.verifier.claimed_user(token), bearer_error="invalid_token")
 
-    def _wait_for_keys(self, wait: Wait, peer: str) -> None:
+    def _wait_for_keys(self, keys: Wait, wait: WaitFor) -> None:
         """Holds this thread for a moment; old keys go on where that is too short. Raises `NotLetInError` for who asks for
         keys that would take longer: that says nothing against the token."""
-        if not wait.is_asked_for:
-            wait_until_done([wait.reading], CHECK_TIMEOUT_S)
-            return
-        with self._place(peer):
-            if wait_until_done([wait.reading], CHECK_TIMEOUT_S).not_done:
-                text = "The keys of tokens are being read. Try again."
-                raise NotLetInError(UNAVAILABLE, text, (("Retry-After", "1"),))
-
-    @contextmanager
-    def _place(self, peer: str) -> Iterator[None]:
-        """Held by who checks. Raises `NotLetInError` for who has failed too often, or would wait too long."""
-        wait_s = self.attempts.wait_s(peer)
-        if wait_s:
-            headers = (("Retry-After", str(math.ceil(wait_s))),)
-            raise NotLetInError("429 Too Many Requests", "Too many attempts have failed. Try again later.", headers)
-        if not self._places.acquire(timeout=CHECK_TIMEOUT_S):
-            raise NotLetInError(UNAVAILABLE, "Too many sign in at a time. Try again.", (("Retry-After", "1"),))
         try:
-            yield
-        finally:
-            self._places.release()
+            wait(keys.reading, CHECK_TIMEOUT_S)
+        except TimeoutError:
+            if keys.is_asked_for:
+                raise _unavailable("The keys of tokens are being read. Try again.") from None
 
-    def _refusal(self, peer: str, what: str, bearer_error: str = "") -> NotLetInError:
-        """As `_failure`, for what needs no check."""
-        with self._place(peer):
-            return self._failure(peer, what, bearer_error)
+    def _refusal(self, peer: str, what: str, *, name: str = "", bearer_error: str = "") -> NotLetInError:
+        """Counts what is wrong without a check, and gives what to raise. `name`: of the user that it says it is."""
+        attempt: Attempt = self._guesses.attempts.attempt(peer)
+        try:
+            attempt.claims(name)
+        except TurnedAway as away:
+            return self._turned_away(peer, away)
+        attempt.failed()
+        return self._failure(peer, what, bearer_error)
+
+    def _turned_away(self, peer: str, away: TurnedAway) -> NotLetInError:
+        """What to raise for who has failed too often."""
+        self.failures.was_turned_away(peer)
+        headers = (("Retry-After", str(math.ceil(away.wait_s))),)
+        return NotLetInError("429 Too Many Requests", "Too many attempts have failed. Try again later.", headers)
 
     def _failure(self, peer: str, what: str, bearer_error: str = "") -> NotLetInError:
-        """Counts, waits, and gives what to raise: the same for an unknown user as for a wrong password."""
-        self.attempts.failed(peer, what)
-        self._sleep(self._delay_s)
+        """What to raise: the same for an unknown user as for a wrong password."""
+        self.failures.failed(peer, what)
         challenges = self._challenges(bearer_error)
         status = UNAUTHORIZED if challenges else FORBIDDEN
-        return NotLetInError(status, "The user, the password or the token is wrong.", challenges)
+        text = "The user, the password or the token is wrong."
+        return NotLetInError(status, text, challenges, delay_s=self._delay_s)
 
     def _is_remembered(self, digest: bytes, credentials: Mapping[str, Credential]) -> bool:
         now = self._now_s()
@@ -260,6 +299,10 @@ class HttpUsers:
             self._remembered[digest] = (credentials, self._now_s() + REMEMBERED_S)
             if len(self._remembered) > MOST_REMEMBERED:
                 self._remembered.popitem(last=False)
+
+
+def _unavailable(text: str) -> NotLetInError:
+    return NotLetInError(UNAVAILABLE, text, (("Retry-After", "1"),))
 
 
 def _names(names: Iterable[str]) -> frozenset[str]:

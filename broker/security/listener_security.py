@@ -12,10 +12,8 @@ from ...config.listener import MESSAGE_SET_SCHEMES
 from ...config.listener_checks import HTTP
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.jaas import users_of
-from .attempts import SaslAttempts
 from .disguise import Disguise
 from .mechanism import Exchange, Refusal
-from .password_checks import PasswordChecks
 from .plain import PlainExchange
 from .principal import MappingRule, parse_rules
 from .scram import ScramExchange
@@ -23,28 +21,27 @@ from .tls import TlsListener
 
 if TYPE_CHECKING:
     import ssl
-    from concurrent.futures import Executor
 
     from ...config.broker_config import BrokerConfig
     from ...config.listener import Listener
     from ..connection import Connection
     from .attempts import Attempt
     from .credentials import Users
+    from .password_checks import Guesses
     from .tokens import TokenVerifier
 
 
 class SaslCommons(NamedTuple):
-    """What all listeners with SASL share: an address has one row and one count, and a stranger one salt, wherever it comes in."""
+    """What all listeners with SASL share: a stranger has one salt, wherever it comes in."""
 
     users: Users
     disguise: Disguise
-    checks: PasswordChecks
-    attempts: SaslAttempts
+    guesses: Guesses
 
     @classmethod
-    def of(cls, users: Users, secret: bytes, pool: Executor) -> SaslCommons:
-        """`secret`: as `MetadataStore.secret` keeps it. `pool`: of one thread, for passwords alone."""
-        return cls(users, Disguise(secret, users.shapes), PasswordChecks(pool), SaslAttempts())
+    def of(cls, users: Users, secret: bytes, guesses: Guesses) -> SaslCommons:
+        """`secret`: as `MetadataStore.secret` keeps it."""
+        return cls(users, Disguise(secret, users.shapes), guesses)
 
 
 class ListenerSecurity:
@@ -111,17 +108,17 @@ class ListenerSecurity:
         connection.give_time(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
 
     def attempt(self, peer: str, known: str | None = None) -> Attempt:
-        """As `SaslAttempts.attempt`."""
+        """As `Attempts.attempt`."""
         assert self._commons is not None
-        return self._commons.attempts.attempt(peer, known)
+        return self._commons.guesses.attempts.attempt(peer, known)
 
     def exchange(self, mechanism: str, peer: str, attempt: Attempt) -> Exchange:
         """A new run through a mechanism that the listener offers, by a client at that address."""
         if mechanism not in self.mechanisms or self._commons is None:
             raise Refusal(f"{mechanism} is not offered")
-        users, disguise, checks, _ = self._commons
+        users, disguise, guesses = self._commons
         if mechanism == "PLAIN":
-            return PlainExchange(self._listed[mechanism], users, checks, peer, attempt.claims)
+            return PlainExchange(self._listed[mechanism], users, guesses.checks, peer, attempt.claims)
         if mechanism.startswith("SCRAM-"):
             return ScramExchange(mechanism, users, disguise, partial(secrets.token_urlsafe, 24), attempt.claims)
         assert self.tokens is not None

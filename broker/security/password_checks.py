@@ -11,8 +11,9 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
-from .attempts import network_of
+from .attempts import Attempts, network_of
 
 Run = Callable[[Callable[[], bool]], Awaitable[bool]]
 
@@ -70,3 +71,15 @@ class PasswordChecks:
                 come.set_result(None)
                 return
         self._is_busy = False
+
+
+class Guesses(NamedTuple):
+    """What bounds guesses on all listeners, HTTP's too: an address has one row and one count, wherever it comes in."""
+
+    attempts: Attempts
+    checks: PasswordChecks
+
+    @classmethod
+    def of(cls, pool: Executor) -> Guesses:
+        """`pool`: as `PasswordChecks` has it."""
+        return cls(Attempts(), PasswordChecks(pool))

@@ -81,9 +81,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 @pytest.fixture(autouse=True)
 def forgiving(secured: Secured) -> None:
     """Failures of one test are not counted in the next."""
-    gate = secured.broker._running().http.gate  # type: ignore[union-attr]
-    assert gate is not None
-    gate.users.attempts._by_address.clear()
+    attempts = secured.broker._running()._guesses.attempts
+    attempts.of_users.clear()
+    attempts.of_addresses.clear()
 
 
 PAGE = {"Accept": "text/html"}
@@ -172,10 +172,10 @@ def test_guessing_is_slowed_counted_and_ended(secured: Secured, caplog: pytest.L
     running = secured.broker._running()
     assert running.http is not None
     assert running.http.gate is not None
-    before = running.http.gate.users.attempts.failures
+    before = running.http.gate.users.failures.failures
     answers = [secured.ask("/", basic("alice", f"guess {number}"))[0] for number in range(15)]
     assert answers == [401] * 10 + [429] * 5
-    assert running.http.gate.users.attempts.failures == before + 10
+    assert running.http.gate.users.failures.failures == before + 10
     assert secured.ask("/", BEARER)[0] == 200, "who is known by a token is not kept out by who guesses"
     text = secured.ask("/metrics", BEARER)[2].decode()
     assert 'tidelog_failed_authentications_total{listener="http"}' in text

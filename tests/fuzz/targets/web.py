@@ -14,12 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from fuzz.target import target
+from support.guesses import guesses, run_at_once
 from tidelog.broker.console import record_text
 from tidelog.broker.console.page_request import COOKIE, MAX_FIELDS, PageError, read_form, read_request
 from tidelog.broker.console.records import moment_ms
 from tidelog.broker.http_gate import HttpGate
 from tidelog.broker.http_user import USER, HttpUser, Role
-from tidelog.broker.security.attempts import Attempts
 from tidelog.broker.security.credentials import new_credential
 from tidelog.broker.security.http_users import HttpUsers, NotLetInError
 from tidelog.broker.security.token_file import TokenFile
@@ -48,10 +48,10 @@ def users() -> HttpUsers:
     return HttpUsers(
         CONFIG,
         lambda: known,
+        guesses(),
+        run_at_once,
         tokens=TokenFile(str(TOKENS)),
-        attempts=Attempts(lambda: 0.0),
         now_s=lambda: 0.0,
-        sleep=lambda _: None,
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import socket
+import threading
+from concurrent.futures import Future
 from http.client import HTTPException
 from typing import Any
 
 import pytest
+from support.patience import PATIENCE_S, until
 from tidelog.broker import http_connections
 from tidelog.broker.http_connections import (
     ANSWER_TIMEOUT_S,
@@ -22,6 +25,7 @@ from tidelog.broker.http_connections import (
     Lane,
     Peer,
     Places,
+    PutOut,
     RequestStream,
     linger,
 )
@@ -155,6 +159,36 @@ def test_who_works_is_not_put_out(crowd: Any) -> None:
     with clients[0][0].waiting():
         places.make_room()
         assert is_ended(clients[0][1])
+
+
+def test_who_waits_for_us_to_be_let_in_or_refused_makes_room_at_once(crowd: Any) -> None:
+    places = Places(most=1)
+    here, there = crowd()
+    peer = places.enter(here, "10.0.0.1")
+    with peer.waiting():
+        pass  # the request has come
+    done: Future[str] = Future()
+    done.set_result("alice")
+    assert peer.wait(done, 60) == "alice"
+    with pytest.raises(TimeoutError):
+        peer.wait(Future(), 0)
+    peer.pause(0)
+    places.make_room()
+    assert not is_ended(there), "it works"
+    for waits in (lambda: peer.pause(3600), lambda: peer.wait(Future(), 3600)):
+        peer.ended = Future()
+        thread = threading.Thread(target=lambda waits=waits: put_out(waits), daemon=True)
+        thread.start()
+        until(lambda: peer.is_waiting, "it waits")
+        places.make_room()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+        assert is_ended(there)
+
+
+def put_out(waits: Any) -> None:
+    with pytest.raises(PutOut):
+        waits()
 
 
 def test_a_new_connection_gets_the_place_of_one_that_waits(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.guesses import guesses, run_at_once
 from support.tokens import key_set, private_key, public_jwk, token_of
 from tidelog.broker.console.routes import ROUTES
 from tidelog.broker.http_gate import _ASSETS, SIGNED_OUT, HttpGate
@@ -25,7 +26,7 @@ class Users:
 
     challenges = (("WWW-Authenticate", "Basic"),)
 
-    def identify(self, authorization: str | None, peer: str, subject: str | None = None) -> HttpUser:
+    def identify(self, authorization: str | None, peer: str, subject: str | None, wait: Any) -> HttpUser:
         if authorization is None and subject is not None:
             return HttpUser(subject, Role.READ, by_certificate=True)
         for user in (ADMIN, READER):
@@ -105,14 +106,14 @@ def test_what_tokens_and_certificates_need_is_read_at_the_start(tmp_path: Path) 
         "listener.name.http.ssl.principal.mapping.rules": "RULE:^CN=([a-z]+)$/$1/",
     }  # fmt: skip
     with pytest.raises(ConfigError, match=r"of http: .*keys\.json can't be read"):
-        HttpGate.of(broker_config(settings), lambda: None)
+        HttpGate.of(broker_config(settings), lambda: None, guesses(), run_at_once)
     keys.write_bytes(key_set(public_jwk(private_key())))
-    users = HttpGate.of(broker_config(settings), lambda: None).users
+    users = HttpGate.of(broker_config(settings), lambda: None, guesses(), run_at_once).users
     assert users.identify(None, "10.0.0.1", "CN=dora").name == "dora"
     assert users.identify(f"Bearer {token_of(aud=None)}", "10.0.0.1").name == "alice"
     settings["listener.name.http.ssl.principal.mapping.rules"] = "RULE:("
     with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules of http"):
-        HttpGate.of(broker_config(settings), lambda: None)
+        HttpGate.of(broker_config(settings), lambda: None, guesses(), run_at_once)
 
 
 def test_the_body_of_a_refused_request_is_not_read() -> None:
@@ -129,6 +130,6 @@ def test_passwords_in_the_clear_beyond_this_machine_are_warned_of(caplog: pytest
             http_tokens_file=None, http_health_open=True, http_metrics_open=False, http_authentication=("basic",),
             http_users_read=(), http_users_admin=("a",), connection_failed_authentication_delay_ms=1,
         )  # fmt: skip
-        HttpGate.of(config, lambda: None)
+        HttpGate.of(config, lambda: None, guesses(), run_at_once)
     (record,) = caplog.records
     assert "http.listener=https://10.0.0.1:9404" in record.getMessage()

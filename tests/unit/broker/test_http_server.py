@@ -15,8 +15,9 @@ import pytest
 from tidelog.broker import http_connections
 from tidelog.broker.http_connections import MAX_CONNECTIONS
 from tidelog.broker.http_server import HttpServer
-from tidelog.broker.http_user import USER, HttpUser, Role
+from tidelog.broker.http_user import PEER, USER, HttpUser, Role
 from tidelog.broker.request_metrics import RequestCounters
+from tidelog.broker.security.http_users import NotLetInError
 from tidelog.config.broker_config import BrokerConfig, broker_config
 from tidelog.storage.disk_space import DiskSpace
 
@@ -149,7 +150,7 @@ def test_who_asks_under_an_address_or_a_name_of_ours_is_answered(server: HttpSer
 def test_who_has_signed_in_may_use_any_name_and_what_is_open_may_not(server: HttpServer) -> None:
     """A page of another name has nobody's password; with http.metrics.open it needs none."""
 
-    def admit(environ: dict[str, Any]) -> None:
+    def admit(environ: dict[str, Any], peer: Any) -> None:
         if environ["HTTP_HOST"] == "proxy.example":
             environ[USER] = HttpUser("alice", Role.READ)
 
@@ -207,11 +208,36 @@ def test_work_has_its_lanes_and_probes_need_none(server: HttpServer) -> None:
     assert server._work.size + server._monitors.size <= MAX_CONNECTIONS - 8, "the rest is for probes and those who come"
 
 
-def test_what_may_ask_for_a_password_has_a_lane(server: HttpServer) -> None:
-    """A password takes time to check: a health that is not open to all must not take the places of those that are."""
-    server.gate = SimpleNamespace(is_open=lambda path: path == "/health/live")  # type: ignore[assignment]
-    assert server._lane("/health/live") is None
-    assert server._lane("/health/ready") is server._lane("/health") is server._monitors
+def test_who_is_not_let_in_yet_has_no_lane(server: HttpServer) -> None:
+    """A password takes time to check, and a refusal is held back: neither is work that others wait for."""
+    lanes = (server._work, server._monitors)
+    free: list[bool] = []
+
+    def admit(environ: dict[str, Any], peer: Any) -> None:
+        with contextlib.ExitStack() as taken:
+            for lane in lanes:
+                lane._wait_s = 0.0
+                for _ in range(lane.size // 2 if lane is server._work else 2):
+                    taken.enter_context(lane.entered())
+            free.append(True)
+        raise NotLetInError("401 Unauthorized", "no", delay_s=5)
+
+    server.gate = SimpleNamespace(is_open=lambda path: False, admit=admit)  # type: ignore[assignment]
+    for path in ("/metrics", "/", "/health", "/clean/t"):
+        assert ask(server, path)[0] == "401 Unauthorized"
+    assert free == [True] * 4
+
+
+def test_a_refusal_is_held_back_by_the_connection_that_hears_it(server: HttpServer) -> None:
+    paused: list[float] = []
+
+    def admit(environ: dict[str, Any], peer: Any) -> None:
+        raise NotLetInError("401 Unauthorized", "no", delay_s=5)
+
+    server.gate = SimpleNamespace(is_open=lambda path: False, admit=admit)  # type: ignore[assignment]
+    environ = {"PATH_INFO": "/", "REQUEST_METHOD": "GET", PEER: SimpleNamespace(pause=paused.append)}
+    server._application(environ, lambda *said: None)
+    assert paused == [5]
 
 
 def test_a_head_without_end_is_refused(server: HttpServer) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 from tidelog.broker.security.attempts import (
     LINE_INTERVAL_S,
@@ -9,7 +11,8 @@ from tidelog.broker.security.attempts import (
     MOST_USERS,
     WINDOW_S,
     Attempts,
-    SaslAttempts,
+    Failures,
+    HttpFailures,
     TurnedAway,
 )
 
@@ -22,19 +25,15 @@ class Clock:
 
 
 def test_who_fails_too_often_waits_until_the_first_failure_is_a_window_ago() -> None:
-    clock = Clock()
-    attempts = Attempts(clock)
-    for _ in range(MOST_FAILURES):
-        assert attempts.wait_s("10.0.0.1") == 0
-        attempts.failed("10.0.0.1", "wrong")
-        clock.now += 1
-    assert attempts.wait_s("10.0.0.1") == WINDOW_S - MOST_FAILURES
-    assert attempts.wait_s("10.0.0.2") == 0
-    assert (attempts.failures, attempts.turned_away) == (MOST_FAILURES, 1)
-    clock.now += WINDOW_S - MOST_FAILURES
-    assert attempts.wait_s("10.0.0.1") == 0
-    attempts.failed("10.0.0.1", "wrong")
-    assert attempts.wait_s("10.0.0.1") == 1, "the second one was a second after the first"
+    failures = Failures(3, 10)
+    for now in (0.0, 1.0, 2.0):
+        assert failures.wait_s("x", now) == 0
+        failures.add("x", now)
+    assert failures.wait_s("x", 3.0) == WINDOW_S - 3
+    assert failures.wait_s("y", 3.0) == 0
+    assert failures.wait_s("x", WINDOW_S) == 0
+    failures.add("x", WINDOW_S)
+    assert failures.wait_s("x", WINDOW_S) == 1, "the second one was a second after the first"
 
 
 @pytest.mark.parametrize(
@@ -47,43 +46,53 @@ def test_who_fails_too_often_waits_until_the_first_failure_is_a_window_ago() -> 
 )  # fmt: skip
 def test_addresses_that_one_client_has_are_one(one: str, other: str, same: bool) -> None:
     attempts = Attempts(Clock())
-    for _ in range(MOST_FAILURES):
-        attempts.failed(one, "wrong")
-    assert (attempts.wait_s(other) > 0) == same
+    fail(attempts, one, "alice", MOST_FAILURES)
+    assert (turned_away(attempts, other, "alice") is not None) == same
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    attempts = Attempts(Clock())
-    for number in range(3 * MOST_ADDRESSES):
-        attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "wrong")
-    assert len(attempts._by_address) == MOST_ADDRESSES
+    failures = Failures(MOST_FAILURES, 100)
+    for number in range(300):
+        failures.add(f"{number}", 0.0)
+    assert len(failures) == 100
     for _ in range(100):
-        attempts.failed("10.9.9.9", "wrong")
-    assert len(attempts._by_address.times("10.9.9.9")) == MOST_FAILURES
+        failures.add("299", 0.0)
+    assert len(failures.times("299")) == MOST_FAILURES
 
 
-def test_a_flood_is_one_line_a_second(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_by_http_is_one_line_a_second(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    attempts = Attempts(clock)
+    failures = HttpFailures(clock)
     for _ in range(100):
-        attempts.failed("10.0.0.1", "the password is wrong")
-        attempts.wait_s("10.0.0.1")
+        failures.failed("10.0.0.1", "the password is wrong")
+        failures.was_turned_away("10.0.0.1")
     assert [record.getMessage() for record in caplog.records] == [
         "http 10.0.0.1: authentication failed: the password is wrong"
     ]
     clock.now += LINE_INTERVAL_S
-    attempts.failed("10.0.0.1", "the password is wrong")
-    assert caplog.records[1].getMessage().endswith("(191 such since the last line)")
+    failures.failed("10.0.0.1", "the password is wrong")
+    assert caplog.records[1].getMessage().endswith("(200 such since the last line)")
+    assert (failures.failures, failures.turned_away) == (101, 100)
 
 
-def fail(attempts: SaslAttempts, peer: str, name: str, times: int = 1) -> None:
+def test_threads_of_http_lose_no_failure() -> None:
+    attempts = Attempts(Clock())
+    threads = [threading.Thread(target=fail, args=(attempts, "10.0.0.1", f"name-{n}")) for n in range(MOST_OF_ADDRESS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert turned_away(attempts, "10.0.0.1", "alice") is not None
+
+
+def fail(attempts: Attempts, peer: str, name: str, times: int = 1) -> None:
     for _ in range(times):
         attempt = attempts.attempt(peer)
         attempt.claims(name)
         attempt.failed()
 
 
-def turned_away(attempts: SaslAttempts, peer: str, name: str, known: str | None = None) -> TurnedAway | None:
+def turned_away(attempts: Attempts, peer: str, name: str, known: str | None = None) -> TurnedAway | None:
     try:
         attempts.attempt(peer, known).claims(name)
     except TurnedAway as error:
@@ -93,7 +102,7 @@ def turned_away(attempts: SaslAttempts, peer: str, name: str, known: str | None 
 
 def test_who_guesses_a_users_password_is_turned_away_and_the_user_elsewhere_is_not() -> None:
     clock = Clock()
-    attempts = SaslAttempts(clock)
+    attempts = Attempts(clock)
     fail(attempts, "10.0.0.66", "alice", MOST_FAILURES)
     away = turned_away(attempts, "10.0.0.66", "alice")
     assert away is not None
@@ -108,7 +117,7 @@ def test_who_guesses_a_users_password_is_turned_away_and_the_user_elsewhere_is_n
 def test_users_who_go_on_with_a_wrong_password_keep_nobody_else_out() -> None:
     """What is turned away is no failure: a client that tries for ever fills its own count and no more."""
     clock = Clock()
-    attempts = SaslAttempts(clock)
+    attempts = Attempts(clock)
     for _ in range(1000):
         for name in ("old-1", "old-2", "old-3"):
             if turned_away(attempts, "10.0.0.1", name) is None:
@@ -118,7 +127,7 @@ def test_users_who_go_on_with_a_wrong_password_keep_nobody_else_out() -> None:
 
 
 def test_who_tries_many_names_is_turned_away_with_all_from_there_and_nobody_else_is() -> None:
-    attempts = SaslAttempts(Clock())
+    attempts = Attempts(Clock())
     for number in range(MOST_OF_ADDRESS):
         fail(attempts, f"2001:db8::{number:x}", f"name-{number}")
     away = turned_away(attempts, "2001:db8::ffff", "alice")
@@ -129,7 +138,7 @@ def test_who_tries_many_names_is_turned_away_with_all_from_there_and_nobody_else
 
 def test_no_more_than_ten_guesses_are_looked_at_however_they_come() -> None:
     """A thousand connections say a name before the first of them is refused: each is asked for again when its turn comes."""
-    attempts = SaslAttempts(Clock())
+    attempts = Attempts(Clock())
     begun = [attempts.attempt("10.0.0.66") for _ in range(1000)]
     for attempt in begun:
         attempt.claims("alice")
@@ -145,7 +154,7 @@ def test_no_more_than_ten_guesses_are_looked_at_however_they_come() -> None:
 
 
 def test_who_is_known_already_is_not_turned_away_from_going_on() -> None:
-    attempts = SaslAttempts(Clock())
+    attempts = Attempts(Clock())
     fail(attempts, "10.0.0.1", "alice", MOST_FAILURES)
     assert turned_away(attempts, "10.0.0.1", "alice", known="alice") is None
     assert turned_away(attempts, "10.0.0.1", "alice", known="bob") is not None
@@ -153,7 +162,7 @@ def test_who_is_known_already_is_not_turned_away_from_going_on() -> None:
 
 def test_what_is_remembered_of_users_is_bounded_whatever_they_are_called() -> None:
     clock = Clock()
-    attempts = SaslAttempts(clock)
+    attempts = Attempts(clock)
     for number in range(2 * MOST_USERS):
         fail(attempts, f"10.{number >> 14}.{number >> 7 & 127}.1", f"{number}" + "n" * 10_000)
         clock.now += WINDOW_S / MOST_FAILURES

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import base64
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, ClassVar
 
 import jwt
 import pytest
+from support.guesses import guesses, run_at_once
 from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, token_of
+from tidelog.broker.http_connections import PutOut
 from tidelog.broker.http_user import HttpUser, Role
 from tidelog.broker.security import http_users
-from tidelog.broker.security.attempts import MOST_FAILURES, Attempts
+from tidelog.broker.security.attempts import MOST_FAILURES, MOST_OF_ADDRESS
 from tidelog.broker.security.credentials import check_password, new_credential
 from tidelog.broker.security.http_users import (
-    MAX_CHECKS,
+    CHECK_TIMEOUT_S,
     MAX_HEADER_CHARACTERS,
     MOST_REMEMBERED,
     REMEMBERED_S,
@@ -39,7 +41,6 @@ class World:
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        self.slept: list[float] = []
         self.checks = 0
         self.stored: Any = {
             name: {SCRAM: new_credential(SCRAM, f"{name}: pässword", b"salt" * 4)} for name in ("alice", "bob", "carol")
@@ -60,10 +61,10 @@ class World:
         self.users = HttpUsers(
             config,
             lambda: None if self.is_loading else self,  # type: ignore[arg-type,return-value]
+            guesses(lambda: self.now),
+            run_at_once,
             tokens=TokenFile(str(tmp_path / "tokens")),
-            attempts=Attempts(lambda: self.now),
             now_s=lambda: self.now,
-            sleep=self.slept.append,
         )
 
     rounds: ClassVar = {SCRAM: 4096}
@@ -75,6 +76,7 @@ class World:
         try:
             return str(self.users.identify(authorization, PEER))
         except NotLetInError as error:
+            assert error.delay_s == (0.1 if error.status.startswith("401") and authorization is not None else 0)
             return error.status
 
 
@@ -93,8 +95,7 @@ def test_roles(world: World) -> None:
     assert identify(basic("bob", "bob: pässword"), PEER) == HttpUser("bob", Role.READ)
     assert identify(f"bearer   {TOKEN} ", PEER) == HttpUser("prometheus", Role.READ)
     assert world.status(basic("carol", "carol: pässword")) == "403 Forbidden"
-    assert world.slept == []
-    assert world.users.attempts.failures == 0
+    assert world.users.failures.failures == 0
 
 
 def test_everybody_who_is_known(world: World) -> None:
@@ -117,14 +118,13 @@ def test_who_is_not_let_in_is_told_late_and_nothing(world: World, authorization:
     assert caught.value.status == "401 Unauthorized"
     assert str(caught.value) == "The user, the password or the token is wrong."
     assert [name for name, _ in caught.value.headers] == ["WWW-Authenticate"] * 2
-    assert world.slept == [0.1]
-    assert world.users.attempts.failures == 1
+    assert caught.value.delay_s == 0.1
+    assert world.users.failures.failures == 1
 
 
 def test_who_says_nothing_is_asked_and_not_counted(world: World) -> None:
     assert world.status(None) == "401 Unauthorized"
-    assert world.users.attempts.failures == 0
-    assert world.slept == []
+    assert world.users.failures.failures == 0
 
 
 def test_a_right_password_is_hashed_once_and_not_for_each_scrape(world: World) -> None:
@@ -161,37 +161,83 @@ def test_who_fails_too_often_is_not_looked_at_but_who_is_remembered_is(world: Wo
     world.users.identify(right, PEER)
     for _ in range(MOST_FAILURES):
         assert world.status(wrong) == "401 Unauthorized"
-    checks, slept = world.checks, len(world.slept)
+    checks = world.checks
     with pytest.raises(NotLetInError) as caught:
         world.users.identify(basic("alice", "alice: pässword"), PEER)
-    assert caught.value.status == "429 Too Many Requests"
+    assert (caught.value.status, caught.value.delay_s) == ("429 Too Many Requests", 0)
     assert dict(caught.value.headers)["Retry-After"] == "60"
-    assert world.status(f"Bearer {TOKEN}x") == "429 Too Many Requests"
-    assert (world.checks, len(world.slept)) == (checks, slept)
+    assert world.checks == checks
     assert world.users.identify(right, PEER).name == "bob"
     assert world.users.identify(f"Bearer {TOKEN}", PEER).name == "prometheus"
     assert world.users.identify(basic("alice", "alice: pässword"), "10.0.0.2").name == "alice"
+    assert world.users.failures.turned_away == 1
 
 
-def test_few_are_checked_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who guesses takes two of HTTP's threads, and no more."""
-    monkeypatch.setattr(http_users, "CHECK_TIMEOUT_S", 0.0)
-    go_on, waiting = threading.Event(), threading.Barrier(MAX_CHECKS + 1)
+def test_one_users_failures_keep_no_other_user_of_that_address_out(world: World) -> None:
+    for _ in range(2 * MOST_FAILURES):
+        world.status(basic("alice", "wrong"))
+    assert world.users.identify(basic("bob", "bob: pässword"), PEER).name == "bob"
+    assert world.status(f"Bearer {TOKEN}x") == "401 Unauthorized"
 
-    def sleep(_seconds: float) -> None:
-        waiting.wait(60)
-        go_on.wait(60)
 
-    world.users._sleep = sleep
-    threads = [threading.Thread(target=world.status, args=(basic("x", "y"),)) for _ in range(MAX_CHECKS)]
-    for thread in threads:
-        thread.start()
-    waiting.wait(60)
-    assert world.status(basic("alice", "alice: pässword")) == "503 Service Unavailable"
-    go_on.set()
-    for thread in threads:
-        thread.join()
-    assert world.status(basic("alice", "alice: pässword")) != "503 Service Unavailable"
+@pytest.mark.parametrize("nameless", ["Bearer wrong", "Basic !!!!", "Digest x"])
+def test_what_names_no_user_is_counted_as_one(world: World, nameless: str) -> None:
+    for _ in range(MOST_FAILURES):
+        assert world.status(nameless) == "401 Unauthorized"
+    assert [world.status(one) for one in ("Bearer other", "Basic", "")] == ["429 Too Many Requests"] * 3
+    assert world.users.identify(basic("bob", "bob: pässword"), PEER).name == "bob"
+
+
+def test_many_names_turn_all_of_an_address_away(world: World) -> None:
+    for number in range(MOST_OF_ADDRESS):
+        assert world.status(basic(f"name-{number}", "x")) == "401 Unauthorized"
+    assert world.status(basic("bob", "bob: pässword")) == "429 Too Many Requests"
+
+
+def test_a_password_that_is_not_checked_in_time_says_nothing_and_is_not_checked_later(world: World) -> None:
+    """Its turn is given up: what waits for the one thread is bounded by the connections that are there."""
+    given: list[Future[bool]] = []
+
+    def late(work: Coroutine[Any, Any, bool]) -> Future[bool]:
+        work.close()
+        given.append(Future())
+        return given[-1]
+
+    def wait(future: Future[Any], timeout_s: float) -> Any:
+        assert timeout_s == CHECK_TIMEOUT_S
+        raise TimeoutError
+
+    world.users._submit = late
+    with pytest.raises(NotLetInError) as caught:
+        world.users.identify(basic("bob", "bob: pässword"), PEER, wait=wait)
+    assert (caught.value.status, dict(caught.value.headers)) == ("503 Service Unavailable", {"Retry-After": "1"})
+    assert given[0].cancelled()
+    assert world.users.failures.failures == 0
+
+
+def test_a_connection_that_makes_room_takes_its_check_with_it(world: World) -> None:
+    given: list[Future[bool]] = []
+
+    def late(work: Coroutine[Any, Any, bool]) -> Future[bool]:
+        work.close()
+        given.append(Future())
+        return given[-1]
+
+    def wait(future: Future[Any], timeout_s: float) -> Any:
+        raise PutOut
+
+    world.users._submit = late
+    with pytest.raises(PutOut):
+        world.users.identify(basic("bob", "bob: pässword"), PEER, wait=wait)
+    assert given[0].cancelled()
+
+
+def test_a_loop_that_has_ended_is_told_as_a_stop(world: World) -> None:
+    def submit(work: Coroutine[Any, Any, bool]) -> Future[bool]:
+        raise RuntimeError("Event loop is closed")
+
+    world.users._submit = submit
+    assert world.status(basic("bob", "bob: pässword")) == "503 Service Unavailable"
 
 
 def test_before_users_are_read(world: World) -> None:
@@ -239,7 +285,7 @@ def test_whom_a_token_of_the_issuer_names(issuer: Issuer) -> None:
     assert issuer.status(token_of(groups=["g" * 100] * 300)) == ALICE
     issuer.world.users._mechanisms = ("oauthbearer",)
     assert issuer.status(token_of()) == ALICE
-    assert issuer.world.users.attempts.failures == 0
+    assert issuer.world.users.failures.failures == 0
     assert issuer.works == []
 
 
@@ -265,7 +311,7 @@ def test_all_bad_tokens_get_one_answer(issuer: Issuer, token: str, caplog: pytes
         ("WWW-Authenticate", 'Basic realm="tidelog", charset="UTF-8"'),
         ("WWW-Authenticate", 'Bearer realm="tidelog", error="invalid_token"'),
     )
-    assert (issuer.world.slept, issuer.world.users.attempts.failures) == ([0.1], 1)
+    assert (caught.value.delay_s, issuer.world.users.failures.failures) == (0.1, 1)
     (line,) = caplog.messages
     assert len(line) < 300
     assert len(token) < 5 or token not in line
@@ -293,7 +339,7 @@ def test_before_keys_are_there_nobody_is_told_that_a_token_is_bad(
     (work,) = issuer.works
     work()
     assert issuer.status(token_of()) == ALICE
-    assert world.users.attempts.failures == 0
+    assert world.users.failures.failures == 0
 
 
 def test_while_no_keys_can_be_read_nobody_is_told_that_a_token_is_bad(
@@ -305,10 +351,10 @@ def test_while_no_keys_can_be_read_nobody_is_told_that_a_token_is_bad(
     with pytest.raises(NotLetInError, match="No token can be checked yet") as caught:
         world.users.identify(f"Bearer {token_of()}", PEER)
     assert (caught.value.status, caught.value.headers) == ("503 Service Unavailable", (("Retry-After", "1"),))
-    assert world.users.attempts.failures == 0
+    assert world.users.failures.failures == 0
 
 
-def test_a_new_key_is_waited_for_by_few_and_old_ones_by_nobody(issuer: Issuer) -> None:
+def test_a_new_key_is_waited_for_and_old_ones_are_not(issuer: Issuer) -> None:
     issuer.world.now += 3601
     assert issuer.status(token_of()) == ALICE, "the reading hangs, and the key from before holds"
     new = token_of(private_key("P-256"), "ES256", "two")
@@ -317,13 +363,7 @@ def test_a_new_key_is_waited_for_by_few_and_old_ones_by_nobody(issuer: Issuer) -
     (work,) = issuer.works
     work()
     assert issuer.status(new) == ALICE
-    issuer.world.now += 6
-    for _ in range(MAX_CHECKS):
-        issuer.world.users._places.acquire()
-    with pytest.raises(NotLetInError, match="Too many sign in at a time"):
-        issuer.world.users.identify(f"Bearer {token_of(key_id='three')}", PEER)
-    assert issuer.status(new) == ALICE
-    assert issuer.world.users.attempts.failures == 0
+    assert issuer.world.users.failures.failures == 0
 
 
 def test_a_certificate_says_who_sends_a_request(world: World) -> None:
@@ -338,7 +378,7 @@ def test_a_certificate_says_who_sends_a_request(world: World) -> None:
         assert (caught.value.status, len(caught.value.headers)) == ("401 Unauthorized", 2)
     with pytest.raises(NotLetInError, match="may do nothing here"):
         identify(None, PEER, "CN=carol,O=us")
-    assert world.users.attempts.failures == 0
+    assert world.users.failures.failures == 0
     with pytest.raises(NotLetInError, match="is wrong"):  # who says who they are is believed by that alone
         identify(basic("alice", "wrong"), PEER, "CN=alice,O=us")
 

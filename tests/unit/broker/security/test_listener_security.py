@@ -12,6 +12,7 @@ from tidelog.broker.security.credentials import Users
 from tidelog.broker.security.listener_security import ListenerSecurity, SaslCommons
 from tidelog.broker.security.mechanism import Exchange, Refusal
 from tidelog.broker.security.oauthbearer import OAuthExchange
+from tidelog.broker.security.password_checks import Guesses
 from tidelog.broker.security.plain import PlainExchange
 from tidelog.broker.security.scram import ScramExchange
 from tidelog.config.broker_config import BrokerConfig, broker_config
@@ -39,7 +40,7 @@ def config(tmp_path: Path, **more: Value) -> BrokerConfig:
 def security(one: BrokerConfig, listener: int = 0) -> ListenerSecurity:
     store: Any = None
     return ListenerSecurity(
-        one.listeners[listener], one, SaslCommons.of(Users({}, store), b"secret", ThreadPoolExecutor(1))
+        one.listeners[listener], one, SaslCommons.of(Users({}, store), b"secret", Guesses.of(ThreadPoolExecutor(1)))
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.connection import ConnectionAborted
-from tidelog.broker.security.attempts import MOST_FAILURES, Attempt, SaslAttempts
+from tidelog.broker.security.attempts import MOST_FAILURES, Attempt, Attempts
 from tidelog.broker.security.mechanism import WRONG, Refusal, Step
 from tidelog.broker.security.message_set_gate import MessageSetGate
 from tidelog.protocol.message_set.wire import RequestType, authenticate_answer, authenticate_request, refusal_answer
@@ -61,7 +61,7 @@ class Security:
     lifetime_ms = 0
 
     def __init__(self) -> None:
-        self.attempts = SaslAttempts(lambda: 0.0)
+        self.attempts = Attempts(lambda: 0.0)
 
     def attempt(self, peer: str, known: str | None) -> Attempt:
         return self.attempts.attempt(peer, known)
@@ -198,7 +198,7 @@ async def test_a_session_ends_and_only_the_same_user_goes_on() -> None:
 
 
 async def test_who_fails_too_often_is_turned_away_and_is_not_counted_again() -> None:
-    attempts = SaslAttempts(lambda: 0.0)
+    attempts = Attempts(lambda: 0.0)
     for number in range(MOST_FAILURES + 3):
         rig = Rig()
         rig.security.attempts = attempts

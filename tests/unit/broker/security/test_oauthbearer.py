@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.tokens import key_set, private_key, public_jwk, token_of
-from tidelog.broker.security.attempts import MOST_FAILURES, SaslAttempts, TurnedAway
+from tidelog.broker.security.attempts import MOST_FAILURES, Attempts, TurnedAway
 from tidelog.broker.security.mechanism import Refusal
 from tidelog.broker.security.oauthbearer import OAuthExchange, parse_message, verifier_of
 from tidelog.broker.security.tokens import Token
@@ -140,7 +140,7 @@ def test_what_can_not_be_used_is_one_clear_line(values: dict[str, Any], why: str
 
 async def test_who_has_failed_too_often_is_turned_away_before_the_token_is_looked_into() -> None:
     verifier: Any = Verifier()
-    attempts = SaslAttempts(lambda: 0.0)
+    attempts = Attempts(lambda: 0.0)
     for number in range(MOST_FAILURES):
         attempt = attempts.attempt("10.0.0.1")
         step = await OAuthExchange(verifier, attempt.claims).step(b"n,,\x01auth=Bearer bad\x01\x01")

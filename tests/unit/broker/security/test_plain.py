@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
-from tidelog.broker.security.attempts import MOST_FAILURES, SaslAttempts, TurnedAway
+from tidelog.broker.security.attempts import MOST_FAILURES, Attempts, TurnedAway
 from tidelog.broker.security.credentials import Credential, new_credential
 from tidelog.broker.security.credentials import Users as StoredUsers
 from tidelog.broker.security.mechanism import Refusal
@@ -139,7 +139,7 @@ async def test_who_has_failed_too_often_costs_no_work_even_where_it_waited_alrea
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     work, known = Work(monkeypatch), stored(alice={"SCRAM-SHA-256": 4096})
-    attempts = SaslAttempts(lambda: 0.0)
+    attempts = Attempts(lambda: 0.0)
 
     async def guess() -> None:
         attempt = attempts.attempt("10.0.0.66")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.connection import ANONYMOUS, ConnectionAborted
-from tidelog.broker.security.attempts import MOST_FAILURES, Attempt, SaslAttempts
+from tidelog.broker.security.attempts import MOST_FAILURES, Attempt, Attempts
 from tidelog.broker.security.mechanism import Refusal, Step
 from tidelog.broker.security.sasl import MAX_STEPS, Authentication, SaslGate
 from tidelog.broker.socket_server import Endpoint
@@ -43,7 +43,7 @@ class Security:
         self.failure_delay_ms = 0
         self.failures = self.successes = self.turned_away = 0
         self.reauth_ms = 0
-        self.attempts = SaslAttempts(lambda: 0.0)
+        self.attempts = Attempts(lambda: 0.0)
 
     def attempt(self, peer: str, known: str | None) -> Attempt:
         return self.attempts.attempt(peer, known)
@@ -273,7 +273,7 @@ async def test_who_has_too_many_connections_is_not_let_in() -> None:
     assert rig.connection.principal == "User:ANONYMOUS"
 
 
-async def guess(attempts: SaslAttempts, name: str) -> tuple[Rig, Any]:
+async def guess(attempts: Attempts, name: str) -> tuple[Rig, Any]:
     rig = Rig()
     rig.security.attempts = attempts
     state = rig.state
@@ -282,7 +282,7 @@ async def guess(attempts: SaslAttempts, name: str) -> tuple[Rig, Any]:
 
 
 async def test_who_fails_too_often_hears_so_and_is_not_counted_again() -> None:
-    attempts = SaslAttempts(lambda: 0.0)
+    attempts = Attempts(lambda: 0.0)
     for _ in range(MOST_FAILURES):
         rig, answer = await guess(attempts, "no")
         assert (answer.error_message, rig.security.failures) == ("PLAIN: the password is wrong", 1)
@@ -297,7 +297,7 @@ async def test_who_fails_too_often_hears_so_and_is_not_counted_again() -> None:
 
 async def test_who_did_nothing_wrong_is_told_nothing_that_it_would_give_up_for() -> None:
     """Its address has failed too often: the connection ends without an answer, which clients try again after."""
-    attempts = SaslAttempts(lambda: 0.0)
+    attempts = Attempts(lambda: 0.0)
     while not attempts.of_addresses.wait_s("10.0.0.1", 0.0):
         attempts.attempt("10.0.0.1").failed()
     with pytest.raises(ConnectionAborted, match="turned away with all from its address: too many attempts have failed"):
