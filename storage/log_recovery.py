@@ -292,6 +292,9 @@ class LogRecovery:
             scanner.first_timestamp,
             segment_scan.largest_timestamp(scanner, segment.base_offset),
         )
+        latest = epochs.latest_epoch
+        if latest is not None and scanner.leader_epoch <= latest:
+            return  # nothing that isn't known
         for epoch, start_offset in self._epochs_of(segment, scanner):
             latest = epochs.latest_epoch
             if latest is None or epoch > latest:
@@ -322,7 +325,8 @@ class LogRecovery:
         limit = later[0].base_offset if later else None
         torn = scanner.stopped is not None or scanner.valid_bytes < segment.size
         contradicts = scanner.stopped in _OFFSETS_CONTRADICT or (limit is not None and scanner.next_offset > limit)
-        if limit is None and not contradicts:
+        has_gaps = scanner.record_count < scanner.next_offset - segment.base_offset
+        if limit is None and not contradicts and has_gaps:
             tail = self._tail(segment, scanner)
             if tail is not None and tail.base_offset > tail.expected:
                 contradicts = self._must_follow(tail.expected, tail.base_offset, tail.last_offset)

@@ -22,7 +22,7 @@ from collections.abc import Collection
 from functools import cache
 from struct import Struct
 
-from ..protocol.records.crc import crc32c
+from ..protocol.records._kernel import crc32c
 from .exceptions import CorruptSnapshotError
 from .producer_entry import BatchMetadata, ProducerStateEntry
 

@@ -18,7 +18,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..protocol.records.crc import crc32c
+from ..protocol.records._kernel import crc32c
 from .checkpoint import TopicPartition
 from .checkpoint_copy import read_sealed, seal
 from .filesystem import FileSystem
@@ -56,8 +56,8 @@ class LostSegments(NamedTuple):
 def files_of(file_system: FileSystem, directory: str, bases: Iterable[int]) -> LogFiles:
     """What a log that is closed has in its directory, with segments at `bases`."""
     known = tuple(bases)
-    names = [parsed for name in file_system.list_directory(directory) if (parsed := parse_file_name(name)) is not None]
-    indexes = sorted(file.base_offset for file in names if file.suffix == TRANSACTION_INDEX_SUFFIX and not file.stage)
+    names = [name for name in file_system.list_directory(directory) if name.endswith(TRANSACTION_INDEX_SUFFIX)]
+    indexes = sorted(parsed.base_offset for name in names if (parsed := parse_file_name(name)) is not None)
     checksums = {base: index_checksum(file_system, directory, base) for base in indexes if base in known}
     return LogFiles(known, {base: checksum for base, checksum in checksums.items() if checksum is not None})
 

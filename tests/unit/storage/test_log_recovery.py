@@ -327,3 +327,14 @@ def test_a_log_with_transactions_opens_with_any_bit_of_a_closed_segment_flipped(
         else:
             world.fake.corrupt(path(0, ".txnindex"), 9, b"\1")
         assert start(world).log_end_offset == 15, position
+
+
+def test_after_a_crash_a_log_without_gaps_is_read_once(world: World) -> None:
+    """Neither for the batch at its end nor for leader epochs that are known a second time."""
+    unclean(world, 0)
+    world.file_system = world.fake.kill()
+    world.fake.reads.clear()
+    log = start(world)
+    sizes = {segment.base_offset: segment.size for segment in log.segments}
+    reads = [(read.path, read.detail) for read in world.fake.reads if read.path.endswith(".log")]
+    assert reads == [(path(base), size) for base, size in sizes.items()]
