@@ -3,7 +3,7 @@
 .PHONY: browser browser-tools
 
 browser: $(VENV)/.browser browser-tools  ## the console's pages in headless Chromium; pictures of them in build/screenshots
-	$(BIN)/python -m pytest -q --timeout 170 tests/browser
+	$(BIN)/python -m pytest -q tests/browser
 
 $(VENV)/.browser: $(VENV)/.dev
 	@$(BIN)/pip install --quiet --editable '.[dev,browser]'

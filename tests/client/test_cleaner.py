@@ -17,7 +17,7 @@ from kafka.errors import KafkaError
 from support.clients.base import random_name
 from support.clients.kafka_python import consumer, producer, take
 from support.daemon import Daemon
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_a_topic_is_compacted_while_it_is_served(daemon: Daemon) -> None:
     for number in range(2000):
         p.send(topic, key=b"key-%d" % (number % 20), value=b"%06d" % number)
     p.flush()
-    last = p.send(topic, key=b"end", value=b"").get(10).offset
+    last = p.send(topic, key=b"end", value=b"").get(PATIENCE_S).offset
     p.close()
     until(lambda: len(messages_below(daemon, topic, last)) < 200, "cleaned")
     found = messages_below(daemon, topic, last)
@@ -115,7 +115,7 @@ def test_the_ledger_adds_up_whenever_the_daemon_is_killed(daemon: Daemon) -> Non
         daemon.kill()
         daemon.start()
     with closing(producer(daemon.bootstrap)) as p:
-        last = p.send(topic, key=b"end", value=b"").get(10).offset
+        last = p.send(topic, key=b"end", value=b"").get(PATIENCE_S).offset
     ledger = ledger_of(daemon, topic)
     assert ledger["appended"] == last + 1 == ledger["live"] + sum(ledger["removed"].values())
     assert len(messages_below(daemon, topic, last)) == ledger["live"]
@@ -136,10 +136,10 @@ def test_a_record_without_a_key_is_refused_by_index(daemon: Daemon) -> None:
         closing(producer(daemon.bootstrap)) as p,
         pytest.raises(KafkaError, match="record 0: a compacted topic") as caught,
     ):
-        p.send(topic, value=b"no key").get(10)
+        p.send(topic, value=b"no key").get(PATIENCE_S)
     assert caught.value.errno == 87
     with closing(producer(daemon.bootstrap)) as p:
-        assert p.send(topic, key=b"k", value=b"v").get(10).offset == 0
+        assert p.send(topic, key=b"k", value=b"v").get(PATIENCE_S).offset == 0
 
 
 def thread_line(daemon: Daemon) -> str:

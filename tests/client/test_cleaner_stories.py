@@ -17,7 +17,7 @@ from kafka import TopicPartition
 from support.clients.base import random_name
 from support.clients.kafka_python import consumer, producer
 from support.daemon import Daemon
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.errors import ErrorCode
@@ -277,7 +277,7 @@ def test_what_a_transaction_writes_supersedes_nothing_until_it_is_committed(daem
     with closing(producer(daemon.bootstrap, transactional_id=random_name("transaction"))) as transactional:
         transactional.init_transactions()
         transactional.begin_transaction()
-        transactional.send(topic, key=b"k", value=b"aborted").get(10)
+        transactional.send(topic, key=b"k", value=b"aborted").get(PATIENCE_S)
         assert clean(daemon, topic)["superseded"] == 0
         assert not decided(daemon, topic)
         transactional.abort_transaction()
@@ -286,7 +286,7 @@ def test_what_a_transaction_writes_supersedes_nothing_until_it_is_committed(daem
         assert (removed["superseded"], removed["aborted"]) == (0, 1)
         assert committed() == {b"k": b"old", b"other": b"1"}
         transactional.begin_transaction()
-        transactional.send(topic, key=b"k", value=b"new").get(10)
+        transactional.send(topic, key=b"k", value=b"new").get(PATIENCE_S)
         transactional.commit_transaction()
         until(lambda: decided(daemon, topic), "the commit marker is written")
         assert clean(daemon, topic)["superseded"] == 1

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from support.clients.base import CODECS, Job, messages_of, random_name, sample_records
 from support.clients.kafka_python import KafkaPythonDriver, consumer, producer, take
 from support.daemon import Daemon
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
 TOPIC = "first"
 PARTITIONS = 3
@@ -44,7 +44,7 @@ def test_bytes_come_back_over_a_clean_restart(daemon: Daemon) -> None:
     group = random_name("group")
     p = producer(daemon.bootstrap)
     sent = [p.send(TOPIC, number(i), partition=i % PARTITIONS) for i in range(3000)]
-    assert [f.get(10).offset for f in sent] == [i // PARTITIONS for i in range(3000)]
+    assert [f.get(PATIENCE_S).offset for f in sent] == [i // PARTITIONS for i in range(3000)]
     p.close()
 
     first = consumer(daemon.bootstrap, TOPIC, group_id=group)
@@ -59,7 +59,7 @@ def test_bytes_come_back_over_a_clean_restart(daemon: Daemon) -> None:
     assert len(list(daemon.directory.glob(f"{TOPIC}-0/*.log"))) >= segments
     p = producer(daemon.bootstrap)
     sent = [p.send(TOPIC, number(i), partition=i % PARTITIONS) for i in range(3000, 3300)]
-    assert [f.get(10).offset for f in sent] == [i // PARTITIONS for i in range(3000, 3300)]
+    assert [f.get(PATIENCE_S).offset for f in sent] == [i // PARTITIONS for i in range(3000, 3300)]
     p.close()
     second = consumer(daemon.bootstrap, TOPIC, group_id=group)
     assert {m.value for m in take(second, 300)} == {number(i) for i in range(3000, 3300)}
@@ -84,7 +84,7 @@ def test_seek_by_time_after_kill_9(daemon: Daemon) -> None:
     p = producer(daemon.bootstrap)
     times = [1_700_000_000_000 + 1000 * i for i in range(1000)]
     sent = [p.send(partition.topic, number(i), partition=0, timestamp_ms=t) for i, t in enumerate(times)]
-    assert [f.get(10).offset for f in sent] == list(range(1000))
+    assert [f.get(PATIENCE_S).offset for f in sent] == list(range(1000))
     p.close()
 
     daemon.kill()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 from support.wire_client import WireClient
 from tidelog.clients.async_message_set_client import AsyncMessageSetClient
 from tidelog.clients.message_set_client import MessageSetClient
@@ -243,12 +244,13 @@ def test_after_a_broken_answer_the_next_call_opens_another_connection(
 ) -> None:
     with (
         broken_broker(answer, GOOD_OFFSETS) as address,
-        connected(kind, address, timeout_s=0.2 if answer is None else 20) as client,
+        connected(kind, address, timeout_s=0.2 if answer is None else PATIENCE_S) as client,
     ):
         with pytest.raises(error):
             client.offsets("t", 0)
         if error is MalformedAnswer and answer == b"\0\0\0\2\0\0":
             client.close()  # its frame was whole: only what is in it is wrong
+        getattr(client, "client", client)._timeout_s = PATIENCE_S  # the silence has been long enough
         assert client.offsets("t", 0) == [7]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.clients.kafka_python import producer
 from support.daemon import Daemon
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from tidelog.storage.filesystem import RealFileSystem
 
 SEGMENT_BYTES = 8 << 20
@@ -36,7 +36,9 @@ def test_rolled_segments_and_a_stopped_broker_hold_what_was_written(tmp_path: Pa
     def write(*seconds: float) -> None:
         client = producer(daemon.bootstrap)
         for second in seconds:
-            client.send("t", value=b"v" * 800, timestamp_ms=1_700_000_000_000 + int(second * 1000), partition=0).get(10)
+            client.send("t", value=b"v" * 800, timestamp_ms=1_700_000_000_000 + int(second * 1000), partition=0).get(
+                PATIENCE_S
+            )
         client.close()
 
     with Daemon(tmp_path / "data", settings) as daemon:

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from support.clients.kafka_python import producer
 from support.daemon import Daemon, DaemonError
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.policies import install_policies
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.schema import decode, encode
@@ -59,7 +59,7 @@ def make(admin: KafkaAdminClient, name: str, **settings: object) -> None:
 def write(daemon: Daemon, topic: str, values: list[bytes]) -> None:
     client = producer(daemon.bootstrap, max_request_size=2 * MIB, batch_size=0, linger_ms=0)
     for future in [client.send(topic, value, partition=0) for value in values]:
-        future.get(10)
+        future.get(PATIENCE_S)
     client.close()
 
 
@@ -112,7 +112,7 @@ def test_a_slow_consumer_in_mid_send_keeps_its_bytes(daemon: Daemon, admin: Kafk
     original = first.read_bytes()
     assert len(original) > 14 * MIB
     with fetch(daemon.address, "slow", 0, 64 * MIB) as client:
-        client.settimeout(20)
+        client.settimeout(PATIENCE_S)
         size = int.from_bytes(read_exactly(client, 4), "big")
         assert size > len(original)
         admin.delete_records({TopicPartition("slow", 0): -1})

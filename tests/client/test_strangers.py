@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from support.message_sets import message_set_address
+from support.patience import PATIENCE_S
 from support.wire_client import WireClient
 from tidelog.broker.security.attempts import MOST_FAILURES
 from tidelog.broker.security.credentials import new_credential
@@ -115,7 +116,7 @@ def test_guesses_lock_a_user_out_where_they_come_from_on_every_listener_and_nowh
 
 def by_message_sets(broker: Broker, name: str, password: str, source: str = "127.0.0.1") -> int:
     """The code that AUTHENTICATE of the message-set protocol is answered with."""
-    with socket.create_connection(message_set_address(broker), 10, source_address=(source, 0)) as one:
+    with socket.create_connection(message_set_address(broker), PATIENCE_S, source_address=(source, 0)) as one:
         one.sendall(authenticate_request(name, password))
         (size,) = struct.unpack(">i", one.recv(4, socket.MSG_WAITALL))
         return int(struct.unpack_from(">h", one.recv(size, socket.MSG_WAITALL))[0])

@@ -16,6 +16,7 @@ from kafka.admin import NewTopic
 from support.clients.base import random_name
 from support.clients.kafka_python import consumer, producer
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,9 @@ def test_a_compacted_topic_is_explained_and_cleaned_on_request(daemon: Daemon) -
     with closing(producer(daemon.bootstrap, linger_ms=0)) as p:
         sent = [p.send(topic, key=b"k%d" % (number % 40), value=b"%0200d" % number) for number in range(1000)]
         p.flush()
-        last = {b"k%d" % (number % 40): (future.get(10), b"%0200d" % number) for number, future in enumerate(sent)}
+        last = {
+            b"k%d" % (number % 40): (future.get(PATIENCE_S), b"%0200d" % number) for number, future in enumerate(sent)
+        }
 
     partitions = told(daemon, "why", topic)["partitions"]
     assert [one["partition"] for one in partitions] == [0, 1]
@@ -115,7 +118,7 @@ def test_a_deletion_mark_is_explained(daemon: Daemon) -> None:
     topic = make(daemon, cleanup_policy="compact", delete_retention_ms="600000")
     with closing(producer(daemon.bootstrap)) as p:
         p.send(topic, key=b"a", value=b"1")
-        p.send(topic, key=b"a", value=None).get(10)
+        p.send(topic, key=b"a", value=None).get(PATIENCE_S)
     assert told(daemon, "clean", topic, "--wait")["removed"]["superseded"] == 1
     (partition,) = told(daemon, "why", topic)["partitions"]
     first = partition["segments"][0]

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.clients.base import random_name
 from support.daemon import DEFAULT_COMMAND, Daemon
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
-TEST_TIMEOUT_S = 150
+TEST_TIMEOUT_S = 900
 SETTINGS: dict[str, str | int] = {
     # Three seconds of waiting for more members would be most of each group test.
     "group.initial.rebalance.delay.ms": 0,
@@ -114,7 +114,7 @@ def make_topic(bootstrap: str) -> Callable[..., str]:
     def make(stem: str, partitions: int = 1, **settings: object) -> str:
         name = random_name(stem)
         config = {setting.replace("_", "."): str(value) for setting, value in {"retention_ms": -1, **settings}.items()}
-        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(15)
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(PATIENCE_S)
         # Apache Kafka answers before every part of it knows the topic.
         until(lambda: _partitions(admin, name) == partitions, f"{name} is in the metadata")
         return name

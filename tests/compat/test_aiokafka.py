@@ -14,6 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
 from support.clients.asyncio_kafka import AiokafkaDriver, consumer, producer, take
 from support.clients.base import CODECS, Job, Message, in_order, messages_of, random_name, sample_records
+from support.patience import PATIENCE_S
 
 MakeTopic = Callable[..., str]
 
@@ -66,7 +67,7 @@ async def test_rebalance(bootstrap: str, make_topic: MakeTopic) -> None:
     await produce_numbers(bootstrap, topic, 4, 0, 400)
 
     async def settle(*owned: int) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while tuple(len(c.assignment()) for c in members) != owned:
             assert time.monotonic() < deadline, f"not in time: {owned} partitions"
             for c in members:
@@ -136,7 +137,7 @@ async def test_admin(bootstrap: str) -> None:
         return len(topics[0]["partitions"])
 
     async def settle(count: int) -> None:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + PATIENCE_S
         while await partitions() != count:
             assert time.monotonic() < deadline, f"not in time: {count} partitions"
 

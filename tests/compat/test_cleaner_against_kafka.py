@@ -27,10 +27,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from support.clients.base import CODECS
 from support.daemon import Daemon
 from support.kafka_broker import KEEP, QUIET, export, kafka
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 
-TEST_TIMEOUT_S = 120
 HORIZON_MS = 4000
 CHECKPOINT = "cleaner-offset-checkpoint"
 FAR = [f"far-{codec}" for codec in CODECS]
@@ -136,7 +135,7 @@ def test_one_pass_leaves_the_same_records_as_apache_kafkas(tmp_path: Path, seed:
         new = [NewTopic(topic, 1, 1, config=brief) for topic in PAST]
         new += [NewTopic(topic, 1, 1, config=SETTINGS) for topic in FAR]
         for future in admin.create_topics(new).values():
-            future.result(15)
+            future.result(PATIENCE_S)
     exported = export(theirs)
     assert exported.returncode == 0, exported.stderr
 
@@ -154,7 +153,7 @@ def test_one_pass_leaves_the_same_records_as_apache_kafkas(tmp_path: Path, seed:
         change = ConfigEntry("delete.retention.ms", "86400000", incremental_operation=AlterConfigOpType.SET)
         resources = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change]) for topic in PAST]
         for changed in admin.incremental_alter_configs(resources).values():
-            changed.result(15)
+            changed.result(PATIENCE_S)
         for topic in (*FAR, *PAST):
             write(bootstrap, topic, chance, 400)
     ends = ends_of(theirs, [*FAR, *PAST])

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from support.kafka_broker import kafka
+from support.patience import PATIENCE_S
 from tidelog.testing import Broker
 
 TIDELOG = [sys.executable, "-m", "tidelog.broker"]
-LIMIT_S = 45
+LIMIT_S = PATIENCE_S
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 
 

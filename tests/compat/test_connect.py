@@ -18,7 +18,6 @@ from support.clients.programs import connect_command
 from support.kafka_broker import free_port
 from support.patience import until
 
-TEST_TIMEOUT_S = 300
 LINES = [f"line {number}" for number in range(200)]
 
 

@@ -13,11 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.clients.librdkafka import producer
 from support.daemon import Daemon
 from support.dump_log_segments import dump
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from tidelog.broker.cli.groups import describe
 from tidelog.broker.cli.kafka_client import KafkaClient
 
-TEST_TIMEOUT_S = 150
 PARTITIONS = 6
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
@@ -36,7 +35,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with Daemon(tmp_path_factory.mktemp("kip848"), settings=SETTINGS) as daemon:
         admin = AdminClient({"bootstrap.servers": bootstrap_of(daemon)})
         for made in admin.create_topics([NewTopic("t", PARTITIONS)]).values():
-            made.result(20)
+            made.result(PATIENCE_S)
         yield daemon
 
 

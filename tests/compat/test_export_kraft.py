@@ -25,9 +25,8 @@ from support.clients.base import CODECS
 from support.daemon import Daemon
 from support.dump_log_segments import complaints, dump, files_of, first_offsets
 from support.kafka_broker import KEEP, QUIET, all_led, export, free_port, kafka
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
-TEST_TIMEOUT_S = 150
 START_MS = 1_700_000_000_000
 GROUP = "readers"
 TOPICS: dict[str, dict[str, str]] = {
@@ -61,13 +60,13 @@ class Seen(NamedTuple):
 
 def see(bootstrap: str) -> Seen:
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-    names = sorted(name for name in admin.list_topics(timeout=10).topics if not name.startswith("__"))
-    described = [one.result(10) for one in admin.describe_topics(TopicCollection(names)).values()]
+    names = sorted(name for name in admin.list_topics(timeout=PATIENCE_S).topics if not name.startswith("__"))
+    described = [one.result(PATIENCE_S) for one in admin.describe_topics(TopicCollection(names)).values()]
     configs = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
     settings = {
         resource.name: {
             entry.name: entry.value
-            for entry in future.result(10).values()
+            for entry in future.result(PATIENCE_S).values()
             if entry.source == 1  # the topic's own
         }
         for resource, future in configs.items()
@@ -84,7 +83,7 @@ def committed(admin: AdminClient) -> dict[tuple[str, int], int]:
     def ask() -> bool:
         [offsets] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
         try:
-            partitions = offsets.result(10).topic_partitions
+            partitions = offsets.result(PATIENCE_S).topic_partitions
         except KafkaException as error:
             assert error.args[0].name() == "COORDINATOR_LOAD_IN_PROGRESS", error
             return False
@@ -155,7 +154,7 @@ def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path) -> None:
     with daemon:
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap, **QUIET})
         for future in admin.create_topics([NewTopic(n, 2, 1, config=config) for n, config in TOPICS.items()]).values():
-            future.result(15)
+            future.result(PATIENCE_S)
         for codec in CODECS:
             write(daemon.bootstrap, f"codec-{codec}", "first", codec=codec, idempotent=False)
         daemon.restart()  # another leader epoch
@@ -185,13 +184,15 @@ def test_ours_to_kafka_to_ours_to_kafka(tmp_path: Path) -> None:
         for name in TOPICS:
             assert own_settings(name).items() <= theirs.settings[name].items()
         admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-        admin.create_topics([NewTopic("kafkas-own", 2, 1, config={"retention.ms": "-1"})])["kafkas-own"].result(15)
-        admin.delete_topics(["to-be-deleted"])["to-be-deleted"].result(15)
+        admin.create_topics([NewTopic("kafkas-own", 2, 1, config={"retention.ms": "-1"})])["kafkas-own"].result(
+            PATIENCE_S
+        )
+        admin.delete_topics(["to-be-deleted"])["to-be-deleted"].result(PATIENCE_S)
         change = ConfigEntry("retention.ms", "1234567890123", incremental_operation=AlterConfigOpType.SET)
         [changed] = admin.incremental_alter_configs(
             [ConfigResource(ResourceType.TOPIC, "with.defaults", incremental_configs=[change])]
         ).values()
-        changed.result(15)
+        changed.result(PATIENCE_S)
         for codec in CODECS:
             write(bootstrap, f"codec-{codec}", "third", codec=codec)
         until(lambda: all_led(admin), "the new topic has leaders")
@@ -229,7 +230,7 @@ def test_two_directories_and_a_quorum_in_the_log(tmp_path: Path) -> None:
     with daemon:
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap, **QUIET})
         for future in admin.create_topics([NewTopic(f"codec-{codec}", 3, 1) for codec in CODECS]).values():
-            future.result(15)
+            future.result(PATIENCE_S)
         write(daemon.bootstrap, "codec-lz4", "ours", codec="lz4")
         commit(daemon.bootstrap, 1)
         ours = see(daemon.bootstrap)

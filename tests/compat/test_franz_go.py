@@ -8,7 +8,6 @@ import pytest
 from support.clients.base import CODECS
 from support.clients.programs import go_command, run_cases
 
-TEST_TIMEOUT_S = 200  # the first test waits for all cases
 CASES = [
     *(f"roundtrip-{codec}" for codec in CODECS),
     "idempotence",

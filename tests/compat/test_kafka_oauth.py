@@ -14,7 +14,6 @@ from tidelog.pipeline.exceptions import AuthenticationError
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings
 
-TEST_TIMEOUT_S = 120
 SESSION_MS = 3_600_000
 JAVA = "org.apache.kafka.common.security.oauthbearer."
 

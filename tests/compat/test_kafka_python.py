@@ -16,7 +16,7 @@ from kafka.errors import (
 )
 from support.clients.base import CODECS, Job, in_order, messages_of, random_name, sample_records
 from support.clients.kafka_python import KafkaPythonDriver, consumer, producer, take
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
 MakeTopic = Callable[..., str]
 
@@ -32,7 +32,7 @@ def produce_numbers(bootstrap: str, topic: str, partitions: int, start: int, sto
     p = producer(bootstrap)
     futures = [p.send(topic, b"%d" % i, partition=i % partitions) for i in range(start, stop)]
     for future in futures:
-        future.get(20)
+        future.get(PATIENCE_S)
     p.close()
 
 
@@ -59,7 +59,7 @@ def test_idempotence_keeps_order_and_counts(bootstrap: str, make_topic: MakeTopi
     topic, count = make_topic("kp-idempotence", 2), 2000
     p = producer(bootstrap, enable_idempotence=True, batch_size=500, linger_ms=0)
     futures = [p.send(topic, b"%d" % i, partition=i % 2) for i in range(count)]
-    assert [f.get(20).offset for f in futures] == [i // 2 for i in range(count)]
+    assert [f.get(PATIENCE_S).offset for f in futures] == [i // 2 for i in range(count)]
     p.close()
     read = in_order(KafkaPythonDriver(bootstrap).read(topic, count))
     assert [m.value for m in read] == [b"%d" % i for i in [*range(0, count, 2), *range(1, count, 2)]]
@@ -121,7 +121,7 @@ def test_seek_by_time(bootstrap: str, make_topic: MakeTopic) -> None:
 def test_large_message(bootstrap: str, make_topic: MakeTopic) -> None:
     topic, value = make_topic("kp-large"), random.Random(2).randbytes(900_000)
     p = producer(bootstrap)
-    assert p.send(topic, value).get(20).offset == 0
+    assert p.send(topic, value).get(PATIENCE_S).offset == 0
     p.close()
     assert KafkaPythonDriver(bootstrap).read(topic, 1)[0].value == value
 
@@ -131,8 +131,8 @@ def test_too_large_message_is_refused(bootstrap: str, make_topic: MakeTopic) -> 
     # An idempotent producer of this client takes any refused batch as fatal for itself.
     p = producer(bootstrap, max_request_size=5_000_000, enable_idempotence=False)
     with pytest.raises(MessageSizeTooLargeError):
-        p.send(topic, bytes(1_200_000)).get(20)
-    assert p.send(topic, bytes(1000)).get(20).offset == 0
+        p.send(topic, bytes(1_200_000)).get(PATIENCE_S)
+    assert p.send(topic, bytes(1000)).get(PATIENCE_S).offset == 0
     p.close()
 
 

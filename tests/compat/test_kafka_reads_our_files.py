@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.clients.base import CODECS
 from support.daemon import Daemon
 from support.dump_log_segments import PASSED, SEGMENT_SUFFIXES, complaints, dump, files_of, first_offsets
+from support.patience import PATIENCE_S
 
-TEST_TIMEOUT_S = 150
 RECORDS = 400
 
 
@@ -33,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         new = [NewTopic(name, 1, 1, config=topic_settings) for name in topics]
         new.append(NewTopic("append-time", 1, 1, config={**topic_settings, "message.timestamp.type": "LogAppendTime"}))
         for future in admin.create_topics(new).values():
-            future.result(15)
+            future.result(PATIENCE_S)
         for codec in CODECS:
             produce(daemon.bootstrap, f"codec-{codec}", codec, idempotent=False)
             produce(daemon.bootstrap, f"codec-{codec}", codec, idempotent=True)

@@ -11,7 +11,6 @@ from support.dump_log_segments import SEGMENT_SUFFIXES, complaints, dump, files_
 from support.logs import World
 from tidelog.storage.filesystem import RealFileSystem
 
-TEST_TIMEOUT_S = 150
 KAFKA_DATA = Path(__file__).resolve().parents[1] / "golden" / "kafka-data" / "data"
 TRANSACTIONAL = ("txn-0", "compact-txn-0")
 

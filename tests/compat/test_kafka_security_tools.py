@@ -25,8 +25,8 @@ from confluent_kafka.admin import (
 from support.clients.programs import run_cases, tools_command
 from support.daemon import Daemon
 from support.kafka_broker import KEEP, QUIET, TIDELOG, export, free_port, kafka
+from support.patience import PATIENCE_S
 
-TEST_TIMEOUT_S = 240
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 RULES: dict[str, str | int] = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
 EVERYTHING = AclBindingFilter(
@@ -37,7 +37,7 @@ RuleKey = tuple[str, ...]
 
 def rules_of(bootstrap: str, **more: str) -> set[RuleKey]:
     admin = AdminClient({"bootstrap.servers": bootstrap, **more, **QUIET})
-    found = admin.describe_acls(EVERYTHING, request_timeout=20).result(25)
+    found = admin.describe_acls(EVERYTHING, request_timeout=PATIENCE_S).result(PATIENCE_S)
     parts = ("restype", "name", "resource_pattern_type", "principal", "host", "operation", "permission_type")
     return {tuple(str(getattr(rule, part)) for part in parts) for rule in found}
 
@@ -63,7 +63,7 @@ def allow(bootstrap: str, principal: str, operation: AclOperation) -> None:
     )
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     for future in admin.create_acls([rule]).values():
-        future.result(20)
+        future.result(PATIENCE_S)
 
 
 def tidelog(arguments: Sequence[str], text: str = "") -> Any:
@@ -105,7 +105,7 @@ def test_users_and_rules_go_to_kafka_and_back(tmp_path: Path) -> None:
     asked = ["--bootstrap-server"]
     with daemon:
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap, **QUIET})
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(15)
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(PATIENCE_S)
         asked.append(daemon.bootstrap)
         tidelog(["users", "create", "alice", *asked], "of alice\n")
         tidelog(["acls", "add", "User:alice", "allow", "describe", "cluster", *asked])

@@ -8,7 +8,6 @@ import pytest
 from support.clients.base import CODECS
 from support.clients.programs import run_cases, tools_command
 
-TEST_TIMEOUT_S = 300  # the first test waits for all cases
 CASES = [
     *("topics", "console", "console-share", "offsets", "offsets-formatter", "group-metadata-formatter"),
     *("share-group-formatter", "share-state-formatter", "transaction-formatter", "group-configs", "groups", "configs"),

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from support.clients.base import Message, in_order
 from support.clients.librdkafka import LibrdkafkaDriver, consumer, producer
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 
 TEST_TIMEOUT_S = 7200  # of 400 rounds; in the slice pytest ends it long before
 PARTITIONS = 4
@@ -115,7 +116,7 @@ def own_daemon(data_directory: Path, server_command: Sequence[str]) -> Iterator[
 
 def ends(bootstrap: str, topic: str) -> list[int]:
     """The log end offset of each partition; waits while it has no leader, as clients do."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     c = consumer(bootstrap, log_level=0)
     try:
         while True:
@@ -171,7 +172,7 @@ def test_kill_9_under_load_loses_nothing_acknowledged(
     try:
         for number in range(rounds):
             before = [load.count() for load in loads]
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while any(load.count() < start + 500 for load, start in zip(loads, before, strict=True)):
                 assert time.monotonic() < deadline, f"round {number}: nothing is acknowledged any more"
                 time.sleep(0.01)

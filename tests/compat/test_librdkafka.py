@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 from support.clients.base import CODECS, Job, Message, in_order, messages_of, random_name, sample_records
 from support.clients.librdkafka import Deliveries, LibrdkafkaDriver, consumer, message_of, producer
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from tidelog.testing import Broker
 
 MakeTopic = Callable[..., str]
@@ -186,7 +186,7 @@ def test_seek_by_time(bootstrap: str, make_topic: MakeTopic) -> None:
     c.close()
     admin = AdminClient({"bootstrap.servers": bootstrap})
     key = TopicPartition(topic, partition)
-    newest = admin.list_offsets({key: OffsetSpec.max_timestamp()})[key].result(10)
+    newest = admin.list_offsets({key: OffsetSpec.max_timestamp()})[key].result(PATIENCE_S)
     assert (newest.offset, newest.timestamp) == (99, 1_700_000_099_000)
 
 
@@ -235,7 +235,7 @@ def test_many_partitions(bootstrap: str, make_topic: MakeTopic) -> None:
     assert all(p.offset == 5 for p in group.committed([TopicPartition(topic, p) for p in range(200)], 10))
     group.close()
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_topics([topic])[topic].result(15)
+    admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
 
 def test_admin(bootstrap: str) -> None:
@@ -248,35 +248,35 @@ def test_admin(bootstrap: str) -> None:
 
     def create(topic: str, **config: str) -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        admin.create_topics([NewTopic(topic, 2, 1, config=settings)])[topic].result(15)
+        admin.create_topics([NewTopic(topic, 2, 1, config=settings)])[topic].result(PATIENCE_S)
 
     create(name, retention_ms="123456789")
-    until(lambda: name in admin.list_topics(timeout=10).topics, "the topic is listed")
+    until(lambda: name in admin.list_topics(timeout=PATIENCE_S).topics, "the topic is listed")
     assert code(lambda: create(name)) == KafkaError.TOPIC_ALREADY_EXISTS
     assert code(lambda: create(random_name("rd-bad"), retention_ms="-7")) == KafkaError.INVALID_CONFIG
     assert code(lambda: create(random_name("rd-bad"), no_such_setting="1")) == KafkaError.INVALID_CONFIG
     assert code(lambda: create("no good name")) == KafkaError.TOPIC_EXCEPTION
 
     resource = ConfigResource(ResourceType.TOPIC, name)
-    config: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(15)
+    config: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(PATIENCE_S)
     assert config["retention.ms"].value == "123456789"
     assert config["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     assert config["cleanup.policy"].value == "delete"
     assert config["cleanup.policy"].is_default
 
-    admin.create_partitions([NewPartitions(name, 5)])[name].result(15)
+    admin.create_partitions([NewPartitions(name, 5)])[name].result(PATIENCE_S)
     until(lambda: len(admin.list_topics(name, 10).topics[name].partitions) == 5, "five partitions")
-    assert code(lambda: admin.create_partitions([NewPartitions(name, 5)])[name].result(15)) in (
+    assert code(lambda: admin.create_partitions([NewPartitions(name, 5)])[name].result(PATIENCE_S)) in (
         KafkaError.INVALID_PARTITIONS,
     )
 
-    cluster = admin.describe_cluster(request_timeout=10).result(15)
+    cluster = admin.describe_cluster(request_timeout=PATIENCE_S).result(PATIENCE_S)
     assert len(cluster.nodes) == 1
     assert f"{cluster.nodes[0].host}:{cluster.nodes[0].port}" == bootstrap
 
-    admin.delete_topics([name])[name].result(15)
-    assert code(lambda: admin.delete_topics([name])[name].result(15)) == KafkaError.UNKNOWN_TOPIC_OR_PART
-    until(lambda: name not in admin.list_topics(timeout=10).topics, "the topic is gone")
+    admin.delete_topics([name])[name].result(PATIENCE_S)
+    assert code(lambda: admin.delete_topics([name])[name].result(PATIENCE_S)) == KafkaError.UNKNOWN_TOPIC_OR_PART
+    until(lambda: name not in admin.list_topics(timeout=PATIENCE_S).topics, "the topic is gone")
 
 
 def test_long_poll_answers_at_once_when_data_comes(bootstrap: str, make_topic: MakeTopic) -> None:

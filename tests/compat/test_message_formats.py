@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from support.daemon import Daemon
 from support.dump_log_segments import complaints, dump, files_of, first_offsets
+from support.patience import PATIENCE_S
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.schema import decode, encode
 
-TEST_TIMEOUT_S = 150
 CODECS = ["none", "gzip", "snappy", "lz4"]
 RECORDS = 60
 START_MS = 1_700_000_000_000
@@ -44,7 +44,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
             new.append(NewTopic(name, 1, 1, config=config))
         new.append(NewTopic("packed", 1, 1, config={"compression.type": "zstd", "retention.ms": "-1"}))
         for future in admin.create_topics(new).values():
-            future.result(15)
+            future.result(PATIENCE_S)
         for name in TOPICS:
             for codec in CODECS:
                 write(running.bootstrap, name, codec)
@@ -79,7 +79,7 @@ def test_librdkafka_reads_what_it_wrote(daemon: Daemon, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": daemon.bootstrap, "group.id": topic, "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     messages: list[Message] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while len(messages) < RECORDS * len(CODECS) and time.monotonic() < deadline:
         messages += consumer.consume(100, 0.5)
     consumer.close()
@@ -105,7 +105,7 @@ def test_kafka_python_reads_them_too(daemon: Daemon) -> None:
         )
         wanted = RECORDS * (len(CODECS) if magic else len(CODECS) - 1)
         values: list[bytes | None] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while len(values) < wanted and time.monotonic() < deadline:
             values += [record.value for records in consumer.poll(500).values() for record in records]
         consumer.close()
@@ -114,7 +114,7 @@ def test_kafka_python_reads_them_too(daemon: Daemon) -> None:
 
 def test_offsets_by_time(daemon: Daemon) -> None:
     consumer = Consumer({"bootstrap.servers": daemon.bootstrap, "group.id": "times"})
-    found = consumer.offsets_for_times([TopicPartition("one", 0, START_MS + 305)], timeout=15)
+    found = consumer.offsets_for_times([TopicPartition("one", 0, START_MS + 305)], timeout=PATIENCE_S)
     assert found[0].offset == 31
     consumer.close()
 
@@ -136,7 +136,7 @@ def test_zstd_is_for_clients_that_know_it(daemon: Daemon, version: int, code: Er
     body = encode(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]), version)
     request = struct.pack(">hhih", ApiKey.FETCH, version, 7, -1) + body
     host, port = daemon.bootstrap.split(":")
-    with socket.create_connection((host, int(port)), 10) as connection:
+    with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         with connection.makefile("rb") as answers:
             (size,) = struct.unpack(">i", answers.read(4))

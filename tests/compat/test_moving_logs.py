@@ -14,9 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from support.daemon import Daemon
 from support.dump_log_segments import PEER
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
-TEST_TIMEOUT_S = 180
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 SET = AlterConfigOpType.SET
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
@@ -24,7 +23,11 @@ LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 
 def tool(name: str, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(PEER), "tool", name, *arguments], capture_output=True, text=True, timeout=90, check=False
+        [sys.executable, str(PEER), "tool", name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -89,7 +92,7 @@ def writer(daemon: Daemon) -> Iterator[Writer]:
 
 def test_kafkas_tool_moves_a_partition_that_is_written_to(daemon: Daemon, writer: Writer, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
-    admin.create_topics([NewTopic("moving", 1, 1, config={"segment.bytes": "65536"})])["moving"].result(15)
+    admin.create_topics([NewTopic("moving", 1, 1, config={"segment.bytes": "65536"})])["moving"].result(PATIENCE_S)
     (home,) = place(daemon)
     other = str(tmp_path / ("two" if home.endswith("one") else "one"))
     filler = Producer({"bootstrap.servers": daemon.bootstrap, "compression.type": "none"})
@@ -106,7 +109,7 @@ def test_kafkas_tool_moves_a_partition_that_is_written_to(daemon: Daemon, writer
     assert "is still in progress" in reassign(daemon, plan, "--verify", "--preserve-throttles")
     lifted = ConfigEntry("replica.alter.log.dirs.io.max.bytes.per.second", str(1 << 30), incremental_operation=SET)
     broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[lifted])
-    admin.incremental_alter_configs([broker])[broker].result(15)
+    admin.incremental_alter_configs([broker])[broker].result(PATIENCE_S)
     until((Path(other) / "moving-0").is_dir, "the partition lies in the other directory")
     assert "is complete" in reassign(daemon, plan, "--verify")
     before = len(writer.acked)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import pytest
 from support.clients.programs import node_command, run_cases
 
-TEST_TIMEOUT_S = 300  # the first test waits for all cases
 CASES = [
     *(
         f"kafkajs-{case}"

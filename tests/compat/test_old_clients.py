@@ -20,8 +20,8 @@ from support.clients.base import Message, Record
 from support.clients.old_clients import OLD_CLIENTS, OldClient, Where, has_python_2, old_client
 from support.compatibility import table, write_table
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 
-TEST_TIMEOUT_S = 200
 _FETCH_BYTES = re.compile(r'^tidelog_fetch_bytes_total\{path="(\w+)"\} (\S+)$', re.MULTILINE)
 FORMATS = ("0.9.0", "0.10.2", "4.0")
 CODECS = ("none", "gzip", "snappy", "lz4")
@@ -82,7 +82,7 @@ class Written:
             for topic, version in zip(self.topics_of(stem), FORMATS, strict=True)
         ]
         for future in admin.create_topics(new).values():
-            future.result(20)
+            future.result(PATIENCE_S)
 
     def by(self, client: OldClient) -> list[Where]:
         """By an old client, once."""
@@ -142,7 +142,7 @@ def read_today(bootstrap: str, counts: Mapping[Where, int]) -> dict[Where, list[
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "today", "enable.auto.commit": False})
     consumer.assign([TopicPartition(*where, 0) for where in counts])
     messages: dict[Where, list[Message]] = {where: [] for where in counts}
-    left, deadline = sum(counts.values()), time.monotonic() + 60
+    left, deadline = sum(counts.values()), time.monotonic() + PATIENCE_S
     while left > 0 and time.monotonic() < deadline:
         for message in consumer.consume(500, 0.5):
             assert message.error() is None

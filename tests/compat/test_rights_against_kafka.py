@@ -20,7 +20,6 @@ from support.permission_cases import CASES
 from tidelog.broker.apis.registry import load_apis
 from tidelog.protocol.api_keys import ApiKey
 
-TEST_TIMEOUT_S = 240
 SETTINGS: dict[str, str] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:ANONYMOUS;User:{ROOT}",

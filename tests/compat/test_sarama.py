@@ -16,7 +16,6 @@ from collections.abc import Mapping
 import pytest
 from support.clients.programs import sarama_program
 
-TEST_TIMEOUT_S = 620  # the first test waits for all cases
 SLICE = (
     *(
         "TestFuncMultiPartitionProduce",

@@ -29,10 +29,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from support.clients.base import random_name
 from support.clients.programs import go_command, java_command, node_command, run_cases, tools_command
 from support.daemon import Daemon
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 
-TEST_TIMEOUT_S = 120
+TEST_TIMEOUT_S = 900
 PASSWORD = "alice's secret"
 WAYS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "certificate")
 NAMES = ("PLAINTEXT", "SASL_SSL", "SSL", "SHORT")
@@ -154,7 +154,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         admin = AdminClient({"bootstrap.servers": one.daemon.bootstrap})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             wanted = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-            admin.alter_user_scram_credentials([wanted])["alice"].result(30)
+            admin.alter_user_scram_credentials([wanted])["alice"].result(PATIENCE_S)
         yield one
 
 
@@ -174,7 +174,7 @@ def flushed(producer: Producer) -> None:
 def test_librdkafka(secured: Secured, way: str) -> None:
     topic, group = random_name("secured"), random_name("group")
     admin = AdminClient(secured.librdkafka(way))
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(PATIENCE_S)
     producer = Producer(secured.librdkafka(way, transactional_id=random_name("t")))
     producer.init_transactions(30)
     for value, ends in ((b"kept", producer.commit_transaction), (b"aborted", producer.abort_transaction)):

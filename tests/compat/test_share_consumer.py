@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 from support.clients.programs import java_command
 from support.daemon import Daemon
 from support.dump_log_segments import complaints, dump, first_offsets
+from support.patience import PATIENCE_S
 
-TEST_TIMEOUT_S = 200
 TOPIC, GROUP = "jobs", "workers"
 LOCK_MS = 4_000
 PATIENCE_MS = 60_000
@@ -96,11 +96,11 @@ class Consumer:
 
 def prepare(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, GROUP, incremental_configs=[earliest])
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+        future.result(PATIENCE_S)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 200})
     for number in range(20):
         producer.produce(TOPIC, f"job-{number}")

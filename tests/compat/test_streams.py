@@ -31,6 +31,7 @@ from confluent_kafka.admin import (
 from support.clients.librdkafka import consumer
 from support.daemon import Daemon
 from support.dump_log_segments import PEER, dump
+from support.patience import PATIENCE_S
 from support.streams_application import (
     ACCOUNTS,
     CLOSING_MS,
@@ -58,7 +59,7 @@ KINDS: dict[str, dict[str, str | int]] = {
     "streams": {"group.protocol": "streams"},
     "static": {"group.protocol": "classic", "group.instance.id": "one"},
 }
-WAIT_S = 120
+WAIT_S = 2 * PATIENCE_S
 #: Of --kill-rounds.
 DEFAULT_ROUNDS = 3
 
@@ -145,7 +146,7 @@ def test_exactly_once_over_kills(daemon: Daemon, tmp_path: Path, rounds: int, se
     admin = AdminClient({"bootstrap.servers": daemon.bootstrap, **QUIET})
     topics = [NewTopic(name, PARTITIONS) for name in ("accounts", "orders", *OUTPUTS)]
     for made in admin.create_topics(topics).values():
-        made.result(30)
+        made.result(PATIENCE_S)
     flow = Flow(daemon.bootstrap, seed)
     flow.accounts()
     application = Application(daemon.bootstrap, "orders-app", tmp_path / "application", KINDS[kind])
@@ -182,12 +183,12 @@ def test_a_streams_group_of_two_instances(daemon: Daemon, tmp_path: Path, seed: 
     """One of two instances is killed, and the other takes over; Kafka's own tool lists, describes, resets and deletes."""
     admin = AdminClient({"bootstrap.servers": daemon.bootstrap, **QUIET})
     for made in admin.create_topics([NewTopic(name, PARTITIONS) for name in ("accounts", "orders", *OUTPUTS)]).values():
-        made.result(30)
+        made.result(PATIENCE_S)
     group = ConfigResource(ResourceType.GROUP, "orders-app")
     group.add_incremental_config(
         ConfigEntry("streams.num.standby.replicas", "1", incremental_operation=AlterConfigOpType.SET)
     )
-    admin.incremental_alter_configs([group])[group].result(30)
+    admin.incremental_alter_configs([group])[group].result(PATIENCE_S)
     flow = Flow(daemon.bootstrap, seed)
     flow.accounts()
     instances = [
@@ -264,7 +265,7 @@ def count_all(flow: Flow, *topics: str) -> None:
 def check_internal_topics(flow: Flow, admin: AdminClient, bootstrap: str) -> None:
     """Streams made them as it wants them, and what it has consumed of the repartition topics goes (DeleteRecords)."""
     changelog = ConfigResource(ResourceType.TOPIC, "orders-app-windows-store-changelog")
-    settings = admin.describe_configs([changelog])[changelog].result(30)
+    settings = admin.describe_configs([changelog])[changelog].result(PATIENCE_S)
     assert settings["cleanup.policy"].value == "compact,delete"
     # The store's retention (a window and its grace period) and a day.
     assert int(settings["retention.ms"].value) == (10 + 20 * 60 + 24 * 3600) * 1000

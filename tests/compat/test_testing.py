@@ -11,11 +11,11 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from tidelog.testing import Broker
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "TESTING_WITH_TIDELOG.md"
-LIMIT_S = 30
+LIMIT_S = PATIENCE_S
 DAY_MS = 86_400_000
 
 

@@ -15,7 +15,6 @@ from tidelog.broker.group_offsets import TopicPartition
 from tidelog.broker.transaction_markers import MarkerWriter
 from tidelog.testing import Broker
 
-TEST_TIMEOUT_S = 600
 SETTINGS = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 
 

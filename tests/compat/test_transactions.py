@@ -23,7 +23,7 @@ from support.clients.librdkafka import consumer
 from support.clients.programs import java_command, run_cases
 from support.daemon import Daemon
 from support.dump_log_segments import dump
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
 from tidelog.broker.transaction_states import TransactionState
 from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -31,7 +31,6 @@ from tidelog.protocol.messages.list_transactions import ListTransactionsRequest,
 from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 MakeTopic = Callable[..., str]
-TEST_TIMEOUT_S = 120
 QUIET = {"log_level": 0}
 
 
@@ -117,7 +116,7 @@ def test_kafka_python(bootstrap: str, make_topic: MakeTopic) -> None:
     producer.init_transactions()
     for number in range(6):
         producer.begin_transaction()
-        producer.send(topic, b"%d" % number).get(10)
+        producer.send(topic, b"%d" % number).get(PATIENCE_S)
         producer.commit_transaction() if number % 2 else producer.abort_transaction()
     producer.close()
     assert read(bootstrap, topic) == [b"1", b"3", b"5"]

@@ -29,7 +29,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.clients.librdkafka import consumer
 from support.daemon import Daemon
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
 TEST_TIMEOUT_S = 1800
 PARTITIONS = 3
@@ -87,7 +87,7 @@ class Worker(threading.Thread):
 
     @staticmethod
     def _retrying(call: Callable[[], None]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 call()
@@ -142,7 +142,7 @@ def read_all(bootstrap: str) -> list[list[tuple[int, int, int]]]:
     found: list[list[tuple[int, int, int]]] = [[] for _ in range(PARTITIONS)]
     left = set(range(PARTITIONS))
     reader.assign([TopicPartition(TOPIC, partition, 0) for partition in left])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while left:
         assert time.monotonic() < deadline, f"partitions {left} hold readers back"
         message = reader.poll(1)

@@ -13,8 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.clients.base import CODECS
 from support.daemon import Daemon
-
-TEST_TIMEOUT_S = 90
+from support.patience import PATIENCE_S
 
 
 def verify(directory: Path) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def test_no_fault_while_it_is_written_to(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap})
         topic = {"segment.bytes": "200000", "retention.bytes": "2000000", "file.delete.delay.ms": "100"}
         for future in admin.create_topics([NewTopic(f"t-{codec}", 2, 1, config=topic) for codec in CODECS]).values():
-            future.result(15)
+            future.result(PATIENCE_S)
         stop = threading.Event()
         written = 0
 

@@ -19,11 +19,11 @@ from support.clients.base import CODECS, Message, Record
 from support.clients.old_clients import OldClient, Where, old_client
 from support.compatibility import table, write_table
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.message_set import NewRecord
 from tidelog.protocol.records.attributes import Compression
 
-TEST_TIMEOUT_S = 200
 RECORDS = [Record(b"key %d" % n, b"%d " % n + bytes(range(n % 200)) * (n % 9)) for n in range(60)]
 _TCP = re.compile(r"\btcp://(\S+):(\d+)")
 
@@ -82,7 +82,7 @@ class Matrix:
             for magic, version in enumerate(VERSIONS)
         ]
         for future in admin.create_topics(new).values():
-            future.result(20)
+            future.result(PATIENCE_S)
 
     def message_sets(self) -> MessageSetClient:
         found = _TCP.search(self.daemon.ready_line)
@@ -159,7 +159,7 @@ def _read_today(bootstrap: str, counts: Mapping[Where, int]) -> dict[Where, list
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "today", "enable.auto.commit": False})
     consumer.assign([TopicPartition(*where, 0) for where in counts])
     found: dict[Where, list[Message]] = {where: [] for where in counts}
-    left, deadline = sum(counts.values()), time.monotonic() + 60
+    left, deadline = sum(counts.values()), time.monotonic() + PATIENCE_S
     while left > 0 and time.monotonic() < deadline:
         for message in consumer.consume(500, 0.5):
             assert message.error() is None

@@ -5,7 +5,7 @@ PROMETHEUS := .cache/prometheus/usr/bin
 .PHONY: prometheus
 
 prometheus: $(VENV)/.operate $(PROMETHEUS)/prometheus  ## metrics, alert rules and dashboards against Debian's Prometheus
-	$(BIN)/python -m pytest -q --timeout 200 tests/operations
+	$(BIN)/python -m pytest -q tests/operations
 
 $(VENV)/.operate: $(VENV)/.dev
 	@$(BIN)/pip install --quiet --editable '.[dev,operate]'

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from ruamel.yaml import YAML
 from support.daemon import Daemon
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
@@ -92,7 +92,7 @@ def work(daemon: Daemon) -> None:
         NewTopic("expiring", 2, 1, config={"retention.bytes": "20000", "segment.bytes": "20000"}),
     ]
     for future in admin.create_topics(topics).values():
-        future.result(30)
+        future.result(PATIENCE_S)
     producer = Producer({"bootstrap.servers": daemon.bootstrap, "linger.ms": 5})
     for number in range(3000):
         producer.produce("compacted", key=f"k{number % 10}", value=b"v" * 50)
@@ -109,7 +109,7 @@ def work(daemon: Daemon) -> None:
     consumer.commit(offsets=[TopicPartition("compacted", 0, 5)], asynchronous=False)
     consumer.close()
     with pytest.raises(KafkaException):
-        next(iter(admin.create_topics(topics[:1]).values())).result(30)
+        next(iter(admin.create_topics(topics[:1]).values())).result(PATIENCE_S)
     for topic in ("compacted", "expiring"):
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://{daemon.http}/clean/{topic}?wait=5", b"{}", headers, method="POST")

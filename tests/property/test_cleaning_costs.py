@@ -13,6 +13,7 @@ import pytest
 from support.cleaning import DAY_MS, CleaningWorld, Control, data_records, put
 from support.fake_filesystem import FakeFileSystem
 from support.mock_time import START_MS
+from support.patience import PATIENCE_S
 from tidelog.cleaner import _kernel as kernel
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
@@ -148,7 +149,7 @@ def test_the_event_loop_runs_beside_a_walk(walk: str, codec: Compression) -> Non
         ),
     }
     call, state = calls[walk], {"in_call": False, "done": False}
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + PATIENCE_S
     turns = 0
 
     def work() -> None:

@@ -5,7 +5,7 @@ site: $(VENV)/.docs       ## the documentation as pages, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 site-check: $(VENV)/.docs  ## the built site's links, and the pages' commands run against a daemon
-	$(BIN)/python -m pytest -q --timeout 100 tests/site
+	$(BIN)/python -m pytest -q tests/site
 
 $(VENV)/.docs: $(VENV)/.dev
 	@$(BIN)/pip install --quiet --editable '.[dev,docs]'

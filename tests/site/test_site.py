@@ -15,8 +15,9 @@ from types import ModuleType
 import pytest
 from support.daemon import Daemon
 from support.documentation import DOCS, ROOT, Block, blocks, pages, printed_as
+from support.patience import PATIENCE_S
 
-LIMIT_S = 60
+LIMIT_S = PATIENCE_S
 
 
 def module_at(path: Path) -> ModuleType:

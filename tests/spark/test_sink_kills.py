@@ -28,6 +28,11 @@ CHOSEN = [
 ]  # fmt: skip
 
 
+#: Seconds for a kill, with the start of a driver after it; all together have as many as there are kills.
+PATIENCE_WITH_A_KILL_S = 600
+
+
+@pytest.mark.timeout(0)  # `run` ends what hangs
 def test_kills_leave_no_duplicate_and_no_gap(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     count, seed = int(pytestconfig.getoption("--sink-kills")), pytestconfig.getoption("--sink-seed")
     chance = random.Random(None if seed == "random" else seed)
@@ -46,6 +51,7 @@ def test_kills_leave_no_duplicate_and_no_gap(tmp_path: Path, pytestconfig: pytes
             stamp = tmp_path / f"stamp{number}"
             kills.append({"who": who, "batch": number, "request": request, "when": when, "stamp": str(stamp)})
     drivers = sum(kill["who"] == "driver" for kill in kills)
+    patience_s = PATIENCE_WITH_A_KILL_S * (count + 1)
     with Daemon(tmp_path / "data") as daemon:
         create_topic(daemon.bootstrap, "rows", 3)
         job = {
@@ -53,7 +59,7 @@ def test_kills_leave_no_duplicate_and_no_gap(tmp_path: Path, pytestconfig: pytes
             "home": str(tmp_path / "spark"), "checkpoint": str(tmp_path / "checkpoint"), "kills": kills,
         }  # fmt: skip
         for _ in range(drivers + 1):
-            output = run(job)
+            output = run(job, patience_s)
             if output.returncode == 0:
                 break
         assert output.returncode == 0, output.stderr[-4000:]
@@ -66,9 +72,10 @@ def test_kills_leave_no_duplicate_and_no_gap(tmp_path: Path, pytestconfig: pytes
     assert set(counts) == set(expected)
 
 
-def run(job: dict[str, object]) -> subprocess.CompletedProcess[str]:
+def run(job: dict[str, object], patience_s: float) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
         [sys.executable, str(ROOT / "support" / "sink_query.py"), json.dumps(job)],
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+        timeout=patience_s,
     )  # fmt: skip

@@ -12,8 +12,9 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
 from support.daemon import Daemon
+from support.patience import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 #: PySpark 4.1 does not ask a source how far to go.
 HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None
 
@@ -38,7 +39,9 @@ class Topic:
         values = [b"%d" % (len(self.sent) + number) for number in range(count)]
         futures = [(v, producer.send(self.name, v, partition=i % partitions)) for i, v in enumerate(values)]
         producer.flush()
-        self.sent += [(future.get(10).partition, future.get(10).offset, value) for value, future in futures]
+        self.sent += [
+            (future.get(PATIENCE_S).partition, future.get(PATIENCE_S).offset, value) for value, future in futures
+        ]
         producer.close()
 
     def run(self, spark: Any, home: Path, **options: str) -> list[int]:

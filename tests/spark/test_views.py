@@ -14,7 +14,7 @@ from tidelog.protocol.records._batches import murmur2
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def by_kafka(key: bytes) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-LIMIT_S = 60.0
+from support.patience import PATIENCE_S
+
+LIMIT_S = PATIENCE_S
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, **settings: str) -> None:

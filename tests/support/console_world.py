@@ -56,7 +56,7 @@ def fill(daemon: Daemon) -> None:
     }
     wanted = [NewTopic(name, 12 if name == "no-records" else 1, 1, config=config) for name, config in topics.items()]
     for future in admin.create_topics(wanted).values():
-        future.result(30)
+        future.result(PATIENCE_S)
     now = int(time.time() * 1000)
     records(daemon, "customers", ((b"customer-%d" % (n % 100), b"v" * 300, now) for n in range(600)))
     records(daemon, "customers", ((b"customer-%d" % n, None, now) for n in range(15)))

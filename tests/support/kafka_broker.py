@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from support.dump_log_segments import PEER
-from support.patience import until
+from support.patience import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -63,7 +63,7 @@ def kafka(directory: Path, *, is_new: bool = False, **settings: str) -> Iterator
 
 
 def all_led(admin: AdminClient) -> bool:
-    topics = admin.list_topics(timeout=10).topics.values()
+    topics = admin.list_topics(timeout=PATIENCE_S).topics.values()
     return bool(topics) and all(part.leader >= 0 for topic in topics for part in topic.partitions.values())
 
 

@@ -5,11 +5,15 @@ event loop is held in a row while they are answered.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+from support.patience import PATIENCE_S
 from tidelog.protocol.schema import ApiMessage, Field, Struct, VersionRange
+
+T = TypeVar("T")
 
 
 def crowded(cls: type[ApiMessage], version: int, count: int) -> Iterator[tuple[str, ApiMessage]]:
@@ -60,42 +64,103 @@ def _element(field: Field, version: int, path: tuple[str, ...], count: int, name
     return by_kind.get(field.element.name, number % 100)
 
 
+class Held(NamedTuple):
+    """How long a loop was held in a row, in CPU seconds of its thread."""
+
+    parts: tuple[float, ...]
+    """The three longest, the longest first."""
+    total: float
+    """Of all that held it at all."""
+
+
+MOST_OF_LONGEST = 1 / 3
+MOST_OF_THIRD = 1 / 8
+_ATTEMPTS = 3
+_LEAST_S = 0.0001
+"""A look that finds less in between has met nothing but itself."""
+
+
+def is_in_turns(found: Held) -> bool:
+    """Whether the work was done in parts: by shares of the whole, which a slow machine takes longer for too.
+
+    Requests of 50,000 to 98,000 names, on a machine with three times more to do than it can: the longest part is 1 to 13 % of the
+    whole, and 95 to 99 % with slices without end (`SLICE_UNITS` of 10⁹). A Fetch without slices has three long parts, of 33 %
+    each; in turns its third is 5 % at most. So the bounds are about three times from what they allow and from what they don't.
+    """
+    return found.parts[0] < MOST_OF_LONGEST * found.total and found.parts[-1] < MOST_OF_THIRD * found.total
+
+
+def held(
+    loop: asyncio.AbstractEventLoop, ask: Callable[[], object], suffices: Callable[[Held], bool] = is_in_turns
+) -> Held:
+    """How `loop` is held while `ask` runs: at the first of three times that `suffices`, or else the time with the shortest hold.
+
+    What code does comes again, and chance doesn't. Any thread but the loop's.
+    """
+    best: Held | None = None
+    for _ in range(_ATTEMPTS):
+        watch = LoopWatch(loop)
+        watch.start()
+        try:
+            ask()
+        finally:
+            found = watch.stop()
+        if suffices(found):
+            return found
+        best = found if best is None else min(best, found)
+    assert best is not None
+    return best
+
+
 class LoopWatch:
     """The longest that a loop was held between two looks, in CPU seconds of its thread: what else runs on the machine does
-    not count. Between looks everything that waits has its turn."""
+    not count. Between looks everything that waits has its turn.
+
+    What is in memory at the start is not looked at by the garbage collection meanwhile: it is the tests', and no daemon's.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._last = 0.0
-        self._longest = 0.0
+        self._parts: list[float] = []
+        self._total = 0.0
         self._on = False
 
     def start(self) -> None:
         """Any thread."""
+        gc.collect()
+        gc.freeze()
         self._call(self._begin)
 
-    def stop(self) -> float:
-        """The longest since `start`. Any thread but the loop's."""
-        return self._call(self._end)
+    def stop(self) -> Held:
+        """Since `start`. Any thread but the loop's."""
+        try:
+            return self._call(self._end)
+        finally:
+            gc.unfreeze()
 
-    def _call(self, what: Callable[[], Any]) -> Any:
-        async def run() -> Any:
+    def _call(self, what: Callable[[], T]) -> T:
+        async def run() -> T:
             return what()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
 
     def _begin(self) -> None:
-        self._on, self._longest, self._last = True, 0.0, time.thread_time()
+        self._on, self._parts, self._total, self._last = True, [0.0] * 3, 0.0, time.thread_time()
         self._look()
 
     def _look(self) -> None:
         now = time.thread_time()
-        self._longest = max(self._longest, now - self._last)
+        passed = now - self._last
+        if passed > self._parts[-1]:
+            self._parts = sorted([*self._parts[:-1], passed], reverse=True)
+        if passed > _LEAST_S:
+            self._total += passed
         self._last = now
         if self._on:
             self._loop.call_soon(self._look)
 
-    def _end(self) -> float:
+    def _end(self) -> Held:
         self._look()
         self._on = False
-        return self._longest
+        return Held(tuple(self._parts), self._total)

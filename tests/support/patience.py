@@ -14,7 +14,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """How long a condition may take to come about. Only a test that fails waits as long."""
 
 _LONGEST_POLL_S = 0.05

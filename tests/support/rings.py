@@ -55,14 +55,14 @@ RINGS = [
     ),
     Ring(
         "kill -9",
-        [*PYTEST, "--timeout", "600", "tests/compat/test_kill.py", "--kill-rounds", "20"],
+        [*PYTEST, "--timeout", "1800", "tests/compat/test_kill.py", "--kill-rounds", "20"],
         [*PYTEST, *UNLIMITED, "tests/compat/test_kill.py", "--kill-rounds", "400", *RANDOM_SEED],
         2.5,
         90,
     ),
     Ring(
         "transactions",  # `clients` has the first rounds
-        [*PYTEST, "--timeout", "300", "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "8"],
+        [*PYTEST, "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "8"],
         [*PYTEST, *UNLIMITED, "tests/compat/test_transactions_over_kills.py", "--kill-rounds", "300", *RANDOM_SEED],
         0.5,
         30,
@@ -76,7 +76,7 @@ RINGS = [
     ),
     Ring(
         "compaction",  # `clients` has the runs without a kill
-        [*COMPACTION, "--timeout", "300", "-k", "killed", "--compaction-kill-s", "15"],
+        [*COMPACTION, "-k", "killed", "--compaction-kill-s", "15"],
         [*COMPACTION, *UNLIMITED, "--compaction-kill-s", "120", *RANDOM_SEED],
         1,
         15,
@@ -97,7 +97,7 @@ RINGS = [
     Ring("browser", ["make", "browser"], ["make", "browser"], 3, 5),
     Ring(
         "adversary",
-        [*PYTEST, "-s", "--timeout", "400", "tests/adversary"],
+        [*PYTEST, "-s", "--timeout", "1500", "tests/adversary"],
         ["make", "adversary"],
         1.5,
         15,

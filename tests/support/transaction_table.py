@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from support.logs import batch
-from support.patience import until
+from support.patience import PATIENCE_S, until
 from support.two_kafkas import FIRST, SECOND, two_kafkas
 from support.wire_client import WireClient
 from tidelog.protocol.errors import ErrorCode
@@ -68,7 +68,6 @@ WRITTEN, HELD, ELSE = 0, 1, 2
 """Partitions: what is in the transaction, what is in it and takes no marker while it is held, and what is not in it."""
 FIRST_EPOCH = 2
 TIMEOUT_MS = 900_000
-PATIENCE_S = 30.0
 AGAIN = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,

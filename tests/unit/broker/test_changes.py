@@ -65,7 +65,6 @@ class World:
         return asyncio.ensure_future(self.dispatcher.dispatch(frame, 0, len(frame), connection))  # type: ignore[arg-type]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("rules", [1, LONG_BYTES // 32], ids=["short", "long"])
 async def test_a_change_whose_client_has_gone_is_in_the_audit_log(rules: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger=audit.LOGGER)

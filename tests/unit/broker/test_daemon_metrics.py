@@ -3,6 +3,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from support.patience import PATIENCE_S
 from tidelog.broker.daemon_metrics import build_families, health_families, state_families, task_families
 from tidelog.broker.health import DEGRADED, Problem
 from tidelog.broker.metric_family import Family
@@ -17,7 +18,7 @@ def rows(families: Any) -> dict[str, list[tuple[tuple[str, ...], float]]]:
 def test_background_work_is_told_by_the_tasks_name() -> None:
     scheduler = ThreadPoolScheduler(3)
     scheduler.schedule("delete-file", lambda: None, 3_600_000)
-    scheduler.submit("log-retention", lambda: None).result(10)
+    scheduler.submit("log-retention", lambda: None).result(PATIENCE_S)
     told = rows(task_families(SimpleNamespace(scheduler=scheduler)))  # type: ignore[arg-type]
     scheduler.shutdown()
     assert told["tidelog_background_tasks_scheduled"] == [(("delete-file",), 1), (("log-retention",), 0)]

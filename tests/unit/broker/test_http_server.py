@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.patience import PATIENCE_S
 from tidelog.broker import http_connections
 from tidelog.broker.http_connections import MAX_CONNECTIONS
 from tidelog.broker.http_server import HttpServer
@@ -270,7 +271,7 @@ def test_what_goes_wrong_within_stands_in_the_log_and_not_on_stderr(
 @pytest.mark.parametrize("line", [b"x\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET / / /\r\n"])
 def test_a_first_line_that_is_no_request_is_answered(server: HttpServer, line: bytes) -> None:
     server.start()
-    with socket.create_connection((server.host, server.port), 30) as client:
+    with socket.create_connection((server.host, server.port), PATIENCE_S) as client:
         client.sendall(line)
         client.shutdown(socket.SHUT_WR)
         with client.makefile("rb") as answer:
