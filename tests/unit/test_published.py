@@ -141,10 +141,6 @@ def published() -> dict[str, set[str]]:
     return found
 
 
-#: Whose commit was lost when its branch was rebased, until they are run again.
-UNKNOWN = {"docs/reports/clients.json"}
-
-
 def test_each_published_figure_is_of_a_commit_of_the_history() -> None:
     if git("rev-parse", "--is-shallow-repository") != "false":
         pytest.skip("needs the history: no repository here, or a shallow one")
@@ -155,7 +151,6 @@ def test_each_published_figure_is_of_a_commit_of_the_history() -> None:
         for page, commits in sorted(pages.items())
         for commit in sorted(commits)
         if git("merge-base", "--is-ancestor", commit.removesuffix("-dirty"), "HEAD") is None
-        and not (page in UNKNOWN and commit == "unknown")
     ]
     assert lost == []
 
