@@ -71,28 +71,57 @@ def write_checkpoint(file_system: FileSystem, directory: str, name: str, offsets
 
 
 def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ours: bool) -> bool:
-    """Put the copy in the place of a checkpoint that is damaged; whether it was.
+    """Put the copy in the place of a checkpoint that is damaged; whether it was. One that is believed gets a copy like it.
 
     `is_ours`: the mark of a clean stop is there and this program's, so nobody else has written since.
     """
     path, copy_path = f"{directory}/{name}", f"{directory}/{COPY_PREFIX}{name}"
     content = read_sealed(file_system, copy_path)
-    if content is None:
+    found, problem = _read(file_system, path, name)
+    if found is not None and found == content:
         return False
-    try:
-        found = file_system.read_bytes(path)
-        problem = "" if found == content or parse_offsets(found, path) == parse_offsets(content, copy_path) else None
-    except FileNotFoundError:
-        # Without the other two more is read or cleaned, and some remove them for that. Nothing else says where logs start.
-        problem = "" if name != LOG_START_OFFSET_CHECKPOINT else f"{path} is missing"
-    except StorageError as error:
-        problem = str(error)
-    if problem is None:
+    if found is not None:
+        problem = _problem(found, path)
+    if content is not None and found is not None and not problem:
         # Somebody who writes it makes a new file, which is younger than the copy; a flipped bit changes no time.
         is_written = file_system.stat(path).modified_ms > file_system.stat(copy_path).modified_ms
-        problem = "" if is_written and not is_ours else f"{path} is not what was written there"
-    if not problem:
-        return False
-    logger.warning("%s; it is made anew from its copy, %s%s", problem, COPY_PREFIX, name)
-    file_system.write_atomically(path, content)
-    return True
+        if parse_offsets(found, path) != parse_offsets(content, copy_path) and (is_ours or not is_written):
+            problem = f"{path} is not what was written there"
+    if content is not None and problem:
+        logger.warning("%s; it is made anew from its copy, %s%s", problem, COPY_PREFIX, name)
+        file_system.write_atomically(path, content)
+        return True
+    if found is not None and not problem:
+        # Now: as long as the checkpoint need not change, nothing else writes the copy, and the next mark says that all was ours.
+        _copy(file_system, found, copy_path)
+    return False
+
+
+def _read(file_system: FileSystem, path: str, name: str) -> tuple[bytes | None, str]:
+    """The content of a checkpoint; None, and what is wrong with that, where there is none."""
+    try:
+        return file_system.read_bytes(path), ""
+    except FileNotFoundError:
+        # Without the other two more is read or cleaned, and some remove them for that. Nothing else says where logs start.
+        return None, "" if name != LOG_START_OFFSET_CHECKPOINT else f"{path} is missing"
+    except StorageError as error:
+        return None, str(error)
+
+
+def _problem(found: bytes, path: str) -> str:
+    try:
+        parse_offsets(found, path)
+    except StorageError as error:
+        return str(error)
+    return ""
+
+
+def _copy(file_system: FileSystem, content: bytes, copy_path: str) -> None:
+    """Replace a copy, or do without where the disk refuses: what contradicts the file must not stay. OSError: it does."""
+    try:
+        if not parse_offsets(content, copy_path) and not file_system.exists(copy_path):
+            return
+        file_system.write_atomically(copy_path, seal(content))
+    except OSError as error:
+        logger.warning("%s could not be written: %s", copy_path, error)
+        file_system.unlink(copy_path, missing_ok=True)

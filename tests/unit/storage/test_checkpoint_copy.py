@@ -51,6 +51,41 @@ def test_what_another_has_written_is_believed_and_not_told(caplog: pytest.LogCap
     assert not caplog.records
 
 
+def test_what_another_has_written_stays_believed() -> None:
+    """A checkpoint that need not change is not written: the copy must agree before the next mark says that all was ours."""
+    for name in COPIED_CHECKPOINTS:
+        system = written(name)
+        system.put(f"{ROOT}/{name}", b"0\n2\norders 0 43\nt 1 7\n")
+        assert not mend_checkpoint(system, ROOT, name, is_ours=False)
+        assert not mend_checkpoint(system, ROOT, name, is_ours=True)
+        assert offsets(system, name) == {("orders", 0): 43, ("t", 1): 7}
+
+
+def test_a_checkpoint_of_a_program_without_copies_gets_one_at_the_first_start() -> None:
+    for name in COPIED_CHECKPOINTS:
+        for copy in (None, b"", b"tidelog 1 00000000\n0\n0\n"):
+            system = written(name)
+            if copy is None:
+                system.unlink(f"{ROOT}/tidelog-{name}")
+            else:
+                system.put(f"{ROOT}/tidelog-{name}", copy)
+            mend_checkpoint(system, ROOT, name, is_ours=True)
+            system.corrupt(f"{ROOT}/{name}", 2, b"3")
+            assert mend_checkpoint(system, ROOT, name, is_ours=True)
+            assert offsets(system, name) == OFFSETS
+
+
+def test_where_there_is_no_room_for_a_copy_a_start_goes_on_and_leaves_none_that_contradicts() -> None:
+    name = COPIED_CHECKPOINTS[0]
+    system = written(name)
+    system.put(f"{ROOT}/{name}", b"0\n1\nt 1 9\n")
+    system.free = 0
+    assert not mend_checkpoint(system, ROOT, name, is_ours=False)
+    assert offsets(system, name) == {("t", 1): 9}
+    assert not mend_checkpoint(system, ROOT, name, is_ours=True)
+    assert offsets(system, name) == {("t", 1): 9}
+
+
 def test_after_a_stop_of_ours_nobody_else_can_have_written() -> None:
     for name in COPIED_CHECKPOINTS:
         system = written(name)
@@ -130,6 +165,21 @@ def test_a_start_believes_no_wrong_digit_of_where_a_log_starts(how: str, caplog:
         record.message for record in caplog.records
     ]
     assert bool(caplog.records) == (how != "by Kafka")
+
+
+def test_records_that_kafka_deleted_stay_deleted_however_often_we_start() -> None:
+    """The second start of ours follows on a clean stop of ours, which had nothing to write."""
+    world = World()
+    world.start()
+    for value in "abcdef":
+        append(world.log(), value)
+    world.log().increment_log_start_offset(4)
+    world.stop()
+    world.fake.put(f"{ROOT}/log-start-offset-checkpoint", b"0\n1\nt 0 5\n")
+    world.fake.put(f"{ROOT}/.kafka_cleanshutdown", KAFKAS_MARK)
+    for _ in range(3):
+        assert world.start().logs()[0].log_start_offset == 5
+        world.stop()
 
 
 def test_the_mark_of_a_stop_says_whose_it_was() -> None:
