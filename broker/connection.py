@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         server.received_bytes += nbytes
         self.last_active = server.now()
         if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.turns.has_row):
-            self._muted = server.turns.join(self._client, self._unmute)
+            self._muted = server.turns.join(self.client, self._unmute)
         buffer = self._buffer
         waiting = self._pending is not None or self._paused or self._muted is not None
         if buffer is None:
@@ -216,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.principal.partition(":")[2]
 
     @property
-    def _client(self) -> str:
+    def client(self) -> str:
         """Whose connection it is, where clients are served in turn."""
         return self.peer_host if self.principal is ANONYMOUS else self.principal
 
@@ -282,7 +282,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def wait_turn(self, go_on: Callable[[], None]) -> Turn:
         """`go_on` is called in the turn of this connection's client, while its request is in work."""
-        return self._server.turns.join(self._client, go_on)
+        return self._server.turns.join(self.client, go_on)
 
     def _unmute(self) -> None:
         self._muted = None
@@ -375,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._muted is not None:
                 break
             if position < end and now() - began > LONGEST_NS:
-                self._muted = self._server.turns.join(self._client, self._unmute)
+                self._muted = self._server.turns.join(self.client, self._unmute)
                 break
             if len(parts) >= PARTS_PER_WRITE or gathered >= most:
                 if not self._flush(parts, sliced):

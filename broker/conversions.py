@@ -11,8 +11,13 @@ answered, so its order is kept too.
 
 A compressed batch is checked on the loop for some milliseconds (`CHECK_NS` of `apis/produce.py`) and if it holds little
 (`quick_expansion`): one of 4 KiB may hold 128 MiB, and looking at it would hold up everybody for a tenth of a second; one that
-holds nothing may take as long, made of what is expensive to decompress. What waits for the thread is bounded in bytes; more is
-refused for now, with an error that clients try again after.
+holds nothing may take as long, made of what is expensive to decompress.
+
+One piece of work at a time has the thread, and each client (a principal, or an address) has its turn: one that sends thousands of
+small batches, or few that hold a lot, waits for its own, and others for one of them. What waits is a copy of the batch and no
+task yet. It is bounded in bytes, of which each batch takes `JOB_BYTES` more than it has, so that many small ones are bounded
+too; more is refused for now, with an error that clients try again after. Answers that are made in memory have places of their
+own (`answers`), since what is ready of one waits there for the rest of it.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from ..protocol.records.attributes import COMPRESSION_MASK
 from ..protocol.records.legacy_record import ATTRIBUTES_AT
 from ..protocol.records.record_batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_AT
 from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2
+from .fair_places import FairPlaces
 from .garbage import give_back
 from .short_turns import short_turns
 
@@ -36,6 +42,8 @@ if TYPE_CHECKING:
     from ..storage.log_validator import PreparedRecords
     from ..storage.log_values import LogAppendInfo
     from .partition import Partition
+
+    Append = Callable[[Partition, bytearray, "_Turn"], Coroutine[Any, Any, LogAppendInfo]]
 
 T = TypeVar("T")
 
@@ -47,7 +55,11 @@ TRIES = 3
 
 
 QUEUE_BYTES = 64 << 20
-"""What waits for the thread, as it came."""
+"""What waits for the thread, as it came, and `JOB_BYTES` for each batch."""
+JOB_BYTES = 1024
+"""What a batch takes beside its bytes, about: its place in the row, its future, and its part of the answer."""
+ANSWERS = 8
+"""Fetches whose answers are made in memory at a time: up to 8 MiB each."""
 
 QUICK_GROWTH = 16
 LEAST_QUICK_BYTES, MOST_QUICK_BYTES = 256 << 10, 4 << 20
@@ -64,58 +76,64 @@ class Conversions:
 
     Attributes:
         under_way: how many conversions are running or waiting for the thread.
-        queued_bytes: what they hold of requests.
+        queued_bytes: what they hold of requests, and `JOB_BYTES` for each batch of them.
+        answers: places of fetches that make their answers in memory.
         checked: batches that were decompressed in the thread.
         refused: appends that found too much waiting.
     """
 
-    __slots__ = ("_loop", "_pool", "_trimmed", "checked", "queued_bytes", "refused", "under_way")
+    __slots__ = ("_loop", "_pool", "_thread", "_trimmed", "answers", "checked", "queued_bytes", "refused", "under_way")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pool = ThreadPoolExecutor(1, "convert")
+        self._thread = FairPlaces(1)
+        self.answers = FairPlaces(ANSWERS)
         self.under_way = 0
         self.queued_bytes = self.checked = self.refused = self._trimmed = 0
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises, once the thread has done it after all before it."""
+    async def run(self, work: Callable[[], T], client: str) -> T:
+        """What `work` returns or raises, once the thread has done it in the client's turn."""
         self.under_way += 1
         try:
-            with short_turns():
-                return await self._loop.run_in_executor(self._pool, work)
+            async with self._thread.place(client):
+                return await self._run(work)
         finally:
             self.under_way -= 1
-            if self.checked != self._trimmed and not self.under_way:
-                self._trimmed = self.checked
-                self._pool.submit(give_back)
+            self._trim()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Holding the thread's place."""
+        with short_turns():
+            return await self._loop.run_in_executor(self._pool, work)
+
+    def _trim(self) -> None:
+        if self.checked != self._trimmed and not self.under_way:
+            self._trimmed = self.checked
+            self._pool.submit(give_back)
 
     def close(self) -> None:
         """What has not begun is dropped; waits for the one under way. Any thread."""
         self._pool.shutdown(cancel_futures=True)
 
     def append(
-        self, partition: Partition, buffer: bytearray, start: int = 0, end: int | None = None
+        self, partition: Partition, buffer: bytearray, start: int = 0, end: int | None = None, client: str = ""
     ) -> asyncio.Future[LogAppendInfo]:
         """Appends the message set in buffer[start:end], or the batch for a topic of format 0 or 1. It is copied; the buffer
-        is the caller's again at once. Raises `ProtocolError` REQUEST_TIMED_OUT where too much waits; the future raises as
-        `Partition.append`."""
-        return self._queued(self._append, partition, buffer, start, len(buffer) if end is None else end)
+        is the caller's again at once. `client`: in whose turn. Raises `ProtocolError` REQUEST_TIMED_OUT where too much waits; the
+        future raises as `Partition.append`."""
+        return self._queued(self._append, partition, buffer, start, len(buffer) if end is None else end, client)
 
     def append_compressed(
-        self, partition: Partition, buffer: bytearray, start: int, end: int
+        self, partition: Partition, buffer: bytearray, start: int, end: int, client: str = ""
     ) -> asyncio.Future[LogAppendInfo]:
         """The same for a compressed batch that is checked here."""
-        return self._queued(self._append_compressed, partition, buffer, start, end)
+        return self._queued(self._append_compressed, partition, buffer, start, end, client)
 
     def _queued(
-        self,
-        append: Callable[[Partition, bytearray], Coroutine[Any, Any, LogAppendInfo]],
-        partition: Partition,
-        buffer: bytearray,
-        start: int,
-        end: int,
+        self, append: Append, partition: Partition, buffer: bytearray, start: int, end: int, client: str
     ) -> asyncio.Future[LogAppendInfo]:
-        size = end - start
+        size = end - start + JOB_BYTES
         if self.queued_bytes and self.queued_bytes + size > QUEUE_BYTES:
             self.refused += 1
             raise ProtocolError(
@@ -123,52 +141,81 @@ class Conversions:
                 f"{self.queued_bytes} bytes wait to be converted or decompressed, {QUEUE_BYTES} may; try again",
             )
         with memoryview(buffer) as view:
-            future = asyncio.ensure_future(append(partition, bytearray(view[start:end])))
+            job = _Job(append, partition, bytearray(view[start:end]), client, self._loop.create_future())
         self.queued_bytes += size
-        future.add_done_callback(lambda _: self._done(size))
-        return future
+        self.under_way += 1
+        job.done.add_done_callback(partial(self._done, job))
+        self._thread.join(client, partial(self._begin, job))
+        return job.done
 
-    def _done(self, size: int) -> None:
-        self.queued_bytes -= size
+    def _begin(self, job: _Job) -> bool:
+        """The thread is the job's; False: its client has gone."""
+        self.queued_bytes -= JOB_BYTES
+        if job.data is None:
+            return False
+        job.task = self._loop.create_task(job.append(job.partition, job.data, _Turn(self, job.client)))
+        job.task.add_done_callback(partial(_hand_over, job.done))
+        return True
 
-    async def _append_compressed(self, partition: Partition, data: bytearray) -> LogAppendInfo:
+    def _done(self, job: _Job, done: asyncio.Future[LogAppendInfo]) -> None:
+        """Appended, refused, or given up by its client."""
+        assert job.data is not None
+        self.queued_bytes -= len(job.data)
+        job.data = None
+        self.under_way -= 1
+        if job.task is not None:
+            job.task.cancel()
+        self._trim()
+
+    async def _append_compressed(self, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
         log = partition.log
-        for _ in range(TRIES):
-            if log.converts_batches:  # a setting has changed
-                return await self._append(partition, data)
-            self.checked += 1
-            checked = await self.run(lambda: log.check_batch(data, 0, len(data)))
-            directory = partition.directory
-            if not directory.engaged:
-                info = log.append_checked(checked)
+        try:
+            for _ in range(TRIES):
+                if log.converts_batches:  # a setting has changed
+                    return await self._append(partition, data, turn)
+                self.checked += 1
+                checked = await turn.run(lambda: log.check_batch(data, 0, len(data)))
+                directory = partition.directory
+                if not directory.engaged:
+                    info = log.append_checked(checked)
+                    if info is not None:
+                        partition.appended()
+                else:
+                    turn.leave()
+                    info = await directory.submit(partial(log.append_checked, checked), checked.size)
+                    if info is not None:
+                        partition.appended()
                 if info is not None:
-                    partition.appended()
-            else:
-                info = await directory.submit(partial(log.append_checked, checked), checked.size)
-                if info is not None:
-                    partition.appended()
-            if info is not None:
-                return info
+                    return info
+        finally:
+            turn.leave()
         return await self._append_now(partition, log.append_as_leader, data)
 
-    async def _append(self, partition: Partition, data: bytearray) -> LogAppendInfo:
+    async def _append(self, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
         log = partition.log
         is_batch = len(data) > MAGIC_AT and data[MAGIC_AT] >= MAGIC_V2
-        for _ in range(TRIES):
-            if is_batch and not log.converts_batches:  # a setting has changed
-                return await self._append_now(partition, log.append_as_leader, data)
-            prepared = await self.run(lambda: log.prepare(data, 0, len(data)))
-            info = await self._append_prepared(partition, prepared)
-            if info is not None:
-                return info
+        try:
+            for _ in range(TRIES):
+                if is_batch and not log.converts_batches:  # a setting has changed
+                    turn.leave()
+                    return await self._append_now(partition, log.append_as_leader, data)
+                prepared = await turn.run(lambda: log.prepare(data, 0, len(data)))
+                info = await self._append_prepared(partition, prepared, turn)
+                if info is not None:
+                    return info
+        finally:
+            turn.leave()
         return await self._append_now(partition, log.append_message_set, data)
 
-    async def _append_prepared(self, partition: Partition, prepared: PreparedRecords) -> LogAppendInfo | None:
+    async def _append_prepared(
+        self, partition: Partition, prepared: PreparedRecords, turn: _Turn
+    ) -> LogAppendInfo | None:
         log, directory = partition.log, partition.directory
         if not directory.engaged:
             info = log.append_prepared(prepared)
             partition.appended()
             return info
+        turn.leave()
         return await directory.submit(
             lambda: log.append_prepared(prepared), prepared.size, lambda _: partition.appended()
         )
@@ -182,6 +229,63 @@ class Conversions:
             partition.appended()
             return info
         return await partition.directory.submit(lambda: append(data, 0, size), size, lambda _: partition.appended())
+
+
+class _Turn:
+    """The thread's place while a batch is made ready. It is given up before a disk is waited for, and asked for again, before all
+    else of its client, where the batch has to be made ready anew."""
+
+    __slots__ = ("_client", "_conversions", "_has_place")
+
+    def __init__(self, conversions: Conversions, client: str) -> None:
+        """It has the place."""
+        self._conversions = conversions
+        self._client = client
+        self._has_place = True
+
+    async def run(self, work: Callable[[], T]) -> T:
+        if not self._has_place:
+            await self._conversions._thread.enter(self._client, first=True)
+            self._has_place = True
+        return await self._conversions._run(work)
+
+    def leave(self) -> None:
+        """Harmless where there is no place."""
+        if self._has_place:
+            self._has_place = False
+            self._conversions._thread.leave()
+
+
+class _Job:
+    """A batch that waits for the thread, or is in work. `data`: None when nobody waits for it any more."""
+
+    __slots__ = ("append", "client", "data", "done", "partition", "task")
+
+    def __init__(
+        self,
+        append: Append,
+        partition: Partition,
+        data: bytearray,
+        client: str,
+        done: asyncio.Future[LogAppendInfo],
+    ) -> None:
+        self.append = append
+        self.partition = partition
+        self.data: bytearray | None = data
+        self.client = client
+        self.done = done
+        self.task: asyncio.Task[LogAppendInfo] | None = None
+
+
+def _hand_over(done: asyncio.Future[LogAppendInfo], task: asyncio.Task[LogAppendInfo]) -> None:
+    """What became of the task, for who waits."""
+    if task.cancelled():
+        done.cancel()
+    elif (error := task.exception()) is not None:
+        if not done.done():
+            done.set_exception(error)
+    elif not done.done():
+        done.set_result(task.result())
 
 
 def is_quick(buffer: bytearray, start: int, end: int, is_set: bool) -> bool:

@@ -51,7 +51,7 @@ async def _append(
     del request
     context = RequestContext(broker, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
     await context.next_turn()
-    done = Appended()
+    done = Appended(connection.client)
     for some, goes_on in slices_of(topics):
         ids: list[bytes] | None = None
         if version >= FIRST_WITH_IDS:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Container
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,18 +53,25 @@ class MessageSetFetches:
         self._max_magic = max_magic
         self._errors = errors
 
-    def fetch(self, body: FetchBody, denied: Container[str] = ()) -> list[Part] | bytes | Awaitable[list[Part] | bytes]:
+    def fetch(
+        self, body: FetchBody, denied: Container[str] = (), client: str = ""
+    ) -> list[Part] | bytes | Awaitable[list[Part] | bytes]:
         """A MessageSetSend, or an awaitable of one when it has to come from the disk or be converted. `denied`: the
-        topics that the client may not read."""
+        topics that the client may not read; `client`: in whose turn its sets are converted."""
         if body.topic in denied:
             return self._answer(self._read(None, body, denied))
         partition = self._broker.partitions.get(body.topic, body.partition)
         if partition is not None and (self._max_magic < MAGIC_V2 or not partition.is_warm(body.offset)):
-            return self._fetch_later(partition, body)
+            return self._fetch_later(partition, body, client)
         return self._answer(self._read(partition, body))
 
-    async def _fetch_later(self, partition: Partition, body: FetchBody) -> list[Part] | bytes:
-        return self._answer(await self._read_later(partition, body, CONVERTED_ANSWER_BYTES))
+    async def _fetch_later(self, partition: Partition, body: FetchBody, client: str) -> list[Part] | bytes:
+        async with self._answering(client):
+            return self._answer(await self._read_later(partition, body, CONVERTED_ANSWER_BYTES, client))
+
+    def _answering(self, client: str) -> AbstractAsyncContextManager[None]:
+        """While an answer that may be made in memory is."""
+        return nullcontext() if self._max_magic >= MAGIC_V2 else self._broker.conversions.answers.place(client)
 
     def _answer(self, found: Found) -> list[Part] | bytes:
         error, messages = found
@@ -79,8 +87,10 @@ class MessageSetFetches:
         self._broker.socket_server.send_counters.copy_fetch_bytes += len(messages)
         return message_set_header(len(messages)) + messages
 
-    def multi_fetch(self, bodies: list[FetchBody], denied: Container[str] = ()) -> list[Part] | Awaitable[list[Part]]:
-        """A MultiMessageSetSend, or an awaitable of one. `denied`: the topics that the client may not read.
+    def multi_fetch(
+        self, bodies: list[FetchBody], denied: Container[str] = (), client: str = ""
+    ) -> list[Part] | Awaitable[list[Part]]:
+        """A MultiMessageSetSend, or an awaitable of one. `denied`, `client`: as `fetch` has them.
 
         Each set has at most an equal share of what an answer's total can say.
         """
@@ -92,13 +102,19 @@ class MessageSetFetches:
             partition is None or partition.is_warm(body.offset)
             for partition, body in zip(partitions, bodies, strict=True)
         ):
-            return self._multi_fetch_later(partitions, bodies, denied)
+            return self._multi_fetch_later(partitions, bodies, denied, client)
         return self._multi_answer(
             [self._read(partition, body, denied) for partition, body in zip(partitions, bodies, strict=True)]
         )
 
     async def _multi_fetch_later(
-        self, partitions: list[Partition | None], bodies: list[FetchBody], denied: Container[str]
+        self, partitions: list[Partition | None], bodies: list[FetchBody], denied: Container[str], client: str
+    ) -> list[Part]:
+        async with self._answering(client):
+            return await self._multi_fetch(partitions, bodies, denied, client)
+
+    async def _multi_fetch(
+        self, partitions: list[Partition | None], bodies: list[FetchBody], denied: Container[str], client: str
     ) -> list[Part]:
         found: list[Found] = []
         room = CONVERTED_ANSWER_BYTES
@@ -107,7 +123,7 @@ class MessageSetFetches:
                 if partition is None:
                     found.append(self._read(None, body, denied))
                     continue
-                found.append(await self._read_later(partition, body, room))
+                found.append(await self._read_later(partition, body, room, client))
                 messages = found[-1][1]
                 if isinstance(messages, bytes):
                     room = max(0, room - len(messages))
@@ -150,7 +166,7 @@ class MessageSetFetches:
             return self._failed(error), None
         return 0, _slice(partition, info, max_size)
 
-    async def _read_later(self, partition: Partition, body: FetchBody, room: int) -> Found:
+    async def _read_later(self, partition: Partition, body: FetchBody, room: int, client: str) -> Found:
         """As `_read`, with what blocks in the pool, and converted where need be. `room`: bytes that conversion may give."""
         loop, pool = self._broker.loop, self._broker.io_pool
         if self._max_magic >= MAGIC_V2:
@@ -170,7 +186,7 @@ class MessageSetFetches:
                 convert = partial(
                     down_convert, found.data, self._max_magic, body.offset, max_bytes=max(1, min(max_size, room))
                 )
-                made = await self._broker.conversions.run(convert)
+                made = await self._broker.conversions.run(convert, client)
                 if made.data or made.next_offset <= offset:
                     return 0, made.data[:max_size]
                 offset = made.next_offset

@@ -146,17 +146,19 @@ class MessageSetListener:
         try:
             if kind == RequestType.FETCH:
                 fetch = parse_fetch(buffer, position, end)
-                return self._fetches.fetch(fetch, self._denied(ApiKey.FETCH, connection, [fetch]))
+                return self._fetches.fetch(fetch, self._denied(ApiKey.FETCH, connection, [fetch]), connection.client)
             if kind == RequestType.PRODUCE:
                 produce = parse_produce(buffer, position, end)
-                return self._appends.produce(buffer, produce, self._denied(ApiKey.PRODUCE, connection, [produce]))
+                denied = self._denied(ApiKey.PRODUCE, connection, [produce])
+                return self._appends.produce(buffer, produce, denied, connection.client)
             if kind == RequestType.MULTIFETCH:
                 fetches = parse_multi_fetch(buffer, position, end, MAX_FETCHES)
-                return self._fetches.multi_fetch(fetches, self._denied(ApiKey.FETCH, connection, fetches))
+                denied = self._denied(ApiKey.FETCH, connection, fetches)
+                return self._fetches.multi_fetch(fetches, denied, connection.client)
             if kind == RequestType.MULTIPRODUCE:
                 produces = parse_multi_produce(buffer, position, end, MAX_PRODUCES)
                 denied = self._denied(ApiKey.PRODUCE, connection, produces)
-                return self._appends.multi_produce(buffer, produces, denied)
+                return self._appends.multi_produce(buffer, produces, denied, connection.client)
             if kind == RequestType.OFFSETS:
                 offsets = parse_offsets(buffer, position, end)
                 return self._offsets(offsets, self._denied(ApiKey.LIST_OFFSETS, connection, [offsets]))

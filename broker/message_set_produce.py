@@ -53,12 +53,14 @@ class MessageSetAppends:
         self._broker = broker
         self._errors = errors
 
-    def produce(self, buffer: bytearray, body: ProduceBody, denied: Container[str] = ()) -> bytes | Awaitable[bytes]:
+    def produce(
+        self, buffer: bytearray, body: ProduceBody, denied: Container[str] = (), client: str = ""
+    ) -> bytes | Awaitable[bytes]:
         """Appends the set that stands in `buffer`, which is the caller's again after the return. `denied`: the topics
-        that the client may not write."""
+        that the client may not write; `client`: in whose turn its sets are converted."""
         if body.topic in denied:
             return produce_answer(*self._denied())
-        row = self._append(buffer, body, {})
+        row = self._append(buffer, body, {}, client)
         if isinstance(row, tuple):
             return produce_answer(*row)
         return self._answer_later(row)
@@ -67,7 +69,7 @@ class MessageSetAppends:
         return produce_answer(*await row)
 
     def multi_produce(
-        self, buffer: bytearray, bodies: list[ProduceBody], denied: Container[str] = ()
+        self, buffer: bytearray, bodies: list[ProduceBody], denied: Container[str] = (), client: str = ""
     ) -> bytes | Awaitable[bytes]:
         """As `produce`, in the order of the bodies. A set that is refused does not stop those behind it."""
         rows: list[Row | asyncio.Future[Row]] = []
@@ -79,25 +81,30 @@ class MessageSetAppends:
                 continue
             before = converting.get((body.topic, body.partition))
             if before is None:
-                rows.append(self._append(buffer, body, converting, may_convert=left > 0))
+                rows.append(self._append(buffer, body, converting, client, may_convert=left > 0))
             else:
                 data = bytearray(memoryview(buffer)[body.start : body.end])
                 appended = self._broker.loop.create_future()
                 converting[body.topic, body.partition] = appended
-                rows.append(asyncio.ensure_future(self._append_after(before, data, body, appended)))
+                rows.append(asyncio.ensure_future(self._append_after(before, data, body, appended, client)))
             if self._converts(buffer, body):
                 left -= body.end - body.start
         done = [row for row in rows if isinstance(row, tuple)]
         return multi_produce_answer(done) if len(done) == len(rows) else self._answer_all_later(rows)
 
     async def _append_after(
-        self, before: asyncio.Future[Any], data: bytearray, body: ProduceBody, appended: asyncio.Future[None]
+        self,
+        before: asyncio.Future[Any],
+        data: bytearray,
+        body: ProduceBody,
+        appended: asyncio.Future[None],
+        client: str,
     ) -> Row:
         """Appends what must not overtake `before`, and says so with `appended`: the sync is not waited for there."""
         try:
             await asyncio.wait([before])
             converting: Converting = {}
-            row = self._append(data, body._replace(start=0, end=len(data)), converting)
+            row = self._append(data, body._replace(start=0, end=len(data)), converting, client)
             if converting:
                 await asyncio.wait(converting.values())
         finally:
@@ -116,7 +123,7 @@ class MessageSetAppends:
     # -- one set
 
     def _append(
-        self, buffer: bytearray, body: ProduceBody, converting: Converting, may_convert: bool = True
+        self, buffer: bytearray, body: ProduceBody, converting: Converting, client: str, may_convert: bool = True
     ) -> Row | asyncio.Future[Row]:
         """The outcome, or a task for it when a thread or a sync has to be waited for.
 
@@ -145,10 +152,10 @@ class MessageSetAppends:
                         raise
             written: asyncio.Future[LogAppendInfo]
             if converts:
-                written = self._broker.conversions.append(partition, buffer, body.start, body.end)
+                written = self._broker.conversions.append(partition, buffer, body.start, body.end, client)
                 converting[body.topic, body.partition] = written
             elif not engaged:  # its records are many, or large, to look at
-                written = self._broker.conversions.append_compressed(partition, buffer, body.start, body.end)
+                written = self._broker.conversions.append_compressed(partition, buffer, body.start, body.end, client)
                 converting[body.topic, body.partition] = written
             else:
                 written = partition.append_later(buffer, body.start, body.end)

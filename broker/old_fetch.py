@@ -56,11 +56,12 @@ class Converted(NamedTuple):
 class OldFetchJob(FetchJob):
     """One fetch request of version 0 to 3. Loop thread, but for `_convert`."""
 
-    __slots__ = ("_asker", "_rows")
+    __slots__ = ("_asker", "_client", "_rows")
 
-    async def answer(self, max_wait_ms: int, min_bytes: int) -> list[Part]:
-        """The answer, after as long a wait as the client allows."""
+    async def answer(self, max_wait_ms: int, min_bytes: int, client: str) -> list[Part]:
+        """The answer, after as long a wait as the client allows. `client`: in whose turn it is converted."""
         self._asker: RequestContext | None = None
+        self._client = client
         return await self._answer(max_wait_ms, lambda left: self.run(left, min_bytes))
 
     async def answer_in_turns(
@@ -68,6 +69,7 @@ class OldFetchJob(FetchJob):
     ) -> list[Part]:
         """`answer` for very many partitions; see `run_in_turns`."""
         self._asker = asker
+        self._client = asker.connection.client
         return await self._answer(max_wait_ms, lambda left: self.run_in_turns(left, min_bytes, asker, waits))
 
     async def _answer(self, max_wait_ms: int, read: Callable[[int], list[Part] | Awaitable[list[Part]]]) -> list[Part]:
@@ -83,9 +85,20 @@ class OldFetchJob(FetchJob):
                     _release(self._rows)
                     raise
             rows = self._rows
-            converted = await self._converted(rows)
-            if not self._read_on(rows, converted):
-                return await self._write_converted(rows, converted)
+            if all(row[6] is None for _, _, row in rows):
+                return await self._write_converted(rows, [Converted(None)] * len(rows))
+            places = self._broker.conversions.answers
+            try:
+                await places.enter(self._client)
+            except BaseException:
+                _release(rows)
+                raise
+            try:
+                converted = await self._converted(rows)
+                if not self._read_on(rows, converted):
+                    return await self._write_converted(rows, converted)
+            finally:
+                places.leave()
 
     def _read(
         self, key: PartitionKey, partition: Partition | None, wanted: FetchPartition, max_bytes: int, min_one: bool
@@ -126,7 +139,7 @@ class OldFetchJob(FetchJob):
                 converted.append(Converted(None))
                 continue
             convert = partial(self._convert, piece, wanted.offset, min(wanted.max_bytes, left), is_first)
-            work = asyncio.ensure_future(self._broker.conversions.run(convert))
+            work = asyncio.ensure_future(self._broker.conversions.run(convert, self._client))
             try:
                 one = await asyncio.shield(work)
             except BaseException:

@@ -100,7 +100,7 @@ def fetch(
         from ..old_fetch import OldFetchJob
 
         old = OldFetchJob(broker, context, version, correlation_id, isolation, most, denied)
-        return old.answer(max_wait, min_bytes)
+        return old.answer(max_wait, min_bytes, connection.client)
     return FetchJob(broker, context, version, correlation_id, isolation, most, denied).run(max_wait, min_bytes)
 
 

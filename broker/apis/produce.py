@@ -126,7 +126,9 @@ def produce(
         denied = denied_topics(context, transactional_id, topics)
     if transactional_id is None:
         since = connection.last_active
-        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, None, ids, since, denied)
+        return _append(
+            broker, buffer, client_id, acks, topics, version, correlation_id, None, ids, since, denied, connection
+        )
     from ..transactional_produce import admit  # not before somebody has transactions
 
     # What may not be written does not come into the transaction either.
@@ -134,7 +136,9 @@ def produce(
     admission = admit(broker, buffer, open_topics, version, transactional_id)
     if admission.wait is None:
         since, refused = connection.last_active, admission.refused
-        return _append(broker, buffer, client_id, acks, topics, version, correlation_id, refused, ids, since, denied)
+        return _append(
+            broker, buffer, client_id, acks, topics, version, correlation_id, refused, ids, since, denied, connection
+        )
     # The buffer is used again after the return: a copy waits.
     with memoryview(buffer) as view:
         kept = bytearray(view[start:end])
@@ -148,7 +152,9 @@ def produce(
 
     def append() -> Answer:
         since, refused = perf_counter_ns(), admission.refused
-        return _append(broker, kept, client_id, acks, moved, version, correlation_id, refused, ids, since, denied)
+        return _append(
+            broker, kept, client_id, acks, moved, version, correlation_id, refused, ids, since, denied, connection
+        )
 
     return _when_admitted(admission, append)
 
@@ -178,9 +184,10 @@ def _append(
     ids: list[bytes] | None,
     since: int,
     denied: Denied,
+    connection: Connection,
 ) -> Answer:
     """Appends what is not `refused`, and answers."""
-    done = Appended()
+    done = Appended(connection.client)
     append_some(broker, buffer, client_id, acks, topics, version, refused, ids, since, denied, done)
     return answer(broker.counters, version, correlation_id, acks, done)
 
@@ -193,13 +200,15 @@ class Appended:
         unsynced: what has to be on the disk before the answer, and up to where.
         later: batches that a thread has.
         ahead: their partitions, which what comes behind them must not overtake.
+        client: in whose turn the conversions' thread has them.
         record_errors: records at fault.
         failed: a batch was not appended.
     """
 
-    __slots__ = ("ahead", "answers", "failed", "later", "record_errors", "unsynced")
+    __slots__ = ("ahead", "answers", "client", "failed", "later", "record_errors", "unsynced")
 
-    def __init__(self) -> None:
+    def __init__(self, client: str) -> None:
+        self.client = client
         self.answers: TopicAnswers = []
         self.unsynced: list[tuple[Partition, int]] | None = None
         self.record_errors: RecordErrors | None = None
@@ -282,13 +291,13 @@ def append_some(
                 takes_long = converts and (later is not None or not is_quick(buffer, first, last, is_set))
                 future: asyncio.Future[LogAppendInfo] | None = None
                 if takes_long and converts:
-                    future = broker.conversions.append(partition, buffer, first, last)
+                    future = broker.conversions.append(partition, buffer, first, last, so_far.client)
                 elif partition.directory.engaged:
                     future = partition.append_later(buffer, first, last, is_set=is_set)
                 elif converts:
                     info = (partition.append_set if is_set else partition.append)(buffer, first, last)
                 elif last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & _CODEC_MASK:
-                    found = _append_compressed(broker, partition, buffer, first, last, since, later)
+                    found = _append_compressed(broker, partition, buffer, first, last, since, so_far)
                     if isinstance(found, asyncio.Future):
                         future = found
                     else:
@@ -298,12 +307,13 @@ def append_some(
                     MOST_QUICK_BYTES < last - first <= partition.log.config.max_message_bytes
                     or (last - first > _TIMED_BYTES and perf_counter_ns() - since > LOOP_NS)
                 ):
-                    future = broker.conversions.append_compressed(partition, buffer, first, last)
+                    future = broker.conversions.append_compressed(partition, buffer, first, last, so_far.client)
                 else:
                     info = partition.append(buffer, first, last)
                 if future is not None:
                     if later is None or ahead is None:
-                        later, ahead = [], set()
+                        so_far.later = later = []
+                        ahead = set()
                     ahead.add(partition)
                     later.append(_Later(key, index, partition, done, len(done), last - first, future))
                     done.append((index, _NONE, -1, -1, -1, None))
@@ -359,13 +369,13 @@ def _append_compressed(
     first: int,
     last: int,
     since: int,
-    later: list[_Later] | None,
+    so_far: Appended,
 ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
     """On the loop, unless its records take long to look at, or the request has taken long, or might overtake itself."""
     if last - first > partition.log.config.max_message_bytes:
         return partition.append(buffer, first, last)  # raises, before it looks at the records
     now = perf_counter_ns()
-    if later is None and now - since < LOOP_NS:
+    if so_far.later is None and now - since < LOOP_NS:
         until = now + CHECK_NS
         try:
             return partition.append(
@@ -373,7 +383,7 @@ def _append_compressed(
             )
         except (RecordTooLargeError, OutOfTimeError):
             pass  # for the loop, that is
-    return broker.conversions.append_compressed(partition, buffer, first, last)
+    return broker.conversions.append_compressed(partition, buffer, first, last, so_far.client)
 
 
 async def _when_admitted(admission: Admission, append: Callable[[], Answer]) -> bytes | None:

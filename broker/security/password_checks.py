@@ -7,70 +7,36 @@ comes after one check of that row, not after all of them. What waits is bounded 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from ..fair_places import FairPlaces
 from .attempts import Attempts, network_of
 
 Run = Callable[[Callable[[], bool]], Awaitable[bool]]
 
 
 class PasswordChecks:
-    """Loop thread.
-
-    Attributes:
-        waiting: checks that wait for their turn.
-    """
+    """Loop thread."""
 
     def __init__(self, pool: Executor) -> None:
         """`pool`: of one thread, which has nothing else to do."""
         self._pool = pool
-        self._rows: OrderedDict[str, deque[asyncio.Future[None]]] = (
-            OrderedDict()
-        )  # none is empty; the first is the next
-        self._is_busy = False
-        self.waiting = 0
+        self._places = FairPlaces(1)
+
+    @property
+    def waiting(self) -> int:
+        """Checks that wait for their turn."""
+        return self._places.waiting
 
     @asynccontextmanager
     async def turn(self, peer: str) -> AsyncIterator[Run]:
         """Waits for the turn of a client at that address, and gives what runs its check on the thread."""
-        await self._wait(network_of(peer))
-        try:
+        async with self._places.place(network_of(peer)):
             loop = asyncio.get_running_loop()
             yield lambda check: loop.run_in_executor(self._pool, check)
-        finally:
-            self._next()
-
-    async def _wait(self, row: str) -> None:
-        if not self._is_busy:
-            self._is_busy = True
-            return
-        come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._rows.setdefault(row, deque()).append(come)
-        self.waiting += 1
-        try:
-            await come
-        except asyncio.CancelledError:
-            if come.done() and not come.cancelled():  # the turn came, and the client has gone
-                self._next()
-            raise
-        finally:
-            self.waiting -= 1
-
-    def _next(self) -> None:
-        """Lets the next one go on; those whose clients have gone cost nothing."""
-        while self._rows:
-            name, row = self._rows.popitem(last=False)
-            come = row.popleft()
-            if row:
-                self._rows[name] = row  # at the end: all others are before it
-            if not come.done():
-                come.set_result(None)
-                return
-        self._is_busy = False
 
 
 class Guesses(NamedTuple):

@@ -28,6 +28,7 @@ from support.logs import ROOT, World
 from support.message_sets import FETCH, ListenerWorld
 from support.mock_time import START_MS, MockTimer
 from tidelog.broker.apis.fetch import fetch
+from tidelog.broker.fair_places import FairPlaces
 from tidelog.broker.fetch_session import FetchSessions
 from tidelog.broker.metrics import RequestCounters
 from tidelog.broker.partition import Partition
@@ -139,7 +140,7 @@ class BothListeners:
         )
         header = request_header_bytes(RequestHeader(1, version, 7, "c"))
         frame = bytearray(header + encode(request, version))
-        answer: Any = fetch(self.broker, frame, 0, len(frame), version, 7, None)  # type: ignore[arg-type]
+        answer: Any = fetch(self.broker, frame, 0, len(frame), version, 7, SimpleNamespace(client=""))  # type: ignore[arg-type]
         parts = await answer if inspect.isawaitable(answer) else answer
         data = b"".join(
             part if isinstance(part, bytes) else (part.file.pread(part.count, part.position), part.release())[0]
@@ -177,7 +178,10 @@ def log_of(made: list[Entry], rolls: set[int]) -> Iterator[tuple[UnifiedLog, Wor
 class InlineConversions:
     """`Conversions` without its thread."""
 
-    async def run(self, work: Callable[[], Any]) -> Any:
+    def __init__(self) -> None:
+        self.answers = FairPlaces(1)
+
+    async def run(self, work: Callable[[], Any], client: str) -> Any:
         return work()
 
 

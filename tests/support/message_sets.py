@@ -58,6 +58,7 @@ class FakeConnection:
         self.pending_since = 0
         self.muted: list[int] = []
         self.user = "ANONYMOUS"
+        self.client = "10.0.0.1"
 
     def mute(self, milliseconds: int) -> None:
         self.muted.append(milliseconds)

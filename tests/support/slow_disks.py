@@ -109,7 +109,7 @@ class SlowDisks:
         )
         frame = bytearray(struct.pack(">hhihb", 0, VERSION, 7, -1, 0) + encode(request, VERSION))
         try:
-            connection: Any = SimpleNamespace(last_active=perf_counter_ns())
+            connection: Any = SimpleNamespace(last_active=perf_counter_ns(), client="10.0.0.1")
             return produce(self.broker, frame, 0, len(frame), VERSION, 7, connection)
         finally:
             frame[:] = bytes(len(frame))

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 from support.logs import World, append, batch, read_records, values_of
 from support.mock_time import START_MS
-from tidelog.broker.conversions import QUEUE_BYTES, QUICK_BYTES, TRIES, Conversions, is_quick, quick_expansion
+from tidelog.broker.conversions import (
+    JOB_BYTES,
+    QUEUE_BYTES,
+    QUICK_BYTES,
+    TRIES,
+    Conversions,
+    is_quick,
+    quick_expansion,
+)
 from tidelog.broker.partition import Partition
 from tidelog.broker.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
@@ -55,7 +63,7 @@ class Rig:
 
     def interrupt(self, between: Callable[[], object]) -> None:
         """Has `between` called each time that something was made ready, before it is appended."""
-        run = self.conversions.run
+        run = self.conversions._run
 
         async def interrupted(work: Callable[[], Any]) -> Any:
             done = await run(work)
@@ -76,11 +84,11 @@ class Rig:
 
 
 class _Interrupted(Conversions):
-    __slots__ = ("run",)
+    __slots__ = ("_run",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop, run: Any) -> None:
         super().__init__(loop)
-        self.run = run  # type: ignore[method-assign]
+        self._run = run  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -151,7 +159,7 @@ async def test_an_error_is_the_callers(rig: Rig) -> None:
 
 async def test_threads_take_turns_more_often_while_it_works(rig: Rig) -> None:
     ordinary = sys.getswitchinterval()
-    seen = await asyncio.gather(*(rig.conversions.run(sys.getswitchinterval) for _ in range(3)))
+    seen = await asyncio.gather(*(rig.conversions.run(sys.getswitchinterval, "10.0.0.1") for _ in range(3)))
     assert max(seen) < ordinary
     assert sys.getswitchinterval() == ordinary
 
@@ -228,6 +236,67 @@ async def test_too_much_that_waits_is_refused_for_now(rig: Rig) -> None:
     rig.conversions.queued_bytes = 0
     await checked(rig, data)
     assert rig.conversions.queued_bytes == 0
+
+
+async def test_many_small_batches_fill_the_queue_as_few_large_ones_do(rig: Rig) -> None:
+    data = compressed("a")
+    waiting = [rig.conversions.append_compressed(rig.partition, data, 0, len(data), "10.0.0.66") for _ in range(100)]
+    assert rig.conversions.queued_bytes == 100 * len(data) + 99 * JOB_BYTES, "one is in work"
+    assert len(asyncio.all_tasks()) <= 3, "what waits is no task"
+    for future in waiting[1:]:
+        future.cancel()
+    await waiting[0]
+    await asyncio.sleep(0)
+    assert (rig.conversions.queued_bytes, rig.conversions.under_way) == (0, 0)
+    assert len(rig.values()) == 1
+
+
+async def test_what_its_client_gave_up_counts_until_its_turn_so_that_nobody_fills_the_rows_with_it(rig: Rig) -> None:
+    data = compressed("a")
+    first = rig.conversions.append_compressed(rig.partition, data, 0, len(data), "10.0.0.66")
+    for _ in range(50):
+        rig.conversions.append_compressed(rig.partition, data, 0, len(data), "10.0.0.66").cancel()
+    await asyncio.sleep(0)
+    assert rig.conversions.queued_bytes == len(data) + 50 * JOB_BYTES
+    await first
+    await asyncio.sleep(0)
+    assert rig.conversions.queued_bytes == 0
+
+
+async def test_who_sends_a_hundred_batches_keeps_another_back_by_one_of_them(rig: Rig) -> None:
+    done: list[str] = []
+    for number in range(100):
+        data = compressed(f"many {number}")
+        future = rig.conversions.append_compressed(rig.partition, data, 0, len(data), "10.0.0.66")
+        future.add_done_callback(lambda _, number=number: done.append(f"many {number}"))
+    for name in ("set", "batch"):
+        data = message_set(name) if name == "set" else compressed(name)
+        append = rig.conversions.append if name == "set" else rig.conversions.append_compressed
+        other = append(rig.partition, data, 0, len(data), f"10.0.0.{len(name)}")
+        other.add_done_callback(lambda _, name=name: done.append(name))
+    converted = rig.conversions.run(lambda: done.append("fetch"), "10.0.0.1")
+    await asyncio.gather(converted, other, future)
+    await asyncio.sleep(0)
+    assert done[:3] == ["many 0", "many 1", "set"]
+    assert {*done[3:5]} == {"batch", "fetch"}
+    assert done[5:] == [f"many {number}" for number in range(2, 100)]
+
+
+async def test_a_slow_disk_holds_up_no_conversion_for_another(rig: Rig) -> None:
+    """The thread is given up before the writer of a slow directory is waited for."""
+    kept: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+    rig.directory.engaged = True
+    rig.threads.submit = lambda work, done: kept.append((work, done))  # type: ignore[method-assign]
+    slow = rig.conversions.append(rig.partition, message_set("a"), client="10.0.0.1")
+    data = compressed("b")
+    slower = rig.conversions.append_compressed(rig.partition, data, 0, len(data), "10.0.0.1")
+    assert await rig.conversions.run(lambda: "others", "10.0.0.1") == "others"
+    await asyncio.sleep(0)
+    assert len(kept) == 2
+    for work, done in kept:
+        done(work())
+    assert [(await one).first_offset for one in (slow, slower)] == [0, 1]
+    assert rig.values() == [b"a", b"b"]
 
 
 def test_small_batches_may_hold_little_and_large_ones_more() -> None:

@@ -14,7 +14,7 @@ from support.logs import World, append, batch
 from support.mock_time import START_MS, MockTimer
 from tidelog.broker import old_fetch
 from tidelog.broker.apis.fetch import fetch
-from tidelog.broker.conversions import Conversions
+from tidelog.broker.conversions import ANSWERS, Conversions
 from tidelog.broker.fetch_session import FetchSessions
 from tidelog.broker.partition import Partition
 from tidelog.broker.purgatory import FetchPurgatory
@@ -84,7 +84,7 @@ class Rig:
     def ask(self, version: int, *topics: FetchTopic, **fields: Any) -> asyncio.Task[Any]:
         request = FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "topics": topics, **fields})
         frame = bytearray(request_header_bytes(RequestHeader(1, version, 7, "c")) + encode(request, version))
-        awaited = fetch(self.world, frame, 0, len(frame), version, 7, None)  # type: ignore[arg-type]
+        awaited = fetch(self.world, frame, 0, len(frame), version, 7, SimpleNamespace(client=""))  # type: ignore[arg-type]
         return asyncio.ensure_future(awaited)  # type: ignore[arg-type]
 
     async def answer(self, version: int, *topics: FetchTopic, **fields: Any) -> list[Any]:
@@ -289,5 +289,28 @@ async def test_a_client_that_leaves_takes_no_file_with_it(rig: Rig) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    await rig.world.conversions.run(lambda: None)
+    await rig.world.conversions.run(lambda: None, "")
     await asyncio.sleep(0)
+
+
+async def test_answers_that_are_made_in_memory_wait_for_places_and_clients_take_turns(rig: Rig) -> None:
+    """What is ready of an answer waits for the rest of it: so few are in work, and the others hold a file and no memory."""
+    write(rig.log, 10)
+    places = rig.world.conversions.answers
+    for _ in range(ANSWERS):
+        await places.enter("others")
+    tasks = [rig.ask(1, of("t", 0)) for _ in range(3)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert places.waiting == 3
+    assert rig.world.conversions.under_way == 0
+    tasks[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    places.leave()
+    for task in tasks[1:]:
+        assert sum(len(part) for part in await task if isinstance(part, bytes)) > 1000
+    assert await rig.answer(1, of("t", 10)) == [(ErrorCode.NONE, b"")], "what has nothing to convert needs no place"
+    for _ in range(ANSWERS - 1):
+        places.leave()
+    assert places._free == ANSWERS

@@ -70,7 +70,7 @@ def ask(partition: FakePartition, acks: int, topic: str = "t", client_id: bytes 
     client = struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
     header = struct.pack(">hhi", 0, VERSION, 7) + client + b"\0"  # no tagged fields
     frame = bytearray(header + encode(request, VERSION))
-    answer = produce(broker, frame, 0, len(frame), VERSION, 7, SimpleNamespace(last_active=NOW))  # type: ignore[arg-type]
+    answer = produce(broker, frame, 0, len(frame), VERSION, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore[arg-type]
     if answer is None:
         return None
     assert isinstance(answer, bytes)
@@ -143,7 +143,7 @@ class OldRig:
             topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])],
         )
         frame = bytearray(struct.pack(">hhih", 0, version, 7, -1) + encode(request, version))
-        answer = produce(self.broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW))  # type: ignore[arg-type]
+        answer = produce(self.broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore[arg-type]
         if inspect.isawaitable(answer):
             frame[:] = bytes(len(frame))  # the buffer is the next request's by now
             answer = await answer
@@ -283,7 +283,7 @@ async def test_a_partition_that_is_named_twice_keeps_its_order(either_machine: W
     data = [PartitionProduceData(index=0, records=records) for records in sets]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
     frame = bytearray(struct.pack(">hhih", 0, 2, 7, -1) + encode(request, 2))
-    answer: Any = await produce(rig.broker, frame, 0, len(frame), 2, 7, SimpleNamespace(last_active=NOW))  # type: ignore
+    answer: Any = await produce(rig.broker, frame, 0, len(frame), 2, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore
     response, _ = decode(ProduceResponse, 2, answer, 8)
     assert [row.base_offset for row in response.responses[0].partition_responses] == [0, 1, 2]
     assert rig.values() == [b"a" * 9000, b"b", b"c"]
@@ -338,7 +338,7 @@ def full_request(*batches: bytes) -> bytearray:
 
 async def outcomes(rig: OldRig, frame: bytearray, since: int = NOW) -> list[tuple[int, int]]:
     """(error code, base offset) of each batch of a request that came at `since`."""
-    connection: Any = SimpleNamespace(last_active=since)
+    connection: Any = SimpleNamespace(last_active=since, client="")
     answer = produce(rig.broker, frame, 0, len(frame), VERSION, 7, connection)
     if inspect.isawaitable(answer):
         frame[:] = bytes(len(frame))
@@ -454,7 +454,7 @@ def transactional(node: Node, *values: str, name: str | None = "tx", version: in
         transactions=node.transactions,
         config=node.config,
     )
-    answer = produce(broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW))  # type: ignore[arg-type]
+    answer = produce(broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore[arg-type]
     frame[:] = bytes(len(frame))  # the connection uses its buffer again
     return error_of(answer, version) if isinstance(answer, bytes) else node.begin(answer)  # type: ignore[arg-type]
 
@@ -530,7 +530,7 @@ async def test_batches_behind_those_of_a_thread_do_not_look_at_each_of_them() ->
     )
     plain, compressed = bytes(61), bytes(22) + b"\x01" + bytes(38)
     buffer = bytearray(plain + compressed)
-    so_far = produce_module.Appended()
+    so_far = produce_module.Appended("10.0.0.1")
 
     def append(index: int, at: int) -> None:
         topics = [("t", [(index, at, at + 61)])]

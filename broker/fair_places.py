@@ -1,0 +1,81 @@
+"""Places for work of which only so much goes on at a time: who comes in vain waits in its client's row, and the rows take turns.
+
+Who has a thousand pieces of work waits for its own; a client with one waits for one piece of each other row. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+
+class FairPlaces:
+    """Loop thread.
+
+    Attributes:
+        waiting: how much waits for a place, with what nobody waits for any more and whose turn has not come.
+    """
+
+    __slots__ = ("_free", "_rows", "waiting")
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        # None is empty; the first is the next.
+        self._rows: OrderedDict[str, deque[Callable[[], bool]]] = OrderedDict()
+        self.waiting = 0
+
+    def join(self, row: str, come: Callable[[], bool], *, first: bool = False) -> None:
+        """Calls `come` when there is a place, at once or later; it then has the place, which `leave` gives up. Its False gives
+        it up: nobody is there any more. `first`: before all that waits in the row. `come` does not raise."""
+        if self._free:
+            self._free -= 1
+            if not come():
+                self._free += 1
+            return
+        waiting = self._rows.setdefault(row, deque())
+        if first:
+            waiting.appendleft(come)
+        else:
+            waiting.append(come)
+        self.waiting += 1
+
+    def leave(self) -> None:
+        """Gives a place to the next one; what nobody waits for costs nothing."""
+        while self._rows:
+            name, row = self._rows.popitem(last=False)
+            come = row.popleft()
+            self.waiting -= 1
+            if row:
+                self._rows[name] = row  # at the end: all others are before it
+            if come():
+                return
+        self._free += 1
+
+    async def enter(self, row: str, *, first: bool = False) -> None:
+        """Waits for a place."""
+        entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def come() -> bool:
+            if entered.done():  # cancelled
+                return False
+            entered.set_result(None)
+            return True
+
+        self.join(row, come, first=first)
+        try:
+            await entered
+        except asyncio.CancelledError:
+            if entered.done() and not entered.cancelled():  # the place came, and the client has gone
+                self.leave()
+            raise
+
+    @asynccontextmanager
+    async def place(self, row: str) -> AsyncIterator[None]:
+        """Has a place, after a wait for it."""
+        await self.enter(row)
+        try:
+            yield
+        finally:
+            self.leave()
