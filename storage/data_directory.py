@@ -36,6 +36,7 @@ from .log_names import (
     LOG_SUFFIX,
     DirectoryName,
     DirectoryState,
+    file_name,
     parse_directory_name,
     parse_file_name,
     partition_directory_name,
@@ -146,11 +147,15 @@ class DataDirectory:
             if not self._fs.exists(path):
                 continue
             names = [parsed for name in self._fs.list_directory(path) if (parsed := parse_file_name(name)) is not None]
-            here = {file.base_offset for file in names if file.suffix == LOG_SUFFIX and not file.stage}
+            logs = sorted(file.base_offset for file in names if file.suffix == LOG_SUFFIX and not file.stage)
+            here = {
+                base for base in logs if base == logs[-1] or self._fs.stat(f"{path}/{file_name(base, LOG_SUFFIX)}").size
+            }
             for lost in lost_segments(left.bases, here, start_offsets.get(key, 0)) if here else ():
+                what = "empty" if lost.base in logs else "missing"
                 raise DamagedLogError(
                     path,
-                    f"segment {lost.base} is missing: offsets {lost.first_offset} to {lost.next_offset - 1} were durable",
+                    f"segment {lost.base} is {what}: offsets {lost.first_offset} to {lost.next_offset - 1} were durable",
                     f"restore the partition from a copy, or set {POLICY_SETTING}={HOLE} to go on without them",
                 )
 

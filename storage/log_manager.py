@@ -559,7 +559,8 @@ class LogManager:
         self._release()
 
     def _files_of(self, log: UnifiedLog) -> LogFiles:
-        return files_of(self._fs, log.directory, [segment.base_offset for segment in log.segments])
+        view = log.segments
+        return files_of(self._fs, log.directory, [s.base_offset for s in view if s.size or s is view[-1]])
 
     def _release(self) -> None:
         """Give files and locks back as they are."""

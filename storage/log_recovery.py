@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..protocol.records.exceptions import CorruptRecordError
 from . import segment_scan
 from .damage import Damage, SegmentReader, leader_epochs, tail_of
+from .exceptions import CorruptIndexError
 from .hole import HOLE, KAFKA, POLICY_SETTING, STOP, DamagedLogError, examine, note_missing, put_aside
-from .log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, Hole, LogFileName
+from .log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Hole, LogFileName
 from .log_segment import LogSegment
 from .log_values import MAX_RELATIVE_OFFSET, RecoveryStats
 from .stop_record import lost_segments
@@ -127,27 +128,46 @@ class LogRecovery:
                 continue  # this damage is told where it is met
             finally:
                 before.abandon()
+            end_offset = max(end_offset, self._log_start_offset)
             if end_offset < following.base_offset and self._is_loss(end_offset, following.base_offset):
                 self._tell_missing(end_offset, following.base_offset, f"segment {base} is missing")
+            if base in sizes:
+                self._drop_indexes(before)
 
     def look_for_lost_segments(self, segments: list[LogSegment], bases: Sequence[int], now_ms: int) -> bool:
-        """Tell of segments that were at `bases` when the log was closed, and are gone; whether any is. Where the first ones are,
-        an empty one takes their place, so that the log still begins there.
+        """Tell of segments that had records at `bases` when the log was closed, and are gone or empty; whether any is. Where the
+        first ones are gone, an empty one takes their place, so that the log still begins there.
         """
         if not segments or self._promise.policy == KAFKA:
             return False
-        lost = lost_segments(bases, {segment.base_offset for segment in segments}, self._log_start_offset)
+        here = {segment.base_offset for segment in segments if segment.size or segment is segments[-1]}
+        lost = lost_segments(bases, here, self._log_start_offset)
         for base, first, following in lost:
             if self._is_known(first, following):
                 continue
-            self._tell_missing(first, following, f"segment {base} is missing")
-            if following == segments[0].base_offset:
+            empty = [segment for segment in segments if base <= segment.base_offset < following]
+            is_there = any(segment.base_offset == base for segment in empty)
+            self._tell_missing(first, following, f"segment {base} is {'empty' if is_there else 'missing'}")
+            for segment in empty:
+                self._drop_indexes(segment)
+            if base < segments[0].base_offset:
                 segments.insert(0, LogSegment.create(self._directory, base, created_ms=now_ms))
         return bool(lost)
 
+    def _drop_indexes(self, segment: LogSegment) -> None:
+        """Remove those of a closed segment that is empty: they name what was in it."""
+        segment.abandon()
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._fs.unlink(self._directory.file(segment.base_offset, suffix), missing_ok=True)
+
     def _has_entries(self, base_offset: int) -> bool:
-        path = self._directory.file(base_offset, OFFSET_INDEX_SUFFIX)
-        return self._fs.exists(path) and self._fs.stat(path).size > 0
+        index, _ = self._directory.indexes(base_offset, writable=False)
+        try:
+            return index.entries > 0
+        except (FileNotFoundError, CorruptIndexError):
+            return False
+        finally:
+            index.close_map()
 
     def lift_end(self, segments: list[LogSegment], end_offset: int | None, now_ms: int) -> int | None:
         """The log's end, not below its recovery point: an offset that was durable is not given out again."""
@@ -159,7 +179,9 @@ class LogRecovery:
             what = "there is no segment" if end_offset is None else f"the log ends at offset {end_offset}"
             self._tell_missing(first, point, what)
         if end_offset is None or end_offset < self._log_start_offset:
+            # The log still begins where it did: what is kept of the hole goes when retention comes there, not at once.
             self.remove(segments, list(segments))
+            segments.append(LogSegment.create(self._directory, first, created_ms=now_ms))
         segments.append(LogSegment.create(self._directory, point, created_ms=now_ms))
         return point
 

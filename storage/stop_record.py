@@ -32,7 +32,7 @@ class LogFiles(NamedTuple):
     """The files of one log.
 
     Attributes:
-        bases: base offsets of its segments, in order.
+        bases: base offsets of the segments that have records, and of the last one, in order.
         transaction_indexes: checksum of each transaction index, by base offset.
     """
 
@@ -54,7 +54,7 @@ class LostSegments(NamedTuple):
 
 
 def files_of(file_system: FileSystem, directory: str, bases: Iterable[int]) -> LogFiles:
-    """What a log that is closed has in its directory, with segments at `bases`."""
+    """What a log that is closed has in its directory, with segments at `bases` (`LogFiles`)."""
     known = tuple(bases)
     names = [name for name in file_system.list_directory(directory) if name.endswith(TRANSACTION_INDEX_SUFFIX)]
     indexes = sorted(parsed.base_offset for name in names if (parsed := parse_file_name(name)) is not None)
@@ -73,6 +73,8 @@ def index_checksum(file_system: FileSystem, directory: str, base_offset: int) ->
 
 def lost_segments(left: Sequence[int], here: Collection[int], log_start_offset: int) -> list[LostSegments]:
     """What is missing of the segments that were `left`, where only those that are `here` are; of the last ones nothing is said.
+
+    Both without those that are empty, but for the last one.
 
     A segment that was not left says that somebody has put another log here: nothing is concluded then.
     """

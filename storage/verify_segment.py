@@ -262,10 +262,14 @@ class SegmentCheck:
         return below is not None and offset < below
 
     def report_gap(self, rule: str, path: str, position: int, start: int, end: int) -> None:
-        """The offsets [start, end) are not there."""
+        """The offsets [start, end) are not there. What lies below the log's start or in a known hole need not be."""
+        start = max(start, self._around.log_start or 0)
         for hole in sorted(self._around.holes, key=lambda hole: hole.first_offset):
-            if hole.first_offset <= start <= hole.last_offset:
-                start = hole.last_offset + 1
+            self._report_gap(rule, path, position, start, min(end, hole.first_offset))
+            start = max(start, hole.last_offset + 1)
+        self._report_gap(rule, path, position, start, end)
+
+    def _report_gap(self, rule: str, path: str, position: int, start: int, end: int) -> None:
         may = self._may_have_gaps(start)
         if start < end and may is not True:
             what = f"offsets {start}–{end - 1} are missing"

@@ -338,3 +338,59 @@ def test_after_a_crash_a_log_without_gaps_is_read_once(world: World) -> None:
     sizes = {segment.base_offset: segment.size for segment in log.segments}
     reads = [(read.path, read.detail) for read in world.fake.reads if read.path.endswith(".log")]
     assert reads == [(path(base), size) for base, size in sizes.items()]
+
+
+@pytest.mark.parametrize("how", ["known", "noted"])
+def test_what_is_missing_of_a_log_that_begins_within_a_segment_is_told_once(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Below the log's start nothing is missing; and an index that a reader has made for the empty segment has no entries."""
+    world = World()
+    world.start(segment_bytes=500)
+    for value in "abcdefgh":
+        append(world.log(), value * 80)
+    world.log().increment_log_start_offset(1)
+    world.stop()
+    for suffix in (".log", ".index", ".timeindex"):
+        world.fake.unlink(path(0, suffix))
+    world.start()
+    (hole,) = world.log().holes
+    assert (hole.first_offset, hole.last_offset, world.log().log_start_offset) == (1, 2, 1)
+    if how == "noted":
+        world.damaged = "verify can't know that somebody has taken note of a hole"
+        world.fake.unlink(f"{T}/{hole.name}")
+    for clean in (False, True, False):
+        assert [record.offset for record in read_records(world.log(), 1)] == [3, 4, 5, 6, 7]
+        caplog.clear()
+        if not clean:
+            world.kill()
+        log = world.start().logs()[0]
+        assert [hole.name for hole in log.holes] == ([hole.name] if how == "known" else [])
+        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_what_is_kept_of_a_log_of_which_nothing_is_left_stays_until_retention_comes_there(how: str) -> None:
+    world = World()
+    world.start()
+    append(world.log(), "a", "b", "c", "d")
+    world.log().increment_log_start_offset(2)
+    world.stop()
+    world.damaged = "its only segment is"
+    if how == "damaged":
+        unclean(world, 4)
+        world.fake.put(f"{ROOT}/log-start-offset-checkpoint", b"0\n1\nt 0 2\n")
+        flip(world, 0, 75)
+    else:
+        world.fake.unlink(path(0))
+    again = World(world.fake.kill())
+    (log,) = again.start().logs()
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+    (hole,) = log.holes
+    again.manager.delete_old_segments()
+    assert log.holes == (hole,)
+    assert f"{T}/{hole.name}" in again.fake.paths()
+    assert append(log, "next") == 4
+    log.increment_log_start_offset(4)
+    again.manager.delete_old_segments()
+    assert log.holes == ()

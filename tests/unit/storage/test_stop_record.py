@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 from support.cleaning import Producer, aborted_transactions
@@ -18,7 +19,7 @@ T = f"{ROOT}/t-0"
 MARK = f"{ROOT}/.kafka_cleanshutdown"
 
 
-def stopped(**settings: str) -> World:
+def stopped(**settings: Any) -> World:
     """Segments at 0, 3, 6 and 9."""
     world = World()
     world.start(segment_bytes=500, **settings)
@@ -78,6 +79,50 @@ def test_a_closed_segment_that_is_gone_is_told(
     assert not caplog.records
     append(log, "goes on")
     last.stop()
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize(
+    ("emptied", "gone", "lost"),
+    [((3,), (), [(3, 5)]), ((0,), (), [(0, 2)]), ((3,), (0,), [(0, 5)]), ((0, 3), (6,), [(0, 8)])],
+)
+def test_a_closed_segment_that_is_empty_is_told(
+    emptied: tuple[int, ...],
+    gone: tuple[int, ...],
+    lost: list[tuple[int, int]],
+    policy: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its index need not have an entry."""
+    world = stopped(cleanup_policy=(policy,), index_interval_bytes=4096)
+    world.damaged = "segments are emptied"
+    for base in emptied:
+        world.fake.put(f"{T}/{file_name(base, '.log')}", b"")
+    remove(world, *gone)
+    again, log = start(world)
+    assert [(hole.first_offset, hole.last_offset) for hole in log.holes] == lost
+    assert log.log_start_offset == 0
+    assert [record.offset for record in read_records(log, 0)] == list(
+        range(lost[0][1] + 1 if lost[0][0] == 0 else 0, 3)
+    ) + [offset for offset in range(3, 10) if offset > lost[0][1]]
+    name = f"{T}/{log.holes[0].name}"
+    again.stop()
+    caplog.clear()
+    again, log = start(again)
+    again.stop()
+    again.damaged = "verify can't know that somebody has taken note of a hole"
+    again.fake.unlink(name)
+    again, log = start(again, damaged=again.damaged)
+    assert log.holes == ()
+    assert not caplog.records
+
+
+def test_told_to_stop_a_start_stops_where_a_closed_segment_is_empty() -> None:
+    world = stopped(index_interval_bytes=4096)
+    world.damaged = "a segment is emptied"
+    world.fake.put(f"{T}/{file_name(3, '.log')}", b"")
+    with pytest.raises(DamagedLogError, match="segment 3 is empty"):
+        start(world, log_damage_policy="stop")
 
 
 @pytest.mark.damaged("a segment is taken away")
