@@ -22,7 +22,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from .log_names import Hole
 
 LEDGER_FILE = "tidelog-ledger.json"
 
@@ -192,15 +195,15 @@ class Ledger:
 
     # --- what was found otherwise than it should be ---
 
-    def with_holes(self, holes: Mapping[str, int], segments: Sequence[SegmentExtent], count: Count) -> Ledger:
-        """The log has these holes: the first offset of each by the name of its file. What their segments have lost since a
-        count was damaged.
-        """
+    def with_holes(self, holes: Sequence[Hole], segments: Sequence[SegmentExtent], count: Count) -> Ledger:
+        """The log has these holes and no others. What the segments in which new ones lie have lost since a count was damaged."""
+        new = [hole for hole in holes if hole.name not in self.holes]
         ledger = self._without_missing(segments)
         for segment in segments:
-            if any(segment.base_offset <= first < segment.end_offset for first in holes.values()):
+            # One hole may reach over several: segments that were emptied, or that begin where the log does, within it.
+            if any(hole.first_offset < segment.end_offset and segment.base_offset <= hole.last_offset for hole in new):
                 ledger = ledger.counted(segment, count(segment), DAMAGED)
-        return replace(ledger, holes=tuple(sorted({*self.holes, *holes})))
+        return replace(ledger, holes=tuple(sorted(hole.name for hole in holes)))
 
     def _without_missing(self, segments: Sequence[SegmentExtent]) -> Ledger:
         """What a segment that is no more had been known to miss, the one before it misses now."""

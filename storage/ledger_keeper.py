@@ -58,7 +58,7 @@ class LedgerKeeper:
         holes: Sequence[Hole] = (),
     ) -> None:
         """As the log was loaded; `checkpoint`: Kafka's cleaner-offset-checkpoint for it. Touches nothing."""
-        self._holes = {hole.name: hole.first_offset for hole in holes}
+        self._holes = tuple(holes)
         self._log_start_offset = log_start_offset
         self._directory = directory
         self._has_file = has_file
@@ -96,17 +96,17 @@ class LedgerKeeper:
             ledger = resolved(found, segments, count)
         if ledger is None:
             return None
-        new_holes = {name: first for name, first in self._holes.items() if name not in ledger.holes}
-        if new_holes:
+        has_new_holes = not {hole.name for hole in self._holes} <= set(ledger.holes)
+        if has_new_holes:
             if count is None:
                 return None
-            ledger = ledger.with_holes(new_holes, segments, count)
+            ledger = ledger.with_holes(self._holes, segments, count)
         if is_whole or (
             found is not None and not is_strange(ledger, segments, self._checkpoint, self._log_start_offset)
         ):
             # A pass may have died before the checkpoint moved.
             self.value = ledger.at(min(ledger.checkpoint, self._checkpoint or 0))
-            if new_holes:
+            if has_new_holes:
                 self._try_to_write()
             # Else nothing is written: the next start finds the same.
             return self.value

@@ -46,9 +46,8 @@ class LedgerCheck:
             return
         ledger = resolved(found, segments, lambda segment: live.get(segment.base_offset, -1))
         assert ledger is not None
-        new_holes = {hole.name: hole.first_offset for hole in holes if hole.name not in ledger.holes}
-        if new_holes:  # the daemon books them as it begins to work
-            ledger = ledger.with_holes(new_holes, segments, lambda segment: live.get(segment.base_offset, 0))
+        if not {hole.name for hole in holes} <= set(ledger.holes):  # the daemon books them as it begins to work
+            ledger = ledger.with_holes(holes, segments, lambda segment: live.get(segment.base_offset, 0))
         if is_strange(ledger, segments, checkpoint, log_start_offset):
             self._report.add("ledger-foreign", self._path, -1, "segments are not those that it was kept for")
             return

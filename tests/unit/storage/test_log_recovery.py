@@ -390,6 +390,9 @@ def test_what_is_kept_of_a_log_of_which_nothing_is_left_stays_until_retention_co
     again.manager.delete_old_segments()
     assert log.holes == (hole,)
     assert f"{T}/{hole.name}" in again.fake.paths()
+    assert log.open_ledger(count=True)
+    assert log.ledger.value is not None
+    assert (log.ledger.value.live(4), log.ledger.value.removed["damaged"]) == (0, 2)
     assert append(log, "next") == 4
     log.increment_log_start_offset(4)
     again.manager.delete_old_segments()

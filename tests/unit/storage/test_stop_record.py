@@ -102,6 +102,7 @@ def test_a_closed_segment_that_is_empty_is_told(
     again, log = start(world)
     assert [(hole.first_offset, hole.last_offset) for hole in log.holes] == lost
     assert log.log_start_offset == 0
+    assert booked(log) == {"damaged": lost[0][1] - lost[0][0] + 1}
     assert [record.offset for record in read_records(log, 0)] == list(
         range(lost[0][1] + 1 if lost[0][0] == 0 else 0, 3)
     ) + [offset for offset in range(3, 10) if offset > lost[0][1]]
