@@ -93,6 +93,8 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
                     unknown[place] = partition, sequence
                     if sequence > (0 if adds else partition.refused_sequences.get(producer, sequence)):
                         out_of_order.add(place)
+                elif partition.refused_sequences:
+                    partition.refused_sequences.pop(producer, None)  # the log knows the order now
     if not asked or not (adds or broker.config.transaction_partition_verification_enable):
         return Admission(refused, None)
     askers = set(asked.values())
@@ -117,6 +119,8 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
     for place, (partition, sequence) in unknown.items():
         if place in refused:
             _remember(partition.refused_sequences, asked[place], sequence)
+        elif place not in out_of_order:  # it takes its place now: nothing is missing before what comes behind it
+            partition.refused_sequences.pop(asked[place], None)
     added = [place for place in asked if place not in refused]
     for place in out_of_order.difference(refused):
         refused[place] = _LATE

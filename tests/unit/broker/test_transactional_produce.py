@@ -105,6 +105,21 @@ def test_up_to_version_11_what_was_refused_tells_the_order(node: Node) -> None:
     node.add("tx", me, ("t", 0))
     assert codes(ask(node, 11, ("t", 0, later))) == {("t", 0): E.OUT_OF_ORDER_SEQUENCE_NUMBER}
     assert codes(ask(node, 11, ("t", 0, first))) == {}
+    assert codes(ask(node, 11, ("t", 0, later))) == {}, "also where the partition has forgotten the producer since"
+
+
+def test_what_was_refused_is_forgotten_when_its_producer_has_written(node: Node) -> None:
+    """Kafka clears its verification state with each transactional batch or marker of the producer. A producer whose state a
+    partition has dropped would be out of order for ever, for the sake of a batch that was let in long ago."""
+    me = node.init()
+    assert codes(ask(node, 11, ("t", 0, of(me)))) == {("t", 0): E.TRANSACTION_ABORTABLE}
+    partition = node._partition("t", 0)
+    assert partition is not None
+    assert list(partition.refused_sequences) == [me]
+    node.produce("tx", me, "t", 0, "a")
+    node.end("tx", me, commit=True)
+    ask(node, 11, ("t", 0, of(me)))
+    assert not partition.refused_sequences
 
 
 def test_what_was_refused_is_remembered_of_so_many_producers(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
