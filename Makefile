@@ -31,8 +31,10 @@ $(VENV)/.dev: $(VENV)/.installed
 	@$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-test: $(VENV)/.dev        ## unit, property, golden, a crash slice, one real client
-	$(BIN)/python -m pytest -n 2 -q tests/unit tests/property tests/golden tests/crash tests/client --crash-every 3
+test: $(VENV)/.dev        ## unit, property, golden, a crash slice, one real client; `make check` has all examples
+	@# Compiled tests are kept, whatever the environment says: to compile them is half a minute for each of two processes.
+	PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=slice $(BIN)/python -m pytest -n 2 --dist worksteal -q \
+	  tests/unit tests/property tests/golden tests/crash tests/client --crash-every 6
 
 lint: $(VENV)/.dev        ## ruff, mypy --strict, import-linter, bandit
 	$(BIN)/ruff check .

@@ -1,11 +1,13 @@
 """For every test: how hypothesis works, and a look at the directories that it leaves (support/left_behind.py).
 
-The examples are the same each time and on every machine, so that a change is judged by what it changed. `make slow` (or
-HYPOTHESIS_PROFILE=random) draws new ones. No example is timed: a machine may be busy.
+The examples are the same each time and on every machine, so that a change is judged by what it changed. `make test` tries the
+first third of them (HYPOTHESIS_PROFILE=slice), `make check` and whoever names a test all, and `make slow` draws new ones
+(random). No example is timed: a machine may be busy.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -15,15 +17,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from support.left_behind import LEFT_BEHIND
 from support.left_brokers import watch_brokers
+from support.slices import SLICES, is_slice
 
 NOT_TIMED = (HealthCheck.too_slow,)
 
 settings.register_profile("fixed", deadline=None, derandomize=True, suppress_health_check=NOT_TIMED)
+settings.register_profile("slice", settings.get_profile("fixed"))
 settings.register_profile("random", deadline=None, suppress_health_check=NOT_TIMED)
 # Hypothesis also tries the constants of whatever modules are imported by then, which is another set with each worker and
 # each selection of tests.
 providers._get_local_constants = lambda: providers._local_constants
 
+LEAST_EXAMPLES = 5
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 FAILED = pytest.StashKey[bool]()
@@ -32,10 +37,40 @@ LEFT = "left behind"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "damaged(why): `tidelog log verify` may find faults in what this test leaves")
+    config.addinivalue_line("markers", "sliced: `make test` goes through a share of it (support/slices.py)")
     LEFT_BEHIND.is_watching = True
     watch_brokers(LEFT_BEHIND)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Totals())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What collection makes stays until the end: the garbage collector need not look at it time and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A slice takes a share of whatever number of examples a test says, by its own settings or a state machine's."""
+    done: set[int] = set()
+    for item in items if is_slice() else ():
+        function, machine = getattr(item, "function", None), getattr(item, "cls", None)
+        if isinstance(getattr(machine, "settings", None), settings):
+            holder, name = machine, "settings"
+        elif hasattr(function, "hypothesis"):
+            holder, name = function, "_hypothesis_internal_use_settings"
+        else:
+            continue
+        if id(holder) not in done:
+            done.add(id(holder))
+            whole = getattr(holder, name, None) or settings()
+            setattr(holder, name, settings(whole, max_examples=max(LEAST_EXAMPLES, whole.max_examples // SLICES)))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -207,10 +207,10 @@ def test_newer_formats_are_converted_and_only_they_are_copied(
                 config = CreatableTopicConfig(name="message.format.version", value=version)
                 topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=[config])
                 client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 4, CreateTopicsResponse)
-        values = [b"%d" % number * 100 for number in range(3000)]
+        values = [b"%d" % number * 100 for number in range(1200)]
         with MessageSetClient(*daemon.message_set_address) as client:
             for name in ("old", "new"):
-                for start in range(0, 3000, 100):
+                for start in range(0, 1200, 100):
                     codec = list(Compression)[start // 100 % 4]
                     client.produce(
                         name, 0, [NewRecord(v, b"k") for v in values[start : start + 100]], compression=codec
@@ -218,7 +218,7 @@ def test_newer_formats_are_converted_and_only_they_are_copied(
                 for fetch_size in (100, 5000, 1 << 20):
                     assert [record.value for record in client.read(name, 0, fetch_size=fetch_size)] == values
                 with Wire(daemon) as wire:
-                    for body in (by_hand.fetch(name, 0, 150, 1 << 20), by_hand.fetch(name, 0, 2000, 1 << 20)):
+                    for body in (by_hand.fetch(name, 0, 150, 1 << 20), by_hand.fetch(name, 0, 1000, 1 << 20)):
                         wire.send(request(FETCH, body))
                         error, data = wire.receive()
                         assert error == 0

@@ -30,6 +30,7 @@ from support.cleaning import (
     state_of,
 )
 from support.logs import read_records
+from support.slices import slice_of
 from tidelog.cleaner.kernel_results import FilterCounts
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression
@@ -489,7 +490,8 @@ class Run:
                 assert self.log.append_as_leader(data, 0, len(data)).duplicate
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.sliced
+@pytest.mark.parametrize("seed", slice_of(range(25)))
 @pytest.mark.damaged("records that a kill brings back below the log's start have no leader epoch in the file")
 def test_promises_hold_for_any_history(seed: int) -> None:
     run = Run(seed)
@@ -511,7 +513,8 @@ def test_promises_hold_for_any_history_that_hypothesis_finds(seed: int) -> None:
     run.settle()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sliced
+@pytest.mark.parametrize("seed", slice_of(range(20)))
 def test_promises_hold_for_old_formats_and_new_ones_in_one_log(seed: int) -> None:
     run = Run(seed, message_format_version="0.10.0")
     for _ in range(100):

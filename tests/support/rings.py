@@ -4,7 +4,7 @@
 
 A ring is a command and two limits in minutes: of its slice (`check`; none where `make test` has it) and of the whole
 (`slow`). A ring that fails fails the run, and so do rings that together take longer than their limits together; the others
-still run, so that one report tells all. The limits of `check` add up to 50 minutes at most on two cores.
+still run, so that one report tells all. The limits of `check` add up to 52 minutes at most on two cores.
 """
 
 from __future__ import annotations
@@ -37,7 +37,18 @@ RANDOM_SEED = ["--kill-seed", "random"]
 CRASH_WHOLE = ["--crash-distinct", "10000", "--crash-report", "docs/reports/crash-ring.md"]
 COMPACTION = [*PYTEST, "tests/compat/test_log_compaction_tester.py"]
 STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/test_unified_log.py", "-k", "lesson_51"]
-# `make test` has the fixed examples.
+# `make test` has a third of the fixed examples.
+FIXED = [
+    *PYTEST,
+    "-n",
+    "2",
+    "-m",
+    "hypothesis or sliced",
+    "tests/unit",
+    "tests/property",
+    "tests/crash",
+    "tests/client",
+]
 RANDOM = [*PYTEST, *UNLIMITED, "-n", "2", "tests/unit", "tests/property"]
 RINGS = [
     Ring("lint", ["make", "lint"], ["make", "lint"], 1, 4),
@@ -88,7 +99,7 @@ RINGS = [
         2,
         60,
     ),
-    Ring("examples", [], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 0, 30),
+    Ring("examples", ["env", "HYPOTHESIS_PROFILE=fixed", *FIXED], ["env", "HYPOTHESIS_PROFILE=random", *RANDOM], 2, 30),
     Ring("readers", ["env", "TIDELOG_STRESS_S=20", *STRESS], ["env", "TIDELOG_STRESS_S=600", *STRESS], 0.5, 12),
     Ring("mutations", [], ["make", "mutations"], 0, 30),
     Ring("fuzz", ["make", "fuzz", "FUZZ_SECONDS=50", "FUZZ_SEED=1"], ["make", "fuzz", "FUZZ_SECONDS=1800"], 3, 40),
