@@ -26,6 +26,7 @@ from .log_names import (
     deleted_directory_name,
     file_name,
     parse_file_name,
+    parse_hole,
     partition_directory_name,
 )
 from .segment_files import LogPlace
@@ -41,7 +42,6 @@ logger = logging.getLogger(__name__)
 CLOSE_ENOUGH_BYTES = 1 << 20
 """Less than this is missing: it can be copied while nothing is appended."""
 _CHUNK_BYTES = 1 << 20
-_MAX_INDEX_BYTES = 1 << 31
 _TEMPORARY_SUFFIX = ".tmp"
 
 Pay = Callable[[int], None]
@@ -135,6 +135,9 @@ class LogMove:
                     raise
                 continue  # retention took it
             self.next_offset = max(self.next_offset, end_offset)
+        for hole in self.log.holes:  # of any size, and never written to: now, while appends go on
+            if not self._is_there(hole.name):
+                self._copy_file(hole.name, pay)
         return self._missing()
 
     def _missing(self) -> int:
@@ -185,20 +188,39 @@ class LogMove:
         finally:
             source.release()
 
-    def _copy_file(self, name: str) -> None:
-        """A small one, whole, durable but for its name; nothing where there is none."""
+    def _copy_file(self, name: str, pay: Pay = lambda _bytes: None) -> None:
+        """Chunk by chunk, durable but for its name; nothing where there is none."""
         try:
-            data = self._fs.read_bytes(f"{self.log.directory}/{name}", _MAX_INDEX_BYTES)
+            source = self._fs.open(f"{self.log.directory}/{name}", writable=False)
         except FileNotFoundError:
             return
-        target = self._fs.open(f"{self.path}/{name}", create=True)
         try:
-            target.truncate(0)
-            target.append(data)
-            target.sync()
+            target = self._fs.open(f"{self.path}/{name}", create=True)
+            try:
+                target.truncate(0)
+                done, size = 0, source.size()
+                while done < size:
+                    data = source.pread(min(_CHUNK_BYTES, size - done), done)
+                    if not data:
+                        raise KafkaStorageError(f"{source.path} ends at {done}, before {size}")
+                    target.append(data)
+                    done += len(data)
+                    pay(len(data))
+                target.sync()
+            finally:
+                target.close()
         finally:
-            target.close()
+            source.close()
         self._keep_time(name)
+
+    def _is_there(self, name: str) -> bool:
+        """Whether a file that is written once was copied: its time comes last."""
+        there, here = f"{self.path}/{name}", f"{self.log.directory}/{name}"
+        try:
+            one, other = self._fs.stat(there), self._fs.stat(here)
+        except FileNotFoundError:
+            return False
+        return (one.size, one.modified_ms) == (other.size, other.modified_ms)
 
     def _keep_time(self, name: str) -> None:
         self._fs.set_modified_ms(f"{self.path}/{name}", self._fs.stat(f"{self.log.directory}/{name}").modified_ms)
@@ -239,10 +261,12 @@ class LogMove:
             if name.endswith(_TEMPORARY_SUFFIX):
                 continue
             wanted.add(name)
-            self._copy_file(name)
+            if not (parse_hole(name) is not None and self._is_there(name)):
+                self._copy_file(name)
         for name in self._fs.list_directory(self.path):
             parsed = parse_file_name(name)
-            if parsed is not None and parsed.suffix == SNAPSHOT_SUFFIX and name not in wanted:
+            is_gone = parse_hole(name) is not None or (parsed is not None and parsed.suffix == SNAPSHOT_SUFFIX)
+            if is_gone and name not in wanted:
                 self._fs.unlink(f"{self.path}/{name}")
         self._fs.sync_directory(self.path)
 

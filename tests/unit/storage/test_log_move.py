@@ -208,3 +208,41 @@ def test_the_copy_of_a_topic_that_had_the_name_before_is_removed(world: World) -
     manager.start()
     world.time.advance(seconds=1)
     assert not [path for path in world.fake.paths() if "-future" in path]
+
+
+def with_hole(world: World) -> str:
+    """The world's log with 3 MiB put aside; the path of that file."""
+    world.stop()
+    name = "00000000000000000000.9.0-0.damaged"
+    world.fake.put(f"{ONE}/t-0/{name}", b"\x55" * (3 << 20))
+    world.start(segment_bytes=700, index_interval_bytes=300)
+    assert [hole.name for hole in world.log().holes] == [name]
+    return f"{ONE}/t-0/{name}"
+
+
+def test_what_damage_left_comes_too_in_chunks_before_the_log_stands_still(world: World) -> None:
+    path = with_hole(world)
+    before = world.fake.contents()[path]
+    move = begun(world)
+    paid: list[int] = []
+    move.copy(paid.append)
+    reads = [read.detail for read in world.fake.reads if read.path == path]
+    assert (sum(reads), max(reads)) == (3 << 20, 1 << 20)
+    assert sum(paid) == (3 << 20) + world.log().size
+    world.fake.reads.clear()
+    move.copy(free)
+    move.commit()
+    world.manager.end_move(move)
+    assert not [read for read in world.fake.reads if read.path == path]
+    assert world.fake.contents()[path.replace(ONE, TWO)] == before
+
+
+def test_what_damage_left_and_somebody_has_taken_note_of_does_not_come_back(world: World) -> None:
+    path = with_hole(world)
+    move = begun(world)
+    move.copy(free)
+    world.fake.unlink(path)
+    move.copy(free)
+    move.commit()
+    world.manager.end_move(move)
+    assert not world.fake.exists(path.replace(ONE, TWO))
