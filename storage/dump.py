@@ -29,6 +29,7 @@ from .checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
+from .checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, unsealed
 from .exceptions import StorageError
 from .filesystem import Buffer, FileSystem, StrPath
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT
@@ -45,6 +46,7 @@ from .log_names import (
 )
 from .meta_properties import META_PROPERTIES_FILE
 from .partition_metadata import PARTITION_METADATA_FILE, ZERO_UUID, decode_uuid
+from .stop_record import STOP_FILE
 
 Value: TypeAlias = "int | str | bool | list[Value] | dict[str, Value] | None"
 Fields: TypeAlias = "Mapping[str, Value]"
@@ -61,6 +63,7 @@ _OFFSET_CHECKPOINTS = (
     REPLICATION_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
+_COPIES = tuple(f"{COPY_PREFIX}{name}" for name in COPIED_CHECKPOINTS)
 _UNUSUAL_MAX_INT64 = 2**63 - 1
 
 
@@ -117,6 +120,8 @@ def explain(
         return dump_log.explain_log(file_system, path, 0, records=records, data=data, decode=decode)
     if name in _OFFSET_CHECKPOINTS:
         return _explain_checkpoint(_read(file_system, path), ("topic", "partition", "offset"))
+    if name == STOP_FILE or name in _COPIES:
+        return _explain_sealed(_read(file_system, path), is_json=name == STOP_FILE)
     if name == LEADER_EPOCH_CHECKPOINT:
         return _explain_checkpoint(_read(file_system, path), ("epoch", "startOffset"))
     if name == PARTITION_METADATA_FILE:
@@ -285,6 +290,17 @@ def _explain_checkpoint(data: bytes, columns: tuple[str, ...]) -> Iterator[Part]
         yield part_of("entry", position, size, fields, problem)
     if count < announced:
         yield part_of("cut off", end, 0, {"missing": announced - count}, f"{announced} lines announced, {count} there")
+
+
+def _explain_sealed(data: bytes, *, is_json: bool) -> Iterator[Part]:
+    """A line with the checksum of what follows, and that: a checkpoint's lines, or the object of the last stop."""
+    seal, newline, content = data.partition(b"\n")
+    size = len(seal) + len(newline)
+    problem = "" if unsealed(data) is not None else "not the checksum of what follows"
+    yield part_of("header", 0, size, {"sealed": seal.decode(errors="backslashreplace")}, problem)
+    parts = _explain_json(content) if is_json else _explain_checkpoint(content, ("topic", "partition", "offset"))
+    for part in parts:
+        yield part._replace(position=size + part.position)
 
 
 def _explain_properties(data: bytes, separator: str, checks: Mapping[str, Callable[[str], str]]) -> Iterator[Part]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from support.fake_filesystem import FakeFileSystem
+from tidelog.storage.checkpoint_copy import COPIED_CHECKPOINTS, write_checkpoint
 from tidelog.storage.dump import Part, explain, heading, printable
 from tidelog.storage.exceptions import StorageError
+from tidelog.storage.stop_record import LogFiles, write_stop_record
 
 
 def parts_of(name: str, data: bytes) -> list[Part]:
@@ -44,6 +46,29 @@ def test_damaged_bytes_are_told_by_their_name() -> None:
     assert part.fields == {"segment": 56, "position": 1234, "firstOffset": 60, "lastOffset": 69}
     (part,) = parts_of("00000000000000000060.0.60-69.damaged", b"")
     assert part.text == "offsets 60 to 69 were lost to damage: nothing is left of them"
+
+
+def test_a_copy_of_a_checkpoint_is_the_checkpoint_behind_its_checksum() -> None:
+    system = FakeFileSystem()
+    for name in COPIED_CHECKPOINTS:
+        write_checkpoint(system, "", name, {("orders", 0): 42})
+        data = system.contents()[f"/tidelog-{name}"]
+        seal, *parts = parts_of(f"tidelog-{name}", data)
+        assert [part.text for part in parts] == [part.text for part in parts_of(name, b"0\n1\norders 0 42\n")]
+        assert (seal.text, seal.problem) == (f"sealed: {data[:18].decode()}", "")
+        assert problems(f"tidelog-{name}", data.replace(b"42", b"43")) == ["not the checksum of what follows"]
+        assert problems(f"tidelog-{name}", data[:-1]) == ["not the checksum of what follows", "the line is cut off"]
+        assert problems(f"tidelog-{name}", b"") == ["not the checksum of what follows"]
+
+
+def test_the_record_of_the_last_stop() -> None:
+    system = FakeFileSystem()
+    write_stop_record(system, "", {("orders", 0): LogFiles((0, 4096), {4096: 7})})
+    data = system.contents()["/tidelog-last-stop"]
+    seal, content = parts_of("tidelog-last-stop", data)
+    assert not seal.problem + content.problem
+    assert content.fields == {"version": 1, "logs": [["orders", 0, [0, 4096], {"4096": 7}]]}
+    assert problems("tidelog-last-stop", data[:-1]) == ["not the checksum of what follows", "not a JSON object"]
 
 
 @pytest.mark.parametrize(
