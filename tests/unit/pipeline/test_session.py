@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tidelog.pipeline import register
 from tidelog.pipeline.session import (
     SetupError,
     check_java,
@@ -95,14 +96,18 @@ def test_what_spark_hides_is_widened_once() -> None:
     assert kept == {"spark.sql.redaction.options.regex": "(?i)jaas|ssl.key"}
 
 
+SPARKS_OWN = {"spark.sql.redaction.options.regex": "(?i)url"}
+
+
 class Conf:
     """A session's settings. `fixed`: nobody may set any, as in some managed services."""
 
     def __init__(self, *, fixed: bool = False, **settings: str) -> None:
         self.settings, self.fixed = {name.replace("__", "."): value for name, value in settings.items()}, fixed
 
-    def get(self, name: str, default: str | None = None) -> str | None:
-        return self.settings.get(name, default)
+    def get(self, name: str, *default: str | None) -> str | None:
+        """As Spark's: its own default counts where the caller has none."""
+        return self.settings.get(name, *(default or (SPARKS_OWN.get(name),)))
 
     def set(self, name: str, value: str) -> None:
         if self.fixed:
@@ -111,6 +116,27 @@ class Conf:
 
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def test_what_spark_hides_by_itself_stays_hidden() -> None:
+    from types import SimpleNamespace
+
+    spark = SimpleNamespace(conf=Conf())
+    for _ in range(2):
+        hide_secrets(spark)
+        assert spark.conf.settings == {"spark.sql.redaction.options.regex": "(?i)url|(?i)jaas|ssl.key"}
+
+
+def test_a_session_of_spark_connect_is_registered_by_its_settings_and_its_source_alone() -> None:
+    """It has no JVM, and no Java on the client's side: nothing else may be asked of it."""
+    from types import SimpleNamespace
+
+    pytest.importorskip("pyspark")
+    known: list[type] = []
+    spark = SimpleNamespace(conf=Conf(), dataSource=SimpleNamespace(register=known.append))
+    register(spark)
+    assert [one.name() for one in known] == ["tidelog"]  # type: ignore[attr-defined]
+    assert spark.conf.settings[PUSH_DOWN] == "true"
 
 
 @pytest.mark.parametrize("there", [None, "true", "false"])
