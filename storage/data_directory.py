@@ -14,6 +14,7 @@ What is not ours is left alone and named in one line.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Mapping
@@ -30,15 +31,20 @@ from .checkpoint import (
 )
 from .checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
 from .exceptions import CorruptCheckpointError, DataDirectoryError
-from .hole import HOLE, POLICY_SETTING, STOP, DamagedLogError
+from .hole import HOLE, KAFKA, POLICY_SETTING, STOP, DamagedLogError, note_missing
 from .log_names import (
     CLUSTER_METADATA_TOPIC,
+    DAMAGED_SUFFIX,
     LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
     DirectoryName,
     DirectoryState,
+    Hole,
     file_name,
     parse_directory_name,
     parse_file_name,
+    parse_hole,
     partition_directory_name,
 )
 from .meta_properties import META_PROPERTIES_FILE, MetaProperties, ensure_meta_properties, read_meta_properties
@@ -60,6 +66,17 @@ CHECKPOINTS = (
 )
 _COPIES = tuple(f"{COPY_PREFIX}{name}" for name in COPIED_CHECKPOINTS)
 _OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, STOP_FILE, META_PROPERTIES_FILE))
+
+
+def start_failed(path: str, error: OSError, problem: str, remedy: str) -> DataDirectoryError:
+    """What the disk has refused a start, and what to do; where it is full, that."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DataDirectoryError(
+            path,
+            f"there is no room for what a start has to write ({error.strerror or error})",
+            "make room and start again",
+        )
+    return DataDirectoryError(path, f"{problem} ({error.strerror or error})", remedy)
 
 
 class PartitionDirectory(NamedTuple):
@@ -114,9 +131,10 @@ class DataDirectory:
             raise self._unusable(error) from error
 
     def _unusable(self, error: OSError) -> DataDirectoryError:
-        return DataDirectoryError(
+        return start_failed(
             self.path,
-            f"cannot be used as a data directory ({error.strerror or error})",
+            error,
+            "cannot be used as a data directory",
             "make it a directory that this user can read and write, or set log.dirs to another one",
         )
 
@@ -132,31 +150,63 @@ class DataDirectory:
             for name in COPIED_CHECKPOINTS:
                 mend_checkpoint(self._fs, self.path, name, is_ours=is_ours)
             self.last_stop = read_stop_record(self._fs, self.path) if is_ours else {}
-            if damage_policy == STOP:
-                self._stop_if_segments_are_gone()
+            if damage_policy != KAFKA:
+                self._tell_lost_segments(damage_policy)
             # Before the mark, which goes durably: it must not be found beside that of another stop.
             self._fs.unlink(f"{self.path}/{STOP_FILE}", missing_ok=True)
             self._clean_mark.delete()
         except OSError as error:
             raise self._unusable(error) from error
 
-    def _stop_if_segments_are_gone(self) -> None:
+    def _tell_lost_segments(self, damage_policy: str) -> None:
+        """Make holes of segments that had records when we stopped, and are gone or empty. Durable when it returns.
+
+        Here and not where a log is loaded: a start that ends in between leaves nobody who could know of them.
+        """
         start_offsets = self.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
         for key, left in self.last_stop.items():
             path = f"{self.path}/{partition_directory_name(*key)}"
-            if not self._fs.exists(path):
-                continue
-            names = [parsed for name in self._fs.list_directory(path) if (parsed := parse_file_name(name)) is not None]
-            logs = sorted(file.base_offset for file in names if file.suffix == LOG_SUFFIX and not file.stage)
+            try:
+                if all(self._fs.stat(f"{path}/{file_name(base, LOG_SUFFIX)}").size for base in left.bases[:-1]):
+                    continue  # as almost always
+            except FileNotFoundError:
+                if not self._fs.exists(path):
+                    continue
+            names = self._fs.list_directory(path)
+            logs = sorted(
+                parsed.base_offset
+                for name in names
+                if name.endswith(LOG_SUFFIX) and (parsed := parse_file_name(name)) is not None
+            )
             here = {
                 base for base in logs if base == logs[-1] or self._fs.stat(f"{path}/{file_name(base, LOG_SUFFIX)}").size
             }
+            holes = [hole for name in names if name.endswith(DAMAGED_SUFFIX) and (hole := parse_hole(name)) is not None]
             for lost in lost_segments(left.bases, here, start_offsets.get(key, 0)) if here else ():
-                what = "empty" if lost.base in logs else "missing"
-                raise DamagedLogError(
+                hole = Hole(lost.first_offset, 0, lost.first_offset, lost.next_offset - 1)
+                empty = [base for base in logs if lost.base <= base < lost.next_offset]
+                what = f"segment {lost.base} is {'empty' if lost.base in empty else 'missing'}"
+                if damage_policy == STOP:
+                    raise DamagedLogError(
+                        path,
+                        f"{what}: offsets {hole.first_offset} to {hole.last_offset} were durable",
+                        f"restore the partition from a copy, or set {POLICY_SETTING}={HOLE} to go on without them",
+                    )
+                for base in empty:  # their indexes name what was in them
+                    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                        self._fs.unlink(f"{path}/{file_name(base, suffix)}", missing_ok=True)
+                if lost.base < logs[0]:  # so that the log still begins there, until retention comes
+                    self._fs.open(f"{path}/{file_name(lost.base, LOG_SUFFIX)}", create=True).close()
+                if any(one.first_offset <= hole.first_offset and one.last_offset >= hole.last_offset for one in holes):
+                    continue
+                note_missing(self._fs, path, hole)
+                logger.warning(
+                    "%s: %s: offsets %d to %d are missing though they were durable; they are a hole now, as %s says",
                     path,
-                    f"segment {lost.base} is {what}: offsets {lost.first_offset} to {lost.next_offset - 1} were durable",
-                    f"restore the partition from a copy, or set {POLICY_SETTING}={HOLE} to go on without them",
+                    what,
+                    hole.first_offset,
+                    hole.last_offset,
+                    hole.name,
                 )
 
     def mark_clean(self, logs: Mapping[TopicPartition, LogFiles]) -> None:

@@ -25,7 +25,7 @@ from .segment_swap import CleanedSegment, SegmentSwap
 from .time_index import TimestampOffset
 
 if TYPE_CHECKING:
-    from .filesystem import File
+    from .filesystem import File, FileSystem
     from .log_segment import LogSegment
     from .offset_index import OffsetPosition
     from .segment_files import LogDirectory
@@ -105,11 +105,11 @@ def put_aside(
     segment.size = _size_without(damage, size)
 
 
-def note_missing(directory: LogDirectory, hole: Hole) -> None:
+def note_missing(file_system: FileSystem, directory: str, hole: Hole) -> None:
     """Name a hole of which there is nothing to keep. Durable when it returns. OSError."""
-    path = f"{directory.path}/{hole.name}"
-    if not directory.file_system.exists(path):
-        directory.file_system.write_atomically(path, b"")
+    path = f"{directory}/{hole.name}"
+    if not file_system.exists(path):
+        file_system.write_atomically(path, b"")
 
 
 def _size_without(damage: Sequence[Damage], size: int) -> int:

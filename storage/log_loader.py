@@ -141,10 +141,6 @@ class LogLoader:
             self._progress,
         )
         segments = self._load_segments(files)
-        if self._left_files is not None and recovery.look_for_lost_segments(
-            segments, self._left_files.bases, self._time.milliseconds()
-        ):
-            self._files_changed = True
         recovery.look_for_lost_files(segments, files)
         if not self._clean:
             self._finish_deletion(segments)

@@ -26,7 +26,7 @@ from .checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
-from .data_directory import DataDirectory, PartitionDirectory
+from .data_directory import DataDirectory, PartitionDirectory, start_failed
 from .disk_space import DiskSpace
 from .exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
 from .file_cache import FileCache
@@ -204,10 +204,8 @@ class LogManager:
             self._interrupted_moves(resumed)
         except OSError as error:
             self._release()
-            raise DataDirectoryError(
-                str(error.filename or "log.dirs"),
-                f"loading failed ({error.strerror or error})",
-                "mend it and start again",
+            raise start_failed(
+                str(error.filename or "log.dirs"), error, "loading failed", "mend it and start again"
             ) from error
         except BaseException:
             self._release()

@@ -24,7 +24,6 @@ from .hole import HOLE, KAFKA, POLICY_SETTING, STOP, DamagedLogError, examine, n
 from .log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Hole, LogFileName
 from .log_segment import LogSegment
 from .log_values import MAX_RELATIVE_OFFSET, RecoveryStats
-from .stop_record import lost_segments
 
 if TYPE_CHECKING:
     from ..protocol.records._kernel import BatchScanner
@@ -134,26 +133,6 @@ class LogRecovery:
             if base in sizes:
                 self._drop_indexes(before)
 
-    def look_for_lost_segments(self, segments: list[LogSegment], bases: Sequence[int], now_ms: int) -> bool:
-        """Tell of segments that had records at `bases` when the log was closed, and are gone or empty; whether any is. Where the
-        first ones are gone, an empty one takes their place, so that the log still begins there.
-        """
-        if not segments or self._promise.policy == KAFKA:
-            return False
-        here = {segment.base_offset for segment in segments if segment.size or segment is segments[-1]}
-        lost = lost_segments(bases, here, self._log_start_offset)
-        for base, first, following in lost:
-            if self._is_known(first, following):
-                continue
-            empty = [segment for segment in segments if base <= segment.base_offset < following]
-            is_there = any(segment.base_offset == base for segment in empty)
-            self._tell_missing(first, following, f"segment {base} is {'empty' if is_there else 'missing'}")
-            for segment in empty:
-                self._drop_indexes(segment)
-            if base < segments[0].base_offset:
-                segments.insert(0, LogSegment.create(self._directory, base, created_ms=now_ms))
-        return bool(lost)
-
     def _drop_indexes(self, segment: LogSegment) -> None:
         """Remove those of a closed segment that is empty: they name what was in it."""
         segment.abandon()
@@ -199,7 +178,7 @@ class LogRecovery:
             return
         self._stop_if_told_to(f"{what}: offsets {first} to {end - 1} are missing, and were durable")
         hole = Hole(first, 0, first, end - 1)
-        note_missing(self._directory, hole)
+        note_missing(self._fs, self._directory.path, hole)
         self._holes.add(hole)
         logger.warning(
             "%s: %s: offsets %d to %d are missing though they were durable; they are a hole now, as %s says",

@@ -125,3 +125,77 @@ def test_a_start_on_a_full_disk_serves_what_is_there(clean: bool) -> None:
     world.kill()
     world.start()
     assert len(read_records(world.log(), 0)) == len(acknowledged) + 1
+
+
+def rotten(how: str) -> World:
+    """A log with segments at 0, 3 and 6 and eight records, stopped, and then damaged in one way."""
+    world = World(damaged=f"{how}, and not recovered")
+    world.start(segment_bytes=500)
+    for value in "abcdefgh":
+        append(world.log(), value * 80)
+    world.log().increment_log_start_offset(1)
+    world.stop()
+    last = f"{ROOT}/t-0/{6:020d}"
+    if how == "a batch is damaged":
+        world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
+        data = world.fake.contents()[f"{last}.log"]
+        world.fake.corrupt(f"{last}.log", 75, bytes([data[75] ^ 1]))
+    elif how == "the last segment is missing":
+        world.fake.unlink(f"{last}.log")
+    elif how == "a closed segment is missing":
+        world.fake.unlink(f"{ROOT}/t-0/{3:020d}.log")
+    elif how == "the first segment is missing":
+        world.fake.unlink(f"{ROOT}/t-0/{0:020d}.log")
+    else:
+        world.fake.corrupt(f"{ROOT}/{how}", 4, b"\xff")
+    world.fake.sync_all()
+    return world
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "a batch is damaged",
+        "the last segment is missing",
+        "a closed segment is missing",
+        "the first segment is missing",
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    ],
+)
+def test_a_start_that_has_to_mend_damage_without_room_says_what_to_do_and_loses_nothing(
+    how: str, lasting: bool
+) -> None:
+    base = rotten(how)
+
+    def started(world: World) -> tuple[int, int, list[int], tuple[int, ...]]:
+        (log,) = world.start().logs()
+        lost = tuple(offset for hole in log.holes for offset in range(hole.first_offset, hole.last_offset + 1))
+        records = [record.offset for record in read_records(log, log.log_start_offset)]
+        return log.log_start_offset, log.log_end_offset, records, lost
+
+    def again(world: World) -> World:
+        other = World(world.fake.kill(), damaged="not recovered")
+        other.log_config = world.log_config
+        return other
+
+    expected = started(again(base))
+    refused = 0
+    for at in range(1, 100):
+        world = again(base)
+        rule = NoRoom(at, lasting)
+        world.fake.fail_when(rule)
+        try:
+            found = started(world)
+        except StorageError as error:
+            refused += 1
+            assert "no room" in str(error), (at, error)
+            assert "make room and start again" in str(error), (at, error)
+            rule.over = True
+            found = started(again(world))
+        assert found == expected, (at, rule.hit)
+        if not rule.hit:
+            break
+    assert at > 2
+    assert refused

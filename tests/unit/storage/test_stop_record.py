@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.cleaning import Producer, aborted_transactions
-from support.fake_filesystem import FakeFileSystem
+from support.fake_filesystem import FakeFileSystem, PowerCut
 from support.logs import ROOT, World, append, read_records
 from tidelog.storage.checkpoint_copy import seal
 from tidelog.storage.hole import DamagedLogError
@@ -240,3 +240,26 @@ def test_a_transaction_index_that_is_gone_or_cut_is_made_anew(
         _, log = start(world)
     assert [txn[:3] for txn in aborted_transactions(log)] == [(7, 0, 1), (7, 2, 3), (7, 5, 6), (7, 7, 8)]
     assert any("made anew from the log" in message for message in caplog.messages)
+
+
+def test_what_is_gone_is_told_though_the_first_start_ends_while_it_loads() -> None:
+    """Only that start has the record of the stop."""
+    world = stopped()
+    world.damaged = "segments are taken away"
+    remove(world, 0, 6)
+    call = 0
+    while True:
+        call += 1
+        again = World(world.fake.kill(), damaged="it stops while it loads")
+        again.log_config = world.log_config
+        again.fake.fail_at(call, PowerCut())
+        try:
+            again.start()
+        except PowerCut:
+            pass
+        else:
+            break
+        _, log = start(again)
+        assert [(hole.first_offset, hole.last_offset) for hole in log.holes] == [(0, 2), (6, 8)], call
+        assert log.log_start_offset == 0
+    assert call > 5
