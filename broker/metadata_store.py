@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from ..storage.exceptions import DataDirectoryError, KafkaStorageError
+from ..storage.filesystem import RealFileSystem
 from .topic_makers import NOBODY, NOBODYS, Makers
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ SCHEMA_VERSION = 4
 APPLICATION_ID = 0x7469646C  # "tidl"
 
 _SMALLEST_PAGE = 512
+_CHUNK_BYTES = 1 << 20
 
 _SCHEMA = """
 CREATE TABLE topics (
@@ -322,6 +324,13 @@ class MetadataStore:
 
             is_new = not os.path.exists(self.path)
             _keep_to_owner(self.path)
+            try:
+                # SQLite would believe what a sync that failed has left in memory alone, and commit behind it.
+                _write_again(f"{self.path}-wal")
+            except FileNotFoundError:
+                pass  # as a clean stop leaves it
+            except OSError as error:
+                raise sqlite3.OperationalError(f"its write-ahead log: {error.strerror or error}") from error
             database = sqlite3.connect(self.path)
             try:
                 database.execute("PRAGMA journal_mode = WAL")
@@ -513,6 +522,19 @@ def _keep_to_owner(path: str) -> None:
         for suffix in ("", "-wal", "-shm"):
             if os.path.exists(path + suffix):
                 os.chmod(path + suffix, 0o600)
+
+
+def _write_again(path: str) -> None:
+    """Writes a whole file over itself, durably."""
+    file = RealFileSystem().open(path)
+    try:
+        position = 0
+        while data := file.pread(_CHUNK_BYTES, position):
+            file.rewrite(data, position)
+            position += len(data)
+        file.sync()
+    finally:
+        file.close()
 
 
 def _is_empty(database: sqlite3.Connection) -> bool:

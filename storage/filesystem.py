@@ -76,6 +76,12 @@ class File(Protocol):
     def append(self, buffer: Buffer) -> None:
         """Writes all of `buffer` (contiguous bytes) at the end. On an OSError the file is as long as before."""
 
+    def rewrite(self, buffer: Buffer, offset: int) -> None:
+        """Writes over the bytes at `offset` what they are: the next `sync` takes them to the disk, whatever became of others.
+
+        Linux takes pages for clean when a sync has failed: they read well, a later sync succeeds, and they were never written.
+        """
+
     def pread(self, length: int, offset: int) -> bytes:
         """Up to `length` bytes from `offset`: fewer only at the end of the file."""
 
@@ -293,7 +299,7 @@ class RealFile:
         try:
             written = os.pwrite(self._fd, buffer, size)
             if written != len(buffer):
-                self._append_rest(memoryview(buffer).cast("B"), size, written)
+                self._write_rest(memoryview(buffer).cast("B"), size, written)
         except OSError:
             # If cutting fails as well, the bytes stay beyond the tracked size and the next append overwrites them.
             with suppress(OSError):
@@ -301,13 +307,19 @@ class RealFile:
             raise
         self._size = size + len(buffer)
 
-    def _append_rest(self, view: memoryview, size: int, written: int) -> None:
+    def _write_rest(self, view: memoryview, offset: int, written: int) -> None:
         """A regular file takes less than asked only near the end of the disk, a limit or 2 GiB, or after a signal."""
         while written < len(view):
-            count = os.pwrite(self._fd, view[written:], size + written)
+            count = os.pwrite(self._fd, view[written:], offset + written)
             if count <= 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
             written += count
+
+    def rewrite(self, buffer: Buffer, offset: int) -> None:
+        assert offset + len(buffer) <= self._size
+        written = os.pwrite(self._fd, buffer, offset)
+        if written != len(buffer):
+            self._write_rest(memoryview(buffer).cast("B"), offset, written)
 
     def pread(self, length: int, offset: int) -> bytes:
         return _pread(self._fd, length, offset)

@@ -299,10 +299,10 @@ class LocalLog:
                 directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
                 parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
             try:
-                self._save_epochs()
                 for segment in (*pending, active):
                     if segment.base_offset < target:
                         self._flush_segment(segment)
+                self._save_epochs()
                 if directory_is_dirty:
                     self._directory.file_system.sync_directory(self._directory.path)
                 if parent_is_dirty:
@@ -328,7 +328,8 @@ class LocalLog:
                 return self.recovery_point
 
     def _save_epochs(self) -> None:
-        """Before the recovery point moves: recovery finds epochs anew only in what it reads. A full disk breaks nothing."""
+        """After the records that have them, which may never get to the disk, and before the recovery point moves: recovery finds
+        epochs anew only in what it reads. A full disk breaks nothing."""
         try:
             self._epochs.flush()
         except OSError as error:
@@ -351,10 +352,11 @@ class LocalLog:
 
     # --- deletion ---
 
-    def _delete_files(self, segments: Iterable[LogSegment]) -> None:
+    def _delete_files(self, segments: Iterable[LogSegment], *, must: bool = False) -> None:
         """Rename now, unlink after the delay: who has just looked a segment up may still open it by name.
 
-        Under `_deletion_lock`. The segments are out of the list already.
+        Under `_deletion_lock`. The segments are out of the list already. `must`: other records get their offsets, so that none
+        may stay; OSError then.
         """
         marked: list[str] = []
         for segment in segments:
@@ -362,6 +364,8 @@ class LocalLog:
                 marked += segment.mark_deleted()
                 marked += self._mark_snapshot_deleted(segment.base_offset)
             except OSError as error:
+                if must:
+                    raise
                 logger.warning(
                     "%s: %r could not be renamed and stays until the next start: %s", self.name, segment, error
                 )
@@ -529,8 +533,11 @@ class LocalLog:
     # --- end ---
 
     def close(self) -> None:
-        """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError."""
+        """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError, also where the
+        log had failed before: the next start has to look at it."""
         with self._deletion_lock:
+            if self.failure is not None:
+                raise self.failure
             changed = self._directory_is_dirty or self.recovery_point < self.log_end_offset
             self.flush()
             try:

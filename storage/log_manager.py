@@ -543,14 +543,11 @@ class LogManager:
         else:
             with ThreadPoolExecutor(threads, thread_name_prefix="log-closing") as pool:
                 list(pool.map(close, list(self._logs.items())))
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
-        for directory in self._directories:
-            if id(directory) in failed:
+        for upkeep in self._upkeeps:
+            directory = upkeep.directory
+            if not upkeep.checkpoint_all() or id(directory) in failed:
                 continue
             try:
-                upkeep = next(one for one in self._upkeeps if one.directory is directory)
                 directory.mark_clean({key: self._files_of(log) for key, log in upkeep.logs.items()})
             except OSError as error:
                 logger.error("%s: the stop could not be marked as clean: %s", directory.path, error)

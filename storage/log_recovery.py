@@ -282,7 +282,12 @@ class LogRecovery:
         self, segment: LogSegment, replay: ProducerReplay, on_progress: Callable[[int], None] | None
     ) -> BatchScanner:
         return segment_scan.scan_segment(
-            self._directory, segment, check_crc=True, on_batch=replay.add, on_progress=on_progress
+            self._directory,
+            segment,
+            check_crc=True,
+            on_batch=replay.add,
+            on_progress=on_progress,
+            durable_below=self._promise.recovery_point or 0,
         )
 
     def _finish(self, segment: LogSegment, scanner: BatchScanner, epochs: LeaderEpochCache) -> None:

@@ -23,6 +23,7 @@ from .log_values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
 from .offset_index import OffsetPosition
 from .segment_files import LogDirectory, SegmentFiles
 from .time_index import TimestampOffset
+from .transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from .filesystem import Buffer, File
@@ -503,18 +504,17 @@ class LogSegment:
             self.sync_indexes()
 
     def sync_indexes(self) -> None:
-        """Make trimmed indexes durable. One that is missing is made again when the log is loaded. Blocks."""
-        for index in self._directory.indexes(self.base_offset, writable=False):
-            with suppress(FileNotFoundError):
-                index.flush()
+        """Make trimmed indexes durable. One that is missing is made again when the log is loaded. Blocks; OSError."""
         directory = self._directory
+        offset_index, time_index = directory.indexes(self.base_offset, writable=False)
+        with suppress(FileNotFoundError):
+            offset_index.flush()
+        with suppress(FileNotFoundError):
+            if self._largest is not None and time_index.complete(self._largest):
+                directory.cache.discard(self._serial)  # it has the file that was replaced
+            time_index.flush()
         path = directory.file(self.base_offset, TRANSACTION_INDEX_SUFFIX)
-        if directory.file_system.exists(path):
-            file = directory.file_system.open(path)
-            try:
-                file.sync()
-            finally:
-                file.close()
+        TransactionIndex(directory.file_system, path, self.base_offset).flush()
         self.indexes_synced = True
 
     def close(self) -> bool:

@@ -167,6 +167,13 @@ class LogUpkeep:
 
     # --- checkpoints ---
 
+    def checkpoint_all(self) -> bool:
+        """Write all three, before a stop. False: one of them could not be written."""
+        written = [
+            self.checkpoint_recovery_points(), self.checkpoint_log_start_offsets(), self.checkpoint_high_watermarks(),
+        ]  # fmt: skip
+        return all(written)
+
     def checkpoint_recovery_points(self) -> bool:
         """What recovery may skip. Only ever lower than the truth, so the order with flushes does not matter.
 

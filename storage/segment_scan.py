@@ -39,16 +39,21 @@ def scan_segment(
     check_crc: bool,
     on_batch: OnBatch | None = None,
     on_progress: Callable[[int], None] | None = None,
+    durable_below: int | None = None,
 ) -> BatchScanner:
     """Walk the segment's batches from position `start` to the end of the file or the first that is not sound.
 
     `on_batch(header, bytes)` gets each batch with a producer id or control bit, valid during the call; `on_progress(n)` the
-    bytes of each chunk. `scanner.valid_bytes` is where sound batches end. Blocks; OSError.
+    bytes of each chunk. `scanner.valid_bytes` is where sound batches end. With `durable_below` (an offset), what is sound from
+    there on is written over itself, so that the next sync of the file covers what was read here; the file's modification
+    time stays. Blocks; OSError.
     """
     scanner = BatchScanner(directory.config.index_interval_bytes, segment.base_offset, check_crc)
-    file = directory.open_log(segment.base_offset, writable=False)
+    file = directory.open_log(segment.base_offset, writable=durable_below is not None)
     try:
-        _feed(directory, file, scanner, start, on_batch, on_progress)
+        modified_ms = None if durable_below is None else directory.file_system.stat(file.path).modified_ms
+        if _feed(directory, file, scanner, start, on_batch, on_progress, durable_below) and modified_ms is not None:
+            directory.file_system.set_modified_ms(file.path, modified_ms)
     finally:
         file.close()
     return scanner
@@ -61,23 +66,30 @@ def _feed(
     position: int,
     on_batch: OnBatch | None,
     on_progress: Callable[[int], None] | None,
-) -> None:
+    durable_below: int | None,
+) -> bool:
+    """Whether something was written over itself."""
     size = file.size()
+    has_rewritten = False
     buffer = bytearray(min(CHUNK_BYTES, size - position))
     while position < size:
         length = file.pread_into(memoryview(buffer)[: size - position], position)
         taken = scanner.feed(buffer, 0, length, position)
         _drain(scanner, buffer, position, on_batch)
+        if durable_below is not None and taken and scanner.next_offset > durable_below:
+            # The very bytes that were checked: the kernel may drop the page now, and what the disk has may be others.
+            file.rewrite(memoryview(buffer)[:taken], position)
+            has_rewritten = True
         if on_progress is not None:
             on_progress(taken)
         position += taken
         if scanner.stopped is not None or taken:
             if scanner.stopped is not None:
-                return
+                break
             continue
         # Not one whole batch in the buffer: it is larger, or the file ends within it.
         if not length < scanner.needed <= size - position:
-            return
+            break
         if scanner.needed <= _LARGEST_BUFFER:
             buffer = bytearray(scanner.needed)
             continue
@@ -86,11 +98,15 @@ def _feed(
             with mapped.view[position : position + scanner.needed] as whole:
                 taken = scanner.feed(whole, 0, len(whole), position)
                 _drain(scanner, whole, position, on_batch)
+                if durable_below is not None and taken and scanner.next_offset > durable_below:
+                    file.rewrite(whole[:taken], position)
+                    has_rewritten = True
         finally:
             mapped.close()
         if not taken:
-            return
+            break
         position += taken
+    return has_rewritten
 
 
 def _drain(scanner: BatchScanner, buffer: Buffer, position: int, on_batch: OnBatch | None) -> None:

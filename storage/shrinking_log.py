@@ -208,7 +208,8 @@ class ShrinkingLog(LocalLog):
     def truncate_to(self, offset: int) -> bool:
         """Remove all records from `offset` on (the whole batch that holds it). Loop thread, no flush or append meanwhile.
 
-        False when the log ends there or before.
+        False when the log ends there or before. KafkaStorageError: nothing was removed, or (`failure` is set then) no more than
+        a part: the next start tells what.
         """
         with self._deletion_lock, self._flush_lock, self._lock:
             if offset >= self.log_end_offset:
@@ -224,13 +225,15 @@ class ShrinkingLog(LocalLog):
                 # Durably, or a power cut brings them back behind records that get the same offsets; and from the end on, or
                 # it takes one from the middle.
                 for segment in reversed(doomed):
-                    self._delete_files([segment])
+                    self._delete_files([segment], must=True)
                     self._directory.file_system.sync_directory(self._directory.path)
                 active = self._segments.active
                 active.activate()
                 active.truncate_to(offset)
             except OSError as error:
-                raise KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}") from error
+                # The log ends somewhere before, and a sync that failed has lost what else was not on disk.
+                self.failure = KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}")
+                raise self.failure from error
             self._reset_ends(min(offset, max(active.base_offset, active.read_next_offset())))
             extent = self._extents()[-1]
             self.ledger.cut(
@@ -256,7 +259,7 @@ class ShrinkingLog(LocalLog):
     def _start_at(self, offset: int) -> None:
         try:
             doomed = list(self._segments.view)
-            self._delete_files(doomed)
+            self._delete_files(doomed, must=True)
             new = LogSegment.create(self._directory, offset, created_ms=self._time.milliseconds())
             self._segments.replace(doomed, [new])
             self._directory.file_system.sync_directory(self._directory.path)

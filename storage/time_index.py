@@ -12,6 +12,7 @@ timestamp < x. The last slot is kept for the entry that a roll adds with the seg
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from struct import Struct
 from typing import ClassVar, NamedTuple
@@ -76,6 +77,24 @@ class TimeIndex(IndexFile):
         self.ENTRY.pack_into(view, self._count * 12, timestamp, relative)
         self._last = TimestampOffset(timestamp, offset)
         self._count += 1
+
+    def complete(self, largest: TimestampOffset) -> bool:
+        """Add the entry that a roll adds, where the disk did not take it then: whether the file was replaced by such a one.
+
+        Of a closed segment: retention takes the last entry for its age. Durable; blocks. OSError, but on a full disk.
+        """
+        try:
+            if self.last_entry.timestamp >= largest.timestamp:
+                return False
+            entries = b"".join(self.ENTRY.pack(time, self._relative(offset)) for time, offset, _ in (*self, largest))
+            self._file_system.write_atomically(self._path, entries)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
+        finally:
+            self.close_map()
+        return True
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The greatest entry with a timestamp ≤ `timestamp`, (−1, base offset) when there is none.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from .mutation import Mutation
 
 LOG_LOADER = "tests/unit/storage/test_log_loader.py"
+LOG_MANAGER = "tests/unit/storage/test_log_manager.py"
+SHRINKING_LOG = "tests/unit/storage/test_shrinking_log.py"
 RECOVERY = "tests/crash/test_recovery.py"
 
 MUTATIONS = [
@@ -51,10 +53,68 @@ MUTATIONS = [
     Mutation(
         "recovery/checksums",
         "storage/log_recovery.py",
-        "segment, check_crc=True, on_batch=replay.add, on_progress=on_progress",
-        "segment, check_crc=False, on_batch=replay.add, on_progress=on_progress",
+        "            check_crc=True,\n            on_batch=replay.add,",
+        "            check_crc=False,\n            on_batch=replay.add,",
         "Recovery does not look at checksums.",
         (f"{RECOVERY}::test_after_power_cuts_the_synced_records_are_there_and_nothing_else",),
+    ),
+    Mutation(
+        "recovery/failed-sync",
+        "storage/log_recovery.py",
+        "            durable_below=self._promise.recovery_point or 0,\n",
+        "",
+        "A start takes pages for durable that a failed sync has left in memory alone.",
+        (f"{LOG_LOADER}::test_records_that_a_failed_sync_has_lost_are_durable_with_what_comes_behind_them",),
+    ),
+    Mutation(
+        "recovery/failed-sync-of-a-large-batch",
+        "storage/segment_scan.py",
+        "                    file.rewrite(whole[:taken], position)\n",
+        "",
+        "A start takes a batch that is read through a map for durable, though a failed sync has left it in memory alone.",
+        (f"{LOG_LOADER}::test_records_that_a_failed_sync_has_lost_are_durable_with_what_comes_behind_them",),
+    ),
+    Mutation(
+        "recovery/file-time",
+        "storage/segment_scan.py",
+        "            directory.file_system.set_modified_ms(file.path, modified_ms)\n",
+        "            pass\n",
+        "Recovery changes the time of a log file, by which retention goes where records have none.",
+        (f"{LOG_LOADER}::test_only_chunks_above_the_recovery_point_are_written_again_and_the_files_time_stays",),
+    ),
+    Mutation(
+        "recovery/clean-stop-of-a-failed-log",
+        "storage/local_log.py",
+        "            if self.failure is not None:\n                raise self.failure\n            changed =",
+        "            changed =",
+        "A log that has failed is closed as if it had not, and the next start looks at nothing.",
+        (f"{LOG_MANAGER}::test_a_log_that_has_failed_leaves_its_directory_without_the_mark_of_a_clean_stop",),
+    ),
+    Mutation(
+        "recovery/clean-stop-without-checkpoints",
+        "storage/log_manager.py",
+        "            if not upkeep.checkpoint_all() or id(directory) in failed:",
+        "            upkeep.checkpoint_all()\n            if id(directory) in failed:",
+        "A stop is marked as clean though its checkpoints are older ones.",
+        (f"{LOG_MANAGER}::test_a_stop_whose_checkpoints_cannot_be_written_is_not_marked_as_clean",),
+    ),
+    Mutation(
+        "recovery/epochs-before-records",
+        "storage/local_log.py",
+        "                for segment in (*pending, active):\n                    if segment.base_offset < target:",
+        "                self._epochs.flush()\n"
+        "                for segment in (*pending, active):\n                    if segment.base_offset < target:",
+        "An epoch is on disk before its first record, which may never get there.",
+        (f"{LOG_LOADER}::test_no_epoch_is_on_disk_whose_records_are_not",),
+    ),
+    Mutation(
+        "recovery/truncation-cut-short",
+        "storage/shrinking_log.py",
+        '                self.failure = KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}")\n'
+        "                raise self.failure from error\n",
+        '                raise KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}") from error\n',
+        "A log goes on after a truncation that the disk has cut short.",
+        (f"{SHRINKING_LOG}::test_a_truncation_that_the_disk_has_cut_short_is_the_logs_last_change",),
     ),
     Mutation(
         "recovery/removal-durable",

@@ -31,7 +31,8 @@ class Inode:
     changes: list[Change] = field(default_factory=list)
     modified_ms: int = 0
     mapped: bool = False
-    poisoned: bool = False
+    clean: bytes | None = None
+    """What readers saw when a sync failed: pages that count as written since, and are not on the disk."""
     reserved: int = 0
     """Bytes from the start that have disk blocks whether the file reaches there or not."""
 
@@ -57,15 +58,15 @@ class Inode:
         """Turns what was written through a map into changes, sector by sector."""
         if not self.mapped:
             return
-        known = self.replay(lambda _change: True)
+        known = self.replay(lambda _change: True, self.clean)
         for start in range(0, len(self.data), SECTOR):
             sector = bytes(self.data[start : start + SECTOR])
             if known[start : start + SECTOR] != sector:
                 self.changes.append(Change(start, sector))
 
-    def replay(self, keep: Callable[[Change], bool]) -> bytearray:
-        """The durable bytes with those changes that `keep` chooses."""
-        data = bytearray(self.durable)
+    def replay(self, keep: Callable[[Change], bool], before: bytes | None = None) -> bytearray:
+        """The bytes that were there before (by default: the durable ones) with those changes that `keep` chooses."""
+        data = bytearray(self.durable if before is None else before)
         for change in self.changes:
             if not keep(change):
                 continue
@@ -79,13 +80,18 @@ class Inode:
         return data
 
     def sync(self) -> None:
-        self.durable = bytes(self.data if not self.poisoned else self.replay(lambda _change: True))
+        if self.clean is None:
+            self.durable = bytes(self.data)
+        else:
+            self.note_mapped_writes()
+            self.durable = bytes(self.replay(lambda _change: True))
+            self.clean = None if self.durable == self.data else bytes(self.data)
         self.changes.clear()
 
     def fail_sync(self) -> None:
         """Linux marks pages clean when writing them back fails: a later sync succeeds and does not bring them to disk."""
         self.changes = [Change(len(self.data), None)]
-        self.poisoned = True
+        self.clean = bytes(self.data)
 
     def pieces(self) -> list[Change]:
         """The changes, writes cut at sector borders: what a disk may keep or lose one by one."""
@@ -206,7 +212,7 @@ class KeepNames:
 
 
 class TearLast:
-    """All but the second half of each file's last write, cut at a sector border."""
+    """All but the second half of each file's last write, cut at a sector border: there is what was durable before, or zeros."""
 
     def names(self, directory: Directory) -> dict[str, Inode | Directory]:
         return directory.names
@@ -221,7 +227,7 @@ class TearLast:
             middle -= middle % SECTOR
             start, end = max(middle, last.offset), min(last.offset + len(last.data), len(data))
             if start < end:
-                data[start:end] = bytes(end - start)
+                data[start:end] = inode.durable[start:end].ljust(end - start, b"\0")
         return data
 
 

@@ -8,7 +8,8 @@
   `sync_directory`. A rename is one change. The root is durable.
 - After a power cut any of the changes since may be there or not: data per sector (512 bytes) and in any order; names
   per change. Where a file became longer and its data did not make it, zeros or garbage are found.
-- A sync that fails (`fail_at`) loses what it should have written: a later one succeeds without it, as on Linux.
+- A sync that fails (`fail_at`) loses what it should have written, as on Linux: readers, and a process that comes after a
+  kill, still see it; a later sync succeeds without it; what is written once more becomes durable with the next one.
 
 `power_cut(seed)` gives one such state, chosen at random; `power_cut_states()` the plain extremes. Both leave this
 object alone and return new file systems, so that one run yields many crashes.
@@ -94,6 +95,14 @@ class FakeFile:
         self._system._enter("append", self.path, len(data))
         self._system._take_space(len(data))
         self._inode.write(len(self._inode.data), data)
+        self._system._touch(self._inode)
+
+    def rewrite(self, buffer: Buffer, offset: int) -> None:
+        self._check(write=True)
+        data = bytes(buffer)
+        assert self._inode.data[offset : offset + len(data)] == data
+        self._system._enter("rewrite", self.path, len(data))
+        self._inode.write(offset, data)
         self._system._touch(self._inode)
 
     def pread(self, length: int, offset: int) -> bytes:
@@ -194,7 +203,11 @@ class FakeMappedFile:
         self._map()
 
     def sync(self) -> None:
-        self._system._enter("sync", self.path)
+        try:
+            self._system._enter("sync", self.path)
+        except OSError:
+            self._inode.fail_sync()
+            raise
         self._inode.sync()
 
     def renamed(self, path: StrPath) -> None:
@@ -351,7 +364,7 @@ class FakeFileSystem:
                     copy.sync()
                 else:
                     copy.durable, copy.changes = inode.durable, list(inode.changes)
-                    copy.poisoned = inode.poisoned
+                    copy.clean = inode.clean
                 copies[inode.number] = copy
             return copies[inode.number]
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from support.fake_filesystem import FakeFileSystem, Operation
 
-KINDS = ("append", "sync", "sync_directory", "rename", "truncate", "resize", "create", "unlink", "reserve", "mkdir")
+KINDS = (
+    "append", "sync", "sync_directory", "rename", "truncate", "resize", "create", "unlink", "reserve", "mkdir", "rewrite",
+)  # fmt: skip
 
 
 @dataclass

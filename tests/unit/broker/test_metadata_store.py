@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from tidelog.broker.metadata_store import FILE_NAME, SCHEMA_VERSION, MetadataStore, StoredMetadata, TopicRecord
 from tidelog.broker.topic_makers import NOBODYS, Makers
 from tidelog.storage.exceptions import DataDirectoryError, KafkaStorageError
+from tidelog.storage.filesystem import RealFile
 
 MADE = Makers("User:a", {"User:a": 2, "User:b": 1})
 ORDERS = TopicRecord("orders", UUID(int=1), 3, {"retention.ms": "5", "cleanup.policy": "compact"}, 1000, makers=MADE)
@@ -262,3 +264,41 @@ def test_a_secret_that_can_not_be_kept_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(KafkaStorageError, match=r"metadata\.db"):
         store.secret("one")
     store.close()
+
+
+async def test_what_a_killed_process_left_is_on_disk_before_anything_is_committed_behind_it(
+    store: MetadataStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync may have failed: SQLite would read what is in memory alone."""
+    await store.add_topic(ORDERS)
+    left = shutil.copytree(tmp_path, tmp_path / "left")
+    size = (left / f"{FILE_NAME}-wal").stat().st_size
+    assert size
+    calls: list[tuple[str, str, int]] = []
+    rewrite, sync, connect = RealFile.rewrite, RealFile.sync, sqlite3.connect
+    monkeypatch.setattr(
+        RealFile, "rewrite", lambda f, data, at: (calls.append(("write", f.path, len(data))), rewrite(f, data, at))[1]
+    )
+    monkeypatch.setattr(RealFile, "sync", lambda f: (calls.append(("sync", f.path, 0)), sync(f))[1])
+    monkeypatch.setattr(sqlite3, "connect", lambda path: (calls.append(("read", path, 0)), connect(path))[1])
+    other = MetadataStore(str(left))
+    assert other.open() == [ORDERS]
+    other.close()
+    wal = f"{left}/{FILE_NAME}-wal"
+    assert calls == [("write", wal, size), ("sync", wal, 0), ("read", f"{left}/{FILE_NAME}", 0)]
+
+
+async def test_a_disk_that_takes_no_write_ahead_log_stops_the_start(
+    store: MetadataStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.add_topic(ORDERS)
+    left = shutil.copytree(tmp_path, tmp_path / "left")
+
+    def fail(file: RealFile) -> None:
+        raise OSError(5, "Input/output error", file.path)
+
+    monkeypatch.setattr(RealFile, "sync", fail)
+    other = MetadataStore(str(left))
+    with pytest.raises(DataDirectoryError, match="Input/output error"):
+        other.open()
+    other.close()

@@ -51,6 +51,20 @@ def test_append_read_truncate(system: FileSystem, home: str) -> None:
     again.close()
 
 
+def test_bytes_that_are_written_over_themselves_stay_what_they_are(system: FileSystem, home: str) -> None:
+    file = system.open(f"{home}/f", create=True)
+    file.append(b"0123456789")
+    file.rewrite(file.pread(4, 3), 3)
+    assert (file.size(), file.pread(99, 0)) == (10, b"0123456789")
+    file.append(b"ab")
+    assert file.pread(99, 0) == b"0123456789ab"
+    file.close()
+    reader = system.open(f"{home}/f", writable=False)
+    with pytest.raises(OSError):
+        reader.rewrite(b"0123", 0)
+    reader.close()
+
+
 def test_open_flags(system: FileSystem, home: str) -> None:
     with pytest.raises(FileNotFoundError):
         system.open(f"{home}/missing")
@@ -224,6 +238,8 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file = RealFileSystem().open(tmp_path / "f", create=True)
     monkeypatch.setattr(os, "pwrite", _ShortWrites(step=3, budget=1000))
     file.append(b"0123456789")
+    assert (file.size(), file.pread(99, 0)) == (10, b"0123456789")
+    file.rewrite(b"2345678", 2)
     assert (file.size(), file.pread(99, 0)) == (10, b"0123456789")
     file.close()
 

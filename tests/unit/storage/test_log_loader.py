@@ -9,6 +9,7 @@ from support.fake_disk import KeepNone, KeepSomeNames
 from support.fake_filesystem import FakeFileSystem, PowerCut
 from support.logs import ROOT, World, append, batch, read_records, values_of
 from support.mock_time import START_MS
+from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.log_names import file_name
 from tidelog.storage.unified_log import UnifiedLog
 
@@ -447,6 +448,80 @@ def test_segments_of_more_than_a_chunk_are_recovered(monkeypatch: pytest.MonkeyP
         assert world.manager.recovery_stats.bytes_scanned == log.size
 
 
+def fail_syncs(world: World, name: str) -> None:
+    """From now on, of the files with that suffix."""
+    world.fake.fail_when(
+        lambda operation: (
+            OSError(5, "input/output error") if operation.kind == "sync" and operation.path.endswith(name) else None
+        )
+    )
+
+
+@pytest.mark.parametrize("largest", [64 << 20, 300], ids=["buffer", "map"])
+def test_records_that_a_failed_sync_has_lost_are_durable_with_what_comes_behind_them(
+    monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    """The kernel takes their pages for clean: they are read and pass for sound at a start, and no later sync would write them."""
+    from tidelog.storage import segment_scan
+
+    monkeypatch.setattr(segment_scan, "CHUNK_BYTES", 256)
+    monkeypatch.setattr(segment_scan, "_LARGEST_BUFFER", largest)
+    world = World()
+    world.start(segment_bytes=2000, index_interval_bytes=100)
+    log = world.log()
+    values = [bytes([number]) * 400 for number in range(1, 10)]
+    for value in values[:3]:
+        append(log, value)
+    log.flush()
+    world.manager.checkpoint_recovery_points()
+    for value in values[3:7]:  # rolls once
+        append(log, value)
+    fail_syncs(world, ".log")
+    with pytest.raises(KafkaStorageError, match="sync failed"):
+        log.flush()
+    world.fake.heal()
+    world.kill()
+    log = start(world)
+    for value in values[7:]:
+        append(log, value)
+    assert log.flush() == 9
+    world.cut_power(0)
+    for state in (world.fake, world.fake.rebuilt(KeepNone())):
+        other = World(state)
+        other.log_config = world.log_config
+        log = start(other)
+        assert values_of(read_records(log, 0)) == values
+
+
+def test_only_chunks_above_the_recovery_point_are_written_again_and_the_files_time_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tidelog.storage import segment_scan
+
+    monkeypatch.setattr(segment_scan, "CHUNK_BYTES", 1024)
+    world = World()
+    world.start()
+    log = world.log()
+    for number in range(20):
+        append(log, bytes([number]) * 400)
+        if number == 11:
+            log.flush()
+            world.manager.checkpoint_recovery_points()
+    size, modified_ms = log.size, world.fake.stat(path(0, ".log")).modified_ms
+    world.kill()
+    world.time.advance(seconds=60)
+    world.fake.time = world.time
+    log = start(world)
+    assert log.log_end_offset == 20
+    again = sum(int(operation.detail) for operation in world.fake.trace if operation.kind == "rewrite")
+    assert size * 8 / 20 <= again < size * 8 / 20 + 1024
+    assert world.fake.stat(path(0, ".log")).modified_ms == modified_ms
+    world.fake.trace.clear()
+    world.start()  # after a clean stop
+    assert all(operation.kind != "rewrite" for operation in world.fake.trace)
+    world.stop()
+
+
 @pytest.mark.damaged("offsets are taken out of the log")
 def test_a_gap_above_the_recovery_point_is_a_loss_and_below_it_compactions(world: World) -> None:
     world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
@@ -516,3 +591,17 @@ def test_each_directorys_logs_are_loaded_in_so_many_threads(monkeypatch: pytest.
     world.start()
     assert most == 3
     assert [log.log_end_offset for log in world.manager.logs()] == [1] * 6
+
+
+def test_no_epoch_is_on_disk_whose_records_are_not() -> None:
+    """Else the file would say of other records, of an older epoch, that they are of that one."""
+    world = World()
+    world.start()
+    append(world.log(), "a")
+    log = start(world)
+    append(log, "of the next epoch")
+    fail_syncs(world, ".log")
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    assert log.epoch_for_offset(1) == 1
+    assert world.file_system.read_bytes(f"{T}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"

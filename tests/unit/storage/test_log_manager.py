@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from support.fake_filesystem import Operation
 from support.logs import ROOT, World, append
 from support.mock_time import MockScheduler, MockTime
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig, log_config
-from tidelog.storage.exceptions import DataDirectoryError
+from tidelog.storage.exceptions import DataDirectoryError, KafkaStorageError
 from tidelog.storage.filesystem import RealFileSystem
 from tidelog.storage.log_manager import LogManager
 
@@ -123,3 +125,49 @@ def test_stops_and_starts_import_no_package_for_checksums(monkeypatch: pytest.Mo
     world.start()
     world.kill()
     assert world.start().get("t", 0) is not None
+
+
+def disk_error(kind: str, name: str) -> Callable[[Operation], OSError | None]:
+    """Of all such calls on what is called so."""
+    return lambda operation: (
+        OSError(5, "input/output error") if operation.kind == kind and operation.path.endswith(name) else None
+    )
+
+
+@pytest.mark.parametrize(("kind", "name"), [("sync", ".log"), ("sync_directory", "a-0"), ("", "")])
+def test_a_log_that_has_failed_leaves_its_directory_without_the_mark_of_a_clean_stop(kind: str, name: str) -> None:
+    """Also where the disk is sound by then, and all calls of the stop succeed."""
+    world = World(directories=("/one", "/two"))
+    world.start(cleanup_policy=frozenset({"compact"}))
+    log, other = world.log("a"), world.log("b")
+    for sound in (log, other):
+        append(sound, "first")
+        sound.flush()
+        append(sound, "second")
+    log.roll()
+    world.fake.fail_when(disk_error(kind, name))
+    if not kind:
+        log.flush()
+        log.failure = KafkaStorageError("cleaned segments are in place by half")
+    else:
+        with pytest.raises(KafkaStorageError):
+            log.flush()
+    world.fake.heal()
+    failed, sound = (one.directory.rpartition("/")[0] for one in (log, other))
+    world.stop()
+    assert not world.fake.exists(f"{failed}/.kafka_cleanshutdown")
+    assert world.fake.exists(f"{sound}/.kafka_cleanshutdown")
+
+
+@pytest.mark.damaged("a checkpoint stays what it was before the stop")
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
+def test_a_stop_whose_checkpoints_cannot_be_written_is_not_marked_as_clean(name: str) -> None:
+    """A start after a clean stop believes them."""
+    world = World()
+    world.start()
+    log = world.log()
+    append(log, "a", "b", "c")
+    log.increment_log_start_offset(2)
+    world.fake.fail_when(disk_error("rename", f"{ROOT}/{name}-offset-checkpoint.tmp"))
+    world.stop()
+    assert not world.fake.exists(CLEAN_MARK)

@@ -163,3 +163,45 @@ def test_a_truncation_to_where_the_log_was_rolled_forgets_the_producers_batches_
     assert entry.last_offset == 0
     assert append(log, "b", base_sequence=1, **arguments) == 1
     assert log.log_end_offset == 2
+
+
+@pytest.mark.damaged("the disk fails in the middle of each truncation")
+@pytest.mark.parametrize("offset", [5, 2, -1], ids=["one segment", "more", "all"])
+def test_a_truncation_that_the_disk_has_cut_short_is_the_logs_last_change(offset: int) -> None:
+    """Its ends are not what the files say, and what a failed sync has lost no later one brings back."""
+    failed = 0
+    for number in range(1, 100):
+        world = world_of_six_segments()
+        log = world.log()
+        append(log, "not on the disk yet")
+        world.manager.checkpoint_recovery_points()
+        world.fake.fail_at(number, OSError(5, "input/output error"))
+        try:
+            log.truncate_fully_and_start_at(3) if offset < 0 else log.truncate_to(offset)
+        except KafkaStorageError:
+            world.fake.heal()
+            has_failed = log.failure is not None
+            failed += has_failed
+            if has_failed:
+                with pytest.raises(KafkaStorageError):
+                    append(log, "behind it")
+            else:
+                assert log.log_end_offset == 7
+            world.stop()
+            assert world.fake.exists(f"{ROOT}/.kafka_cleanshutdown") != has_failed
+        else:
+            world.fake.heal()
+            world.stop()
+            if len(world.fake.trace) < number:
+                break
+        state = world.fake.kill()
+        later = World(state)
+        later.log_config = world.log_config
+        later.start()
+        found = values_of(read_records(later.log(), later.log().log_start_offset))
+        whole = [*(value.encode() * 50 for value in "abcdef"), b"not on the disk yet"]
+        first = whole.index(found[0]) if found else 0
+        assert found == whole[first : first + len(found)]
+        assert offset < 0 or not first
+        later.stop()
+    assert failed

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from support.fake_disk import KeepNone
 from support.fake_filesystem import FakeFileSystem
 from tidelog.storage.exceptions import CorruptIndexError, InvalidOffsetError, StorageError
 from tidelog.storage.filesystem import RealFileSystem
@@ -139,3 +141,27 @@ def test_sanity_check_never_fails_otherwise(data: bytes) -> None:
     else:
         assert not any(data)
     index.close_map()
+
+
+def test_the_entry_that_a_disk_did_not_take_at_the_roll_is_added_durably() -> None:
+    system = FakeFileSystem()
+    system.put(PATH, TimeIndex.ENTRY.pack(1000, 10))
+    index = TimeIndex(system, PATH, 100, writable=False)
+    assert not index.complete(TimestampOffset(1000, 110))
+    assert not system.trace
+    assert index.complete(TimestampOffset(2000, 120))
+    assert pairs(TimeIndex(system, PATH, 100, writable=False)) == [(1000, 110), (2000, 120)]
+    assert system.rebuilt(KeepNone()).contents() == system.contents()
+    assert not index.is_mapped
+
+
+def test_on_a_full_disk_that_entry_stays_out_and_another_error_is_raised() -> None:
+    system = FakeFileSystem()
+    system.put(PATH, TimeIndex.ENTRY.pack(1000, 10))
+    index = TimeIndex(system, PATH, 100, writable=False)
+    for number, is_raised in ((28, False), (5, True)):
+        system.fail_at(1, OSError(number, "the disk"))
+        with pytest.raises(OSError) if is_raised else nullcontext():
+            assert not index.complete(TimestampOffset(2000, 120))
+    assert pairs(index) == [(1000, 110)]
+    index.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+from support.fake_disk import KeepNone, TearLast
 from support.fake_filesystem import FakeFileSystem, Operation, PowerCut
 
 SEEDS = range(200)
@@ -215,3 +216,42 @@ def test_leaks_show() -> None:
     assert system.open_files == {file}
     file.release()
     assert not system.open_files
+
+
+@pytest.mark.parametrize("is_mapped", [False, True], ids=["written", "mapped"])
+def test_what_a_failed_sync_has_lost_is_read_until_the_power_goes_and_durable_once_it_is_written_again(
+    is_mapped: bool,
+) -> None:
+    fs = FakeFileSystem()
+    fs.put("/f", b"old")
+    fs.fail_at(3 if is_mapped else 2, OSError(5, "input/output error"))
+    file = fs.open("/f")
+    if is_mapped:
+        mapped = fs.map("/f", 7, writable=True)
+        mapped.reserve(0, 7)
+        mapped.view[3:] = b" new"
+    else:
+        file.append(b" new")
+    with pytest.raises(OSError, match="input/output"):
+        file.sync()
+    fs = fs.kill()
+    file = fs.open("/f")
+    file.sync()
+    assert file.pread(99, 0) == b"old new"
+    assert fs.rebuilt(KeepNone()).contents() == {"/f": b"old\0\0\0\0"}
+    file.rewrite(b"new", 4)
+    assert fs.rebuilt(KeepNone()).contents() == {"/f": b"old\0\0\0\0"}
+    file.sync()
+    assert fs.rebuilt(KeepNone()).contents() == {"/f": b"old\0new"}
+    file.rewrite(b" ", 3)
+    file.sync()
+    assert fs.rebuilt(KeepNone()).contents() == {"/f": b"old new"}
+
+
+def test_a_torn_write_over_durable_bytes_leaves_those() -> None:
+    fs = FakeFileSystem()
+    fs.put("/f", b"x" * 1024)
+    file = fs.open("/f")
+    file.append(b"y" * 1024)
+    file.rewrite(bytes(b"x" * 1024 + b"y" * 1024), 0)
+    assert fs.rebuilt(TearLast()).contents() == {"/f": b"x" * 1024 + bytes(1024)}
