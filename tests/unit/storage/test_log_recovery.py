@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from support.cleaning import Producer
+from support.cleaning import CleaningWorld, Producer, put
 from support.logs import ROOT, World, append, read_records, values_of
 from support.mock_time import START_MS
 from tidelog.storage.exceptions import StorageError
@@ -397,3 +397,35 @@ def test_what_is_kept_of_a_log_of_which_nothing_is_left_stays_until_retention_co
     log.increment_log_start_offset(4)
     again.manager.delete_old_segments()
     assert log.holes == ()
+
+
+@pytest.mark.damaged("checkpoints are removed")
+@pytest.mark.parametrize(
+    ("gone", "is_told"),
+    [(("cleaner",), False), (("recovery-point",), False), (("cleaner", "recovery-point"), True)],
+    ids=["cleaner's", "recovery points", "both"],
+)
+def test_gaps_of_a_log_that_was_compacted_once_are_holes_only_where_no_checkpoint_knows_better(
+    gone: tuple[str, ...], is_told: bool
+) -> None:
+    world = CleaningWorld()
+    world.start(segment_bytes=500, segment_index_bytes=240)
+    log = world.log()
+    for number in range(24):
+        put(log, f"k{number % 3}", f"{number}" * 60)
+    log.roll()
+    log.flush()
+    world.clean_all()
+    kept = [record.offset for record in read_records(log, 0)]
+    assert len(kept) < 10
+    world.manager.checkpoint_recovery_points()
+    state = world.fake.kill()
+    for name in state.list_directory(ROOT):
+        if any(name.endswith(f"{one}-offset-checkpoint") for one in gone):
+            state.unlink(f"{ROOT}/{name}")
+    later = World(state)
+    later.start(segment_bytes=500, segment_index_bytes=240, cleanup_policy=frozenset({"delete"}), retention_ms=-1)
+    found = later.manager.get(log.topic, log.partition)
+    assert found is not None
+    assert [record.offset for record in read_records(found, 0)] == kept
+    assert bool(found.holes) == is_told
