@@ -16,6 +16,7 @@ gives it the offsets that it gets.
 from __future__ import annotations
 
 import struct
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.records._kernel import validate_and_assign
@@ -81,6 +82,12 @@ _CODECS = {
     "zstd": Compression.ZSTD,
 }
 _MAX_FAULTS = 1000
+
+MOST_WRAPPED = 100_000
+"""Messages of format 0 or 1 that one wrapper may hold, some 20 µs of Python each: a hundred kilobytes may hold a million, and
+whatever waits for the same thread would wait for all of them. Clients split what is too large, or send it one by one."""
+LEAST_MESSAGE_BYTES = 26
+"""Offset, size, checksum, magic, attributes and two lengths: a set without a wrapper has no more messages than bytes for them."""
 """A refused message set names at most so many of its records, as the kernel does for a batch."""
 
 
@@ -330,17 +337,22 @@ def validate_message_set(
             where `require_keys`; a message that is cut off.
         InvalidTimestampError: a timestamp out of range, or of a type that a producer may not set.
         RecordTooLargeError: a message larger than `max_message_bytes`, as it came or as it would be stored; a wrapper that
-            holds more than 32 MiB and than four times that size.
+            holds more than 32 MiB and than four times that size, or more than `MOST_WRAPPED` messages and than that size has
+            room for.
         UnsupportedCompressionError: zstd, or a topic in format 0 or 1 that wants it.
     """
     messages = _read_messages(buffer, start, end, rules.max_message_bytes)
     first = messages[0]
     max_decompressed = _max_decompressed(rules.max_message_bytes)
-    records = [
+    most = max(MOST_WRAPPED, rules.max_message_bytes // LEAST_MESSAGE_BYTES)
+    found = (
         record
         for message in messages
         for record in iterate_legacy_records(message, from_producer=True, max_decompressed=max_decompressed)
-    ]
+    )
+    records = list(islice(found, most + 1))
+    if len(records) > most:
+        raise RecordTooLargeError(f"more than {most} messages in one append of format {first.magic}")
     if len(records) - 1 > MAX_RELATIVE_OFFSET:
         raise RecordTooLargeError(f"{len(records)} records in one append")
     _check_records(records, messages, rules)

@@ -22,7 +22,9 @@ from tidelog.protocol.records.legacy_record import (
 from tidelog.protocol.records.memory_records import is_intact, iterate_batches, read_header
 from tidelog.protocol.records.memory_records import iterate_records as iterate_any_records
 from tidelog.protocol.records.record_batch import Record, iterate_records, read_batch_header
+from tidelog.storage import log_validator
 from tidelog.storage.log_validator import (
+    LEAST_MESSAGE_BYTES,
     AppendRules,
     TargetCompression,
     TargetFormat,
@@ -218,3 +220,20 @@ def test_what_grows_too_large_is_refused_before_it_is_in_memory() -> None:
     with pytest.raises(RecordTooLargeError):
         validated(bytes(sent), target(1), rules())
     assert validated(bytes(sent), target(1), rules()._replace(max_message_bytes=40 << 20)).record_count == 1
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_holds_so_many_messages_and_a_set_as_many_as_it_has_room_for(
+    magic: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper of a hundred kilobytes may hold a million: none beyond the bound is looked at."""
+    monkeypatch.setattr(log_validator, "MOST_WRAPPED", 100)
+    records = [Record(n, -1 if not magic else 1_700_000_000_000, None, b"") for n in range(101)]
+    wrapped = bytes(build_legacy_set(records, magic=magic, compression=Compression.GZIP))
+    small = rules()._replace(max_message_bytes=len(wrapped))
+    with pytest.raises(RecordTooLargeError, match="more than 100 messages"):
+        validated(wrapped, target(magic), small)
+    fewer = bytes(build_legacy_set(records[:100], magic=magic, compression=Compression.GZIP))
+    assert validated(fewer, target(magic), small).record_count == 100
+    assert len(plain := bytes(build_legacy_set(records, magic=magic))) >= LEAST_MESSAGE_BYTES * 101
+    assert validated(plain, target(magic), rules()._replace(max_message_bytes=len(plain))).record_count == 101
