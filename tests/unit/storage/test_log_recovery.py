@@ -157,7 +157,6 @@ def test_a_last_segment_that_is_gone_is_told_and_its_offsets_are_not_given_out_a
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("how", ["emptied", "log missing"])
-@pytest.mark.damaged("a segment is taken away")
 def test_a_middle_segment_that_is_gone_is_told(
     world: World, how: str, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
