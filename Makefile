@@ -34,7 +34,7 @@ $(VENV)/.dev: $(VENV)/.installed
 test: $(VENV)/.dev        ## unit, property, golden, a crash slice, one real client; `make check` has all examples
 	@# Compiled tests are kept, whatever the environment says: to compile them is half a minute for each of two processes.
 	PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=slice $(BIN)/python -m pytest -n 2 --dist worksteal -q \
-	  tests/unit tests/property tests/golden tests/crash tests/client --crash-every 6
+	  tests/unit tests/property tests/golden tests/crash tests/client --crash-every 9
 
 lint: $(VENV)/.dev        ## ruff, mypy --strict, import-linter, bandit
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """For every test: how hypothesis works, and a look at the directories that it leaves (support/left_behind.py).
 
 The examples are the same each time and on every machine, so that a change is judged by what it changed. `make test` tries the
-first third of them (HYPOTHESIS_PROFILE=slice), `make check` and whoever names a test all, and `make slow` draws new ones
+first fifth of them (HYPOTHESIS_PROFILE=slice), `make check` and whoever names a test all, and `make slow` draws new ones
 (random). No example is timed: a machine may be busy.
 """
 

@@ -1,4 +1,4 @@
-"""Shares of what a test goes through: `make test` takes a third, all others take all (tests/conftest.py has the profiles)."""
+"""Shares of what a test goes through: `make test` takes a fifth, all others take all (tests/conftest.py has the profiles)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SLICES = 3
+SLICES = 5
 
 
 def is_slice() -> bool:
@@ -17,5 +17,5 @@ def is_slice() -> bool:
 
 
 def slice_of(values: Sequence[T], start: int = 0) -> Sequence[T]:
-    """Every third from the `start`th on, in a slice. A test that has it is marked `sliced`, so that `make check` finds it."""
+    """Every fifth from the `start`th on, in a slice. A test that has it is marked `sliced`, so that `make check` finds it."""
     return values[start % SLICES :: SLICES] if is_slice() else values

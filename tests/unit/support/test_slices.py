@@ -46,7 +46,7 @@ def test_the_slices_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(map(len, parts)) == 10
 
 
-@pytest.mark.parametrize(("profile", "most"), [("fixed", (60, 31)), ("slice", (20, 11))])
+@pytest.mark.parametrize(("profile", "most"), [("fixed", (60, 31)), ("slice", (12, 7))])
 def test_a_share_is_taken_of_the_examples_that_a_test_asks_for(
     tmp_path: Path, profile: str, most: tuple[int, int]
 ) -> None:
