@@ -189,7 +189,8 @@ def test_bytes_behind_the_cut_are_checked_as_ever() -> None:
 def test_a_directory_without_room_is_left_as_it_was() -> None:
     world = wide_log(OFFSETS, is_last=False, clean=True)
     before = {name: data for name, data in world.fake.contents().items() if name.startswith(T)}
-    world.fake.fail_at(3, OSError(28, "No space left on device"))
+    full = OSError(28, "No space left on device")
+    world.fake.fail_when(lambda call: full if call.kind == "append" and call.path.startswith(T) else None)
     with pytest.raises(DataDirectoryError, match="No space left"):
         world.start()
     after = {name: data for name, data in world.fake.contents().items() if name.startswith(T)}
