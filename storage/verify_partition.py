@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -63,8 +63,27 @@ def verify_partition(
 ) -> PartitionFacts:
     """Checks the directory. OSError when it can't be listed or read."""
     names = file_system.list_directory(directory)
+    files, orphans = _check_names(directory, names, report)
+    facts = _verify_files(file_system, directory, root, report, on_progress, names, files)
+    for orphan in orphans:
+        # A segment's files go one by one: beside a daemon the others have gone by now.
+        if root.is_stopped or file_system.exists(orphan):
+            report.add("orphan", orphan, -1, f"there is no {orphan.rpartition('/')[2].partition('.')[0]}.log")
+        else:
+            report.add("vanished", orphan, -1, "deleted meanwhile")
+    return facts
+
+
+def _verify_files(
+    file_system: FileSystem,
+    directory: str,
+    root: RootFacts,
+    report: Report,
+    on_progress: Callable[[int], None],
+    names: Sequence[str],
+    files: Sequence[LogFileName],
+) -> PartitionFacts:
     topic_id = _identity(file_system, directory, report)
-    files = _check_names(directory, names, report)
     holes = tuple(hole for name in names if (hole := parse_hole(name)) is not None)
     bases = sorted(file.base_offset for file in files if file.suffix == LOG_SUFFIX)
     if not bases:
@@ -154,8 +173,8 @@ def _cleaning_is_unfinished(file_system: FileSystem, directory: str) -> bool:
     return isinstance(content, dict) and content.get("interrupted") is True
 
 
-def _check_names(directory: str, names: Iterable[str], report: Report) -> list[LogFileName]:
-    """The files that count."""
+def _check_names(directory: str, names: Iterable[str], report: Report) -> tuple[list[LogFileName], list[str]]:
+    """The files that count, and the paths of those that belong to a log which is not there."""
     found: list[LogFileName] = []
     for name in names:
         parsed = parse_file_name(name)
@@ -172,11 +191,12 @@ def _check_names(directory: str, names: Iterable[str], report: Report) -> list[L
         else:
             found.append(parsed)
     logs = {file.base_offset for file in found if file.suffix == LOG_SUFFIX}
-    for file in found:
-        if file.suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX) and file.base_offset not in logs:
-            name = f"{file.base_offset:020d}{file.suffix}"
-            report.add("orphan", f"{directory}/{name}", -1, f"there is no {file.base_offset:020d}.log")
-    return found
+    orphans = [
+        f"{directory}/{file.base_offset:020d}{file.suffix}"
+        for file in found
+        if file.suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX) and file.base_offset not in logs
+    ]
+    return found, orphans
 
 
 def _snapshots(directory: str, files: Iterable[LogFileName]) -> list[tuple[int, str]]:

@@ -216,9 +216,10 @@ class SegmentCheck:
         if header.compression > Compression.ZSTD:
             self._fault("batch-codec", header, f"codec {header.compression}")
         has_id = header.producer_id != NO_PRODUCER_ID
-        if header.producer_id < NO_PRODUCER_ID or has_id != (header.producer_epoch >= 0):
+        # Without an id epoch and sequence mean nothing: clients in JavaScript and Kafka's own groups write 0.
+        if header.producer_id < NO_PRODUCER_ID or (has_id and header.producer_epoch < 0):
             self._fault("batch-producer", header, f"id {header.producer_id}, epoch {header.producer_epoch}")
-        elif header.base_sequence < NO_SEQUENCE:  # without an id it means nothing: Kafka's own groups write 0
+        elif header.base_sequence < NO_SEQUENCE:
             self._fault("batch-producer", header, f"id {header.producer_id}, sequence {header.base_sequence}")
         elif header.is_transactional and not has_id:
             self._fault("batch-producer", header, "part of a transaction, and without a producer id")

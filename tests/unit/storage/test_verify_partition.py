@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from os import PathLike
+
+import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import TOPIC_ID
 from support.mock_time import MockTime
@@ -137,3 +140,40 @@ def test_segments_that_retention_takes_meanwhile_are_no_gap() -> None:
             assert [rule for rule in found if RULES[rule].is_fault and rule != "no-segment"] == [], (taken, at)
             seen.update(found)
     assert "vanished" in seen
+
+
+class Between(FakeFileSystem):
+    """Its listing of a directory falls between the deletion of a segment's log and that of its indexes."""
+
+    def __init__(self, is_over: bool) -> None:
+        super().__init__()
+        self.is_over, self.log = is_over, "/t-0/00000000000000000000.log"
+
+    def list_directory(self, path: str | PathLike[str]) -> list[str]:
+        if self.exists(self.log):
+            self.unlink(self.log)
+        names = super().list_directory(path)
+        if self.is_over:
+            for name in [name for name in names if name.startswith("00000000000000000000.")]:
+                self.unlink(f"{path}/{name}")
+        return names
+
+
+@pytest.mark.parametrize(("is_over", "is_stopped", "expected"), [
+    (True, False, ["vanished"] * 2), (False, False, ["orphan"] * 2), (False, True, ["orphan"] * 2),
+])  # fmt: skip
+def test_an_index_is_without_its_log_only_if_it_stays_so(is_over: bool, is_stopped: bool, expected: list[str]) -> None:
+    root = RootFacts(has_cleaner=True, recovery_point=0, log_start=1, is_stopped=is_stopped)
+    found = rules(producing(Between(is_over), 3), root)
+    assert [rule for rule in found if rule in ("orphan", "vanished")] == expected
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(0, []), (-1, [])])
+def test_without_a_producer_id_its_epoch_means_nothing(epoch: int, expected: list[str]) -> None:
+    """KafkaJS and its kin write 0, as Kafka's brokers take it."""
+    system = FakeFileSystem()
+    system.put("/t-0/00000000000000000000.log", build_batch([RECORD], producer_epoch=epoch))
+    system.put("/t-0/00000000000000000000.index", b"")
+    system.put("/t-0/00000000000000000000.timeindex", RECORD.timestamp.to_bytes(8, "big") + bytes(4))
+    write_partition_metadata(system, "/t-0", TOPIC_ID)
+    assert rules(system, RootFacts(has_cleaner=True, recovery_point=0)) == expected
