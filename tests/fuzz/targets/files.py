@@ -23,6 +23,7 @@ from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.exceptions import RecordError
 from tidelog.storage import ledger as ledgers
 from tidelog.storage.checkpoint import CleanShutdownFile, OffsetCheckpointFile, parse_offsets
+from tidelog.storage.checkpoint_copy import seal
 from tidelog.storage.dump import explain
 from tidelog.storage.exceptions import (
     CorruptCheckpointError,
@@ -201,6 +202,7 @@ NAMES = (
     "00000000000000000100.txnindex", "00000000000000000100.snapshot", "leader-epoch-checkpoint", "partition.metadata",
     "meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown", "tidelog-ledger.json",
     "tidelog-cleaner.json", "quorum-state", "00000000000000000100-0000000001.checkpoint",
+    "tidelog-recovery-point-offset-checkpoint", "tidelog-last-stop",
 )  # fmt: skip
 
 
@@ -218,6 +220,8 @@ def any_files() -> Iterator[bytes]:
     yield from (b"\4\0" + data[1:] for data in snapshots())
     for number, kind in ((6, 0), (7, 1), (9, 2), (10, 3), (11, 3), (12, 2)):
         yield from (bytes([number, 0]) + data[1:] for data in small_texts() if data[0] == kind)
+    yield from (b"\x0e\0" + seal(data) for data in checkpoints())
+    yield b"\x0f\0" + seal(b'{"version":1,"logs":{"topic-0":{"segments":[0,100]}}}')
 
 
 @target(StorageError, seeds=any_files, extra=8 << 20, growth=4000)
