@@ -24,6 +24,7 @@ from tidelog.protocol.message_set import wire as message_set
 from tidelog.protocol.messages._hot import parse_fetch, parse_produce
 from tidelog.protocol.messages.fetch import FetchRequest
 from tidelog.protocol.messages.produce import ProduceRequest
+from tidelog.protocol.primitives import MAX_STRING
 from tidelog.protocol.records import varint
 from tidelog.protocol.schema import ApiMessage, Message, decode, encode
 
@@ -42,7 +43,13 @@ def check_same_again(cls: type[Message], version: int, data: bytes, position: in
     """What was read can be written, and is read the same again; compared as bytes, for a NaN is not itself."""
     message, end = decode(cls, version, data, position)
     assert position <= end <= len(data)
-    written = encode(message, version)
+    try:
+        written = encode(message, version)
+    except ValueError as error:
+        # A byte that is no UTF-8 was read as U+FFFD, which has three: a daemon closes the connection to which it would say that.
+        assert "a string can have" in str(error)
+        assert len(data) > MAX_STRING // 3
+        return message
     again, end = decode(cls, version, written)
     assert end == len(written)
     assert encode(again, version) == written
