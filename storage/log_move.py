@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from .log_names import (
 from .segment_files import LogPlace
 
 if TYPE_CHECKING:
-    from .filesystem import FileSystem
+    from .filesystem import File, FileSystem
     from .log_segment import LogSegment
     from .log_upkeep import LogUpkeep
     from .unified_log import UnifiedLog
@@ -171,12 +171,7 @@ class LogMove:
         try:
             target = self._fs.open(f"{self.path}/{file_name(base_offset, LOG_SUFFIX)}", create=True)
             try:
-                target.truncate(done)
-                while done < size:
-                    data = source.pread(min(_CHUNK_BYTES, size - done), done)
-                    if not data:
-                        raise KafkaStorageError(f"{source.path} ends at {done}, before {size}")
-                    target.append(data)
+                for data in _copied_chunks(source, target, done, size):
                     done += len(data)
                     self.copied_bytes += len(data)
                     self._copied[base_offset] = done
@@ -197,14 +192,7 @@ class LogMove:
         try:
             target = self._fs.open(f"{self.path}/{name}", create=True)
             try:
-                target.truncate(0)
-                done, size = 0, source.size()
-                while done < size:
-                    data = source.pread(min(_CHUNK_BYTES, size - done), done)
-                    if not data:
-                        raise KafkaStorageError(f"{source.path} ends at {done}, before {size}")
-                    target.append(data)
-                    done += len(data)
+                for data in _copied_chunks(source, target, 0, source.size()):
                     pay(len(data))
                 target.sync()
             finally:
@@ -308,3 +296,16 @@ class LogMove:
             return
         self._fs.sync_directory(self.target.directory.path)
         self._fs.remove_tree(left)
+
+
+def _copied_chunks(source: File, target: File, start: int, size: int) -> Iterator[bytes]:
+    """Cuts `target` at `start`, and appends what `source` has from there up to `size`: each chunk, once it was written."""
+    target.truncate(start)
+    position = start
+    while position < size:
+        data = source.pread(min(_CHUNK_BYTES, size - position), position)
+        if not data:
+            raise KafkaStorageError(f"{source.path} ends at {position}, before {size}")
+        target.append(data)
+        position += len(data)
+        yield data
