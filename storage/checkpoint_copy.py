@@ -60,14 +60,9 @@ def write_checkpoint(file_system: FileSystem, directory: str, name: str, offsets
     OffsetCheckpointFile(file_system, f"{directory}/{name}").write(offsets)
     if name not in COPIED_CHECKPOINTS:
         return
-    path = f"{directory}/{COPY_PREFIX}{name}"
-    if not offsets and not file_system.exists(path):
-        return
-    try:
-        file_system.write_atomically(path, seal(format_offsets(offsets)))
-    except OSError:
-        file_system.unlink(path, missing_ok=True)
-        raise
+    error = _copy(file_system, format_offsets(offsets), f"{directory}/{COPY_PREFIX}{name}", is_empty=not offsets)
+    if error is not None:
+        raise error
 
 
 def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ours: bool) -> bool:
@@ -93,7 +88,9 @@ def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ou
         return True
     if found is not None and not problem:
         # Now: as long as the checkpoint need not change, nothing else writes the copy, and the next mark says that all was ours.
-        _copy(file_system, found, copy_path)
+        error = _copy(file_system, found, copy_path, is_empty=not parse_offsets(found, path))
+        if error is not None:
+            logger.warning("%s could not be written: %s", copy_path, error)
     return False
 
 
@@ -116,12 +113,16 @@ def _problem(found: bytes, path: str) -> str:
     return ""
 
 
-def _copy(file_system: FileSystem, content: bytes, copy_path: str) -> None:
-    """Replace a copy, or do without where the disk refuses: what contradicts the file must not stay. OSError: it does."""
+def _copy(file_system: FileSystem, content: bytes, copy_path: str, *, is_empty: bool) -> OSError | None:
+    """Replace a copy, or do without and say why: what contradicts the file must not stay. OSError: it does.
+
+    A checkpoint that `is_empty` gets no first copy.
+    """
+    if is_empty and not file_system.exists(copy_path):
+        return None
     try:
-        if not parse_offsets(content, copy_path) and not file_system.exists(copy_path):
-            return
         file_system.write_atomically(copy_path, seal(content))
     except OSError as error:
-        logger.warning("%s could not be written: %s", copy_path, error)
         file_system.unlink(copy_path, missing_ok=True)
+        return error
+    return None

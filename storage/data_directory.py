@@ -31,7 +31,7 @@ from .checkpoint import (
 )
 from .checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
 from .exceptions import CorruptCheckpointError, DataDirectoryError
-from .hole import HOLE, KAFKA, POLICY_SETTING, STOP, DamagedLogError, note_missing
+from .hole import HOLE, KAFKA, note_missing, stop_if_told_to
 from .log_names import (
     CLUSTER_METADATA_TOPIC,
     DAMAGED_SUFFIX,
@@ -186,12 +186,9 @@ class DataDirectory:
                 hole = Hole(lost.first_offset, 0, lost.first_offset, lost.next_offset - 1)
                 empty = [base for base in logs if lost.base <= base < lost.next_offset]
                 what = f"segment {lost.base} is {'empty' if lost.base in empty else 'missing'}"
-                if damage_policy == STOP:
-                    raise DamagedLogError(
-                        path,
-                        f"{what}: offsets {hole.first_offset} to {hole.last_offset} were durable",
-                        f"restore the partition from a copy, or set {POLICY_SETTING}={HOLE} to go on without them",
-                    )
+                stop_if_told_to(
+                    damage_policy, path, f"{what}: offsets {hole.first_offset} to {hole.last_offset} were durable"
+                )
                 for base in empty:  # their indexes name what was in them
                     for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                         self._fs.unlink(f"{path}/{file_name(base, suffix)}", missing_ok=True)
@@ -199,15 +196,7 @@ class DataDirectory:
                     self._fs.open(f"{path}/{file_name(lost.base, LOG_SUFFIX)}", create=True).close()
                 if any(one.first_offset <= hole.first_offset and one.last_offset >= hole.last_offset for one in holes):
                     continue
-                note_missing(self._fs, path, hole)
-                logger.warning(
-                    "%s: %s: offsets %d to %d are missing though they were durable; they are a hole now, as %s says",
-                    path,
-                    what,
-                    hole.first_offset,
-                    hole.last_offset,
-                    hole.name,
-                )
+                note_missing(self._fs, path, hole, what)
 
     def mark_clean(self, logs: Mapping[TopicPartition, LogFiles]) -> None:
         """All logs are closed and durable, the checkpoints written, and these are their files. OSError."""

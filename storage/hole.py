@@ -105,11 +105,29 @@ def put_aside(
     segment.size = _size_without(damage, size)
 
 
-def note_missing(file_system: FileSystem, directory: str, hole: Hole) -> None:
-    """Name a hole of which there is nothing to keep. Durable when it returns. OSError."""
+def stop_if_told_to(policy: str, directory: str, problem: str) -> None:
+    """Raise `DamagedLogError` with what to do, if `policy` (log.damage.policy) is `stop`."""
+    if policy == STOP:
+        raise DamagedLogError(
+            directory,
+            problem,
+            f"restore the partition from a copy, or set {POLICY_SETTING}={HOLE} to go on without them",
+        )
+
+
+def note_missing(file_system: FileSystem, directory: str, hole: Hole, what: str) -> None:
+    """Name a hole of which there is nothing to keep, and tell it. Durable when it returns. OSError."""
     path = f"{directory}/{hole.name}"
     if not file_system.exists(path):
         file_system.write_atomically(path, b"")
+    logger.warning(
+        "%s: %s: offsets %d to %d are missing though they were durable; they are a hole now, as %s says",
+        directory,
+        what,
+        hole.first_offset,
+        hole.last_offset,
+        hole.name,
+    )
 
 
 def _size_without(damage: Sequence[Damage], size: int) -> int:

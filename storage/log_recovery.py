@@ -20,7 +20,7 @@ from ..protocol.records.exceptions import CorruptRecordError
 from . import segment_scan
 from .damage import Damage, SegmentReader, leader_epochs, tail_of
 from .exceptions import CorruptIndexError
-from .hole import HOLE, KAFKA, POLICY_SETTING, STOP, DamagedLogError, examine, note_missing, put_aside
+from .hole import HOLE, KAFKA, POLICY_SETTING, DamagedLogError, examine, note_missing, put_aside, stop_if_told_to
 from .log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Hole, LogFileName
 from .log_segment import LogSegment
 from .log_values import MAX_RELATIVE_OFFSET, RecoveryStats
@@ -178,24 +178,11 @@ class LogRecovery:
             return
         self._stop_if_told_to(f"{what}: offsets {first} to {end - 1} are missing, and were durable")
         hole = Hole(first, 0, first, end - 1)
-        note_missing(self._fs, self._directory.path, hole)
+        note_missing(self._fs, self._directory.path, hole, what)
         self._holes.add(hole)
-        logger.warning(
-            "%s: %s: offsets %d to %d are missing though they were durable; they are a hole now, as %s says",
-            self._directory.path,
-            what,
-            first,
-            end - 1,
-            hole.name,
-        )
 
     def _stop_if_told_to(self, problem: str) -> None:
-        if self._promise.policy == STOP:
-            raise DamagedLogError(
-                self._directory.path,
-                problem,
-                f"restore the partition from a copy, or set {POLICY_SETTING}={HOLE} to go on without them",
-            )
+        stop_if_told_to(self._promise.policy, self._directory.path, problem)
 
     # --- segments ---
 
