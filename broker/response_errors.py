@@ -5,7 +5,7 @@ Which fields lead to one is worked out once for each class, so that an answer co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..protocol.schema import Struct
@@ -23,17 +23,19 @@ class _Paths(NamedTuple):
 _paths: dict[type[Struct], _Paths] = {}
 
 
-def errors_of(response: Any) -> Iterator[int]:
+def errors_of(response: Any) -> Sequence[int]:
     """Every error code in `response` but 0, in the order of its fields."""
     cls = type(response)
     paths = _paths.get(cls)
     if paths is None:
         if not issubclass(cls, Struct):
-            return iter(())
+            return ()
         paths = _paths_of(cls)
     if paths.below:
-        return _walk(response, paths)
-    return iter((response.error_code,)) if paths.has_code and response.error_code else iter(())
+        codes: list[int] = []
+        _gather(response, paths, codes)
+        return codes
+    return (response.error_code,) if paths.has_code and response.error_code else ()
 
 
 def _paths_of(cls: type[Struct]) -> _Paths:
@@ -50,15 +52,15 @@ def _paths_of(cls: type[Struct]) -> _Paths:
     return made
 
 
-def _walk(value: Any, paths: _Paths) -> Iterator[int]:
-    if paths.has_code and value.error_code:
-        yield value.error_code
+def _gather(value: Any, paths: _Paths, codes: list[int]) -> None:
+    if paths.has_code and (code := value.error_code):
+        codes.append(code)
     for name, is_array, inner in paths.below:
         held = getattr(value, name)
-        if held is None:
+        if not held and (is_array or held is None):
             continue
         for element in held if is_array else (held,):
             if inner.below:
-                yield from _walk(element, inner)
-            elif element.error_code:
-                yield element.error_code
+                _gather(element, inner, codes)
+            elif code := element.error_code:
+                codes.append(code)
