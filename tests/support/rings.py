@@ -3,8 +3,9 @@
     python tests/support/rings.py check|slow
 
 A ring is a command and two limits in minutes: of its slice (`check`; none where `make test` has it) and of the whole
-(`slow`). A ring that fails fails the run, and so do rings that together take longer than their limits together; the others
-still run, so that one report tells all. The limits of `check` add up to 50 minutes at most on two cores.
+(`slow`). A ring that fails fails the run, and so do rings that together take longer than SLOWER times their limits together;
+the others still run, so that one report tells all. Limits are of two cores that do nothing else; those of `check` add up to 50
+minutes at most, so that `make check` and the five minutes of `make test` are over in 75 minutes wherever they pass.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ FIXED = [
     "tests/client",
 ]
 RANDOM = [*PYTEST, *UNLIMITED, "-n", "2", "tests/unit", "tests/property"]
+SLOWER = 1.4
+"""A machine that is shared, or older, may take so many times as long: one took 1.13 times, with each ring up to 1.5 times."""
+
 RINGS = [
     Ring("lint", ["make", "lint"], ["make", "lint"], 1, 4),
     Ring("packaging", ["tests/packaging/check_wheel.sh"], ["tests/packaging/check_wheel.sh"], 2, 4),
@@ -133,7 +137,7 @@ def limit_of(ring: Ring, which: str) -> float:
 
 
 def report(which: str, results: list[Result]) -> tuple[str, int]:
-    """The table, and the exit code: 1 when a ring failed, or when all together took longer than their limits together.
+    """The table, and the exit code: 1 when a ring failed, or when all together took longer than SLOWER times their limits.
 
     One ring that is late does not fail the run by itself: a shared machine is slow for minutes at a time.
     """
@@ -143,8 +147,9 @@ def report(which: str, results: list[Result]) -> tuple[str, int]:
         verdict = "ok" if not code else f"FAILED ({code})"
         lines.append(f"{ring.name:15} {minutes:7.1f} {limit:7g}  {verdict}{', late' if minutes > limit else ''}")
     total, most = sum(result.minutes for result in results), sum(limit_of(result.ring, which) for result in results)
-    late = total > most
-    lines.append(f"{'all':15} {total:7.1f} {most:7g}  {'FAILED: too slow' if late else 'within their time'}")
+    late = total > SLOWER * most
+    verdict = "FAILED: too slow" if late else "ok, late" if total > most else "within their time"
+    lines.append(f"{'all':15} {total:7.1f} {most:7g}  {verdict}")
     return "\n".join(lines), int(late or any(result.code for result in results))
 
 
