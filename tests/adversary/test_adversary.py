@@ -48,7 +48,8 @@ MARGIN = 3.0
 worst of them, and that on a machine that others use too."""
 ATTEMPTS = 3
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SECURITY.md"
-CALM_S = 60.0
+CALM_S = 120.0
+"""What clients had sent before they left is still answered: ten thousand times 2,000 names, at 8 µs each, take 80 s at most."""
 
 
 class Figures(NamedTuple):
