@@ -37,6 +37,10 @@ MIB = 1 << 20
 LARGEST_REQUEST = 16 * MIB
 QUEUED_REQUESTS = 64 * MIB
 QUEUED_RESPONSES = 64 * MIB
+SESSIONS = 150 * MIB
+"""What fetch sessions take, if clients go that far; kept until others want their place, two minutes later at the soonest."""
+LEFT = 96 * MIB
+"""What an attack may leave besides: freed memory that the allocator keeps."""
 FLOOR_MS = 20.0
 """A p99 below this is good whatever the quiet one was: it is what a scheduler does."""
 MEDIAN_FLOOR_MS = 5.0
@@ -72,7 +76,7 @@ def memory_bound(connections: int) -> int:
         + QUEUED_REQUESTS + LARGEST_REQUEST + 32 * 1024 * connections  # requests
         + QUEUED_RESPONSES + 2 * MIB  # answers
         + expanding
-        + 75 * MIB  # sessions, at most
+        + SESSIONS
     )  # fmt: skip
 
 
@@ -171,11 +175,12 @@ def test_the_well_behaved_are_served_through_every_attack(daemon: Daemon, reques
             peak = daemon.usage().rss_peak_bytes
         sockets = settled(daemon.sockets, idle_sockets + 4)
         assert sockets <= idle_sockets + 4, f"{name}: {sockets} sockets are left, there were {idle_sockets}"
-        after = settled(lambda: daemon.usage().rss_bytes, idle_bytes + 96 * MIB)
+        most_after = idle_bytes + LEFT + (SESSIONS if name == "deep_sessions" else 0)
+        after = settled(lambda: daemon.usage().rss_bytes, most_after)
         one = Figures(name, attack.connections, quiet, attacked, peak, after)
         print(figures_row(one), flush=True)
         assert one.peak_bytes <= most_bytes, one
-        assert one.after_bytes <= idle_bytes + 96 * MIB, one
+        assert one.after_bytes <= most_after, one
         return one
 
     with Victim(daemon.address) as victim:
@@ -189,15 +194,15 @@ def test_the_well_behaved_are_served_through_every_attack(daemon: Daemon, reques
             found.append(one)
     if report:
         write_report(Path(report), report_of(found, idle_bytes))
+    lines = len(daemon.stderr().splitlines())
+    assert lines < 5000, f"{lines} lines were logged"
+    assert " more lines of broker.connection in 10 s" in daemon.stderr()
+    assert "Traceback" not in daemon.stderr()
     for one in found:
         if report:
             assert one.attacked.p99_ms <= allowed_ms(one), one
         else:
             assert not over_what_is_shown(one, shown), (over_what_is_shown(one, shown), one)
-    lines = len(daemon.stderr().splitlines())
-    assert lines < 5000, f"{lines} lines were logged"
-    assert " more lines of broker.connection in 10 s" in daemon.stderr()
-    assert "Traceback" not in daemon.stderr()
 
 
 def allowed_ms(one: Figures) -> float:
@@ -277,7 +282,8 @@ above is {bound} MiB. {os.cpu_count()} processors, Python {platform.python_versi
 {over_asked}.
 
 *Held by `make adversary`:* that, or {FLOOR_MS:.0f} ms where that is more; memory within its bound, and soon after each
-attack no more than 96 MiB above what it was. Over that p99 in this run: {over_held}.
+attack no more than {LEFT // MIB} MiB above what it was, and {SESSIONS // MIB} MiB for fetch sessions. Over that p99 in this run:
+{over_held}.
 
 *Held by CI's slice* of 500 connections: {MARGIN:.0f} times this table's median and p99 of each attack, or
 {MEDIAN_FLOOR_MS:.0f} ms and {FLOOR_MS:.0f} ms where those are more, in the best of {ATTEMPTS} attempts; on a machine whose quiet
@@ -342,5 +348,5 @@ def test_a_report_shows_what_was_asked_beside_what_is_held() -> None:
     text = report_of([*rows, figures("slow_readers", (0.2, 0.7), (6.6, 26.7))], 47 * MIB, "unknown")
     assert "| 10.0 | 12.5 |" in text
     assert "at most 3 times the quiet one. Over it in this run:\nbombs, slow readers." in text
-    assert "Over that p99 in this run: slow readers." in text
+    assert "Over that p99 in this run:\nslow readers." in text
     assert shown_figures(f"{BEGIN}{text}{END}")["bombs"] == Shown(0.8, 0.4, 10.0)
