@@ -313,9 +313,12 @@ class LogLoader:
     def _indexes_are_sane(self, segment: LogSegment, present: set[tuple[int, str]], *, is_last: bool) -> bool:
         """By size, which costs two stats. Entries are looked at where they are used first: for the last segment now."""
         base = segment.base_offset
-        if segment.size == 0:  # it has nothing to index; the active one gets its indexes with the first append
-            return True
-        if (base, OFFSET_INDEX_SUFFIX) not in present or (base, TIME_INDEX_SUFFIX) not in present:
+        has_indexes = (base, OFFSET_INDEX_SUFFIX) in present and (base, TIME_INDEX_SUFFIX) in present
+        if segment.size == 0:
+            # It has nothing to index. The active one gets its indexes with the first append; a closed one, which a pass has left,
+            # needs them too: whoever puts other files in its place opens them first.
+            return has_indexes or is_last
+        if not has_indexes:
             return False
         if self._clean and not is_last:
             offset_size = self._fs.stat(self._directory.file(base, OFFSET_INDEX_SUFFIX)).size

@@ -198,6 +198,24 @@ def test_lesson_48_a_missing_index_of_an_empty_active_segment_is_no_damage(
     assert append(log, "i", timestamp=START_MS) == 8
 
 
+@pytest.mark.damaged("the segment is emptied without a pass that says so")
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_empty_closed_segment_whose_index_is_gone_has_one_again(world: World, suffix: str, was_clean: bool) -> None:
+    """A pass leaves an empty segment; its deletion renames three files, and a power cut may undo the first of these alone.
+    Whoever puts other files in its place opens its indexes first: such a log could never be cleaned again."""
+    for name in (".log", ".index", ".timeindex"):
+        world.fake.put(path(0, name), b"")
+    world.fake.unlink(path(0, suffix))
+    if not was_clean:
+        world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
+    log = start(world)
+    assert log.segments[0].size == 0
+    log.segments[0].pin()
+    log.segments[0].unpin()
+    assert world.fake.exists(path(0, suffix))
+
+
 def test_indexes_without_their_log_go(world: World) -> None:
     world.fake.put(path(99, ".index"), b"")
     world.fake.put(path(99, ".timeindex"), b"")
