@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # The packages' folders, which setup.py installs as tidelog.<folder>.
-FOLDERS := broker cleaner clients config pipeline protocol storage
+FOLDERS := broker cleaner cli clients config pipeline protocol storage testing
 KERNELS := $(shell find $(FOLDERS) -name '_*.pyx' -o -name '_*.h' -o -name '_*.pxi')
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -65,10 +65,10 @@ $(VENV)/.demo: $(VENV)/.installed
 
 docs: $(VENV)/.installed  ## regenerate what docs/ has from the code
 	$(BIN)/python -m tidelog.config.render
-	$(BIN)/python -m tidelog.broker.formats_page
-	$(BIN)/python -m tidelog.broker.metrics_page
-	$(BIN)/python -m tidelog.broker.permissions_page
-	$(BIN)/python -m tidelog.broker.cli.reference_page
+	PYTHONPATH=docs $(BIN)/python -m generate.formats_page
+	PYTHONPATH=docs $(BIN)/python -m generate.metrics_page
+	PYTHONPATH=docs $(BIN)/python -m generate.permissions_page
+	PYTHONPATH=docs $(BIN)/python -m generate.command_line_page
 	$(BIN)/python docs/pictures/draw.py
 	$(BIN)/python docs/adr/list.py
 

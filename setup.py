@@ -7,25 +7,15 @@ from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 
 NAME = "tidelog"
-FOLDERS = ["broker", "cleaner", "clients", "config", "pipeline", "protocol", "storage"]
+FOLDERS = ["broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing"]
 KERNELS = sorted(str(path) for top in FOLDERS for path in Path(top).rglob("_*.pyx"))
 
 # Stands behind CFLAGS, and would win: `make sanitize` asks for less.
 FLAGS = os.environ.get("TIDELOG_KERNEL_FLAGS", "-O3")
 
-# broker/testing is what others use in their tests: it installs as tidelog.testing, and not as a part of tidelog.broker.
-TESTING = "broker/testing"
-
 setup(
-    packages=[
-        *(
-            f"{NAME}.{p}"
-            for top in FOLDERS
-            for p in [top, *(f"{top}.{sub}" for sub in find_packages(top, ["testing"]))]
-        ),
-        f"{NAME}.testing",
-    ],
-    package_dir={**{f"{NAME}.{top}": top for top in FOLDERS}, f"{NAME}.testing": TESTING},
+    packages=[f"{NAME}.{p}" for top in FOLDERS for p in [top, *(f"{top}.{sub}" for sub in find_packages(top))]],
+    package_dir={f"{NAME}.{top}": top for top in FOLDERS},
     ext_modules=cythonize(
         [
             # The full dotted name: without it, pickling the kernel's classes breaks.

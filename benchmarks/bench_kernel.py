@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support import records_reference as reference
 from tidelog.protocol.records import _kernel as kernel
-from tidelog.protocol.records import reference
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.crc import crc32c

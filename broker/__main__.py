@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 # Absolute, so that `python -m broker` works in a checkout whose package is installed.
-from tidelog.broker.cli.main import main
+from tidelog.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,7 +18,7 @@ from kafka.admin import (
     ResourcePatternFilter,
     ResourceType,
 )
-from tidelog.broker.cli.main import main
+from tidelog.cli.main import main
 from tidelog.testing import Broker
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

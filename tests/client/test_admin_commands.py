@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
-from tidelog.broker.cli.kafka_client import KafkaClient
-from tidelog.broker.cli.main import build_parser, main
+from tidelog.cli.main import build_parser, main
+from tidelog.cli.support.kafka_client import KafkaClient
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.testing import Broker
 
@@ -347,7 +347,7 @@ def test_offsets_of_a_group_that_is_not_there_can_be_set_on_a_new_daemon(run: Ru
 
 @pytest.mark.parametrize("version", [1, 3, 4])
 def test_coordinators_are_looked_for_once_in_every_version(tidelog_broker: Broker, version: int) -> None:
-    from tidelog.broker.cli.groups import committed_of
+    from tidelog.cli.groups import committed_of
 
     with KafkaClient(tidelog_broker.bootstrap_servers) as client:
         client._versions[ApiKey.FIND_COORDINATOR] = (0, version)
@@ -360,7 +360,7 @@ def test_coordinators_are_looked_for_once_in_every_version(tidelog_broker: Broke
 
 def test_an_older_daemon_is_asked_in_its_versions(tidelog_broker: Broker) -> None:
     """Versions are negotiated: the request that a broker can't answer is refused here, with its name."""
-    from tidelog.broker.cli.kafka_client import KafkaFailure
+    from tidelog.cli.support.kafka_client import KafkaFailure
     from tidelog.protocol.messages.metadata import MetadataRequest
 
     with KafkaClient(tidelog_broker.bootstrap_servers) as client:

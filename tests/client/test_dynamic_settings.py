@@ -17,10 +17,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from support.patience import until
 from support.wire_client import WireClient
-from tidelog.broker.cli.configs import RESOURCES, alter, described
-from tidelog.broker.cli.kafka_client import KafkaClient, KafkaFailure
 from tidelog.broker.metrics import BrokerCollector, Family
 from tidelog.broker.server import Broker as Daemon
+from tidelog.cli.configs import RESOURCES, alter, described
+from tidelog.cli.support.kafka_client import KafkaClient, KafkaFailure
 from tidelog.config.definitions import BROKER_SETTINGS, HONOURED_BROKER, HONOURED_TOPIC, TOPIC_OF_BROKER, TOPIC_SETTINGS
 from tidelog.config.setting import Setting, SettingType, Status
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -18,10 +18,10 @@ import pytest
 import trustme
 from support.console_client import Browser
 from support.patience import until
-from tidelog.broker.cli.main import main
 from tidelog.broker.console.routes import ROUTES
 from tidelog.broker.http_connections import MAX_CONNECTIONS
 from tidelog.broker.security.credentials import new_credential
+from tidelog.cli.main import main
 from tidelog.testing import Broker, BrokerError
 
 TOKEN = "0123456789abcdef0123456789abcdef"

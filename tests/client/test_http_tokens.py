@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import trustme
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
-from tidelog.broker.cli.main import main
+from tidelog.cli.main import main
 from tidelog.testing import Broker, BrokerError
 
 OLD, NEW = public_jwk(private_key(), "old"), public_jwk(private_key("P-256"), "new")

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs
 import pytest
 import trustme
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
-from tidelog.broker.cli.main import main
-from tidelog.broker.cli.pipeline import security_options
+from tidelog.cli.main import main
+from tidelog.cli.pipeline import security_options
 from tidelog.pipeline.exceptions import AuthenticationError, BrokerUnreachableError
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings

@@ -25,10 +25,10 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from support.daemon import Daemon
 from support.tokens import key_set, private_key, public_jwk, token_of
-from tidelog.broker.cli.configs import RESOURCES, alter, described
-from tidelog.broker.cli.kafka_client import KafkaClient, KafkaFailure
-from tidelog.broker.cli.main import main
 from tidelog.broker.console.routes import ROUTES
+from tidelog.cli.configs import RESOURCES, alter, described
+from tidelog.cli.main import main
+from tidelog.cli.support.kafka_client import KafkaClient, KafkaFailure
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.config.definitions import HONOURED_BROKER
 from tidelog.protocol.message_set import MessageSetError

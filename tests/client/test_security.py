@@ -258,7 +258,7 @@ def test_commands_make_users_and_get_in_as_them(
     secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first user on a stopped daemon, the next ones by the protocol; passwords show nowhere."""
-    from tidelog.broker.cli.main import main
+    from tidelog.cli.main import main
 
     def call(*arguments: str, password: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr("sys.stdin", io.StringIO(password + "\n"))

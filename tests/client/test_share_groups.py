@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from support.share_client import ACCEPT, REJECT, RELEASE, RENEW, ShareClient
 from support.wire_client import WireClient
-from tidelog.broker.cli.groups import describe as describe_groups
-from tidelog.broker.cli.groups import picture
-from tidelog.broker.cli.kafka_client import KafkaClient
+from tidelog.cli.groups import describe as describe_groups
+from tidelog.cli.groups import picture
+from tidelog.cli.support.kafka_client import KafkaClient
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -14,8 +14,8 @@ from support.clients.librdkafka import producer
 from support.daemon import Daemon
 from support.dump_log_segments import dump
 from support.patience import PATIENCE_S, until
-from tidelog.broker.cli.groups import describe
-from tidelog.broker.cli.kafka_client import KafkaClient
+from tidelog.cli.groups import describe
+from tidelog.cli.support.kafka_client import KafkaClient
 
 PARTITIONS = 6
 SETTINGS: dict[str, str | int] = {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from support.kafka_broker import free_port, kafka
 from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, token_of
-from tidelog.broker.cli.main import main
+from tidelog.cli.main import main
 from tidelog.pipeline.exceptions import AuthenticationError
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support import records_reference as reference
 from tidelog.protocol.records import _kernel as kernel
-from tidelog.protocol.records import reference
 from tidelog.protocol.records.compression import Compression
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records, read_batch_header
 

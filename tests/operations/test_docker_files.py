@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generate.metrics_page import exposed_names, sample_families
 from ruamel.yaml import YAML
-from tidelog.broker.metrics_page import exposed_names, sample_families
 from tidelog.config.loader import load_config
 
 ROOT = Path(__file__).resolve().parents[2]

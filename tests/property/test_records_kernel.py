@@ -11,9 +11,9 @@ import crc32c as crc32c_package
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import records_reference as reference
 from support.record_strategies import client_batches, legacy_sets, stored_batches
 from tidelog.protocol.records import _kernel as kernel
-from tidelog.protocol.records import reference
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch, seal
 from tidelog.protocol.records.exceptions import RecordError

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.broker.cli.main import build_parser
+from tidelog.cli.main import build_parser
 from tidelog.config.definitions import TOPIC_SETTINGS, find_broker_setting
 from tidelog.protocol import client_security
 

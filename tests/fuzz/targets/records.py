@@ -15,14 +15,15 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from fuzz.target import target
+from support import cleaner_reference
+from support import records_reference as reference
 from support.columns import rows_of
 from tidelog.cleaner import _kernel as cleaner_kernel
-from tidelog.cleaner import reference as cleaner_reference
 from tidelog.cleaner.kernel_results import Stop
 from tidelog.protocol.message_set.entries import read_message_set
 from tidelog.protocol.message_set.wire import MalformedAnswer
 from tidelog.protocol.records import _kernel as kernel
-from tidelog.protocol.records import record_batch, reference
+from tidelog.protocol.records import record_batch
 from tidelog.protocol.records._columns import ColumnBuilder
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch, seal

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from fuzz.target import target
 from support.fake_filesystem import FakeFileSystem
-from tidelog.broker.cli import acls
-from tidelog.broker.cli.groups import parse_time
-from tidelog.broker.cli.kafka_client import KafkaFailure, read_security
-from tidelog.broker.cli.offsets import parse_partition
 from tidelog.broker.quota_manager import entity_name, parse_entity
 from tidelog.broker.resource_configs import MATCHED, parse_match
 from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.acl_authorizer import acl_text, parse_acl, read_rules
 from tidelog.broker.share.group_settings import parse_offset_reset
 from tidelog.cleaner import cleaner_state
+from tidelog.cli import acls
+from tidelog.cli.groups import parse_time
+from tidelog.cli.support.kafka_client import KafkaFailure, read_security
+from tidelog.cli.support.offsets import parse_partition
 from tidelog.pipeline.exceptions import OptionError
 from tidelog.pipeline.options import parse_options
 from tidelog.pipeline.sink.options import parse_sink_options

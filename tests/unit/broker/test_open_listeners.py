@@ -7,9 +7,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from tidelog.broker.doctor import OK, WARN, examine, look
 from tidelog.broker.open_listeners import is_this_machines, open_listeners
 from tidelog.broker.server import Broker
+from tidelog.cli.doctor_checks import OK, WARN, examine, look
 from tidelog.config.loader import load_config
 
 KAFKA = "listeners=PLAINTEXT://0.0.0.0:9092"

@@ -18,7 +18,7 @@ import json, sys
 import tidelog.broker.cli.main, tidelog.broker.server
 from tidelog.broker.apis.registry import load_apis
 from tidelog.config.loader import load_config
-tidelog.broker.cli.main.build_parser(["serve"])
+tidelog.cli.main.build_parser(["serve"])
 load_config(None, {}, [])
 load_apis()
 print(json.dumps(sorted(sys.modules)))

@@ -5,8 +5,8 @@ import json
 import pytest
 from support.cleaning import CleaningWorld, put
 from tidelog.broker import why
-from tidelog.broker.cli.why import picture
 from tidelog.broker.why import why_partition, why_topic
+from tidelog.cli.why import picture
 from tidelog.storage.log_names import Hole
 
 

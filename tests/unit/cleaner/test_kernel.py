@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support import cleaner_reference as reference
 from support.cleaner_logs import NOW, marker
 from tidelog.cleaner import _kernel as kernel
-from tidelog.cleaner import reference
 from tidelog.cleaner.kernel_results import FilterCounts, Stop
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from support import records_reference as reference
 from support.logs import World, append
 from support.old_formats import old_logs
 from tidelog.protocol.records import _kernel as kernel
-from tidelog.protocol.records import reference
 from tidelog.protocol.records.exceptions import CorruptRecordError
 from tidelog.storage.record_counts import RecordCounts
 

@@ -1,0 +1,394 @@
+"""`tidelog groups list|describe|delete|reset`: groups, what they have committed, and how far behind they are.
+
+Lag is in offsets, as Kafka's own tools count it: the end of the partition minus what is committed. Of a share group it is what
+nobody is done with from its start offset on, and "committed" is that offset.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..protocol.messages.describe_groups import DescribedGroup
+    from .modern_groups import ShownGroup
+    from .support.kafka_client import KafkaClient
+    from .support.offsets import Partition
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+#: OffsetFetch 10 and OffsetCommit 10 name topics by id.
+_BY_NAME = 9
+#: From this version on, OffsetFetch asks for several groups.
+_GROUPS_FROM = 8
+
+
+def add_parser(commands: Subparsers) -> None:
+    from .support.kafka_client import add_actions
+
+    action = add_actions(commands, "groups", "list, describe, delete and reset consumer groups", __doc__)
+
+    one = action("list", run_list, "names of groups, one a line")
+    one.add_argument("--state", metavar="STATE", action="append", default=[], help="only those: Stable, Empty, …")
+    one = action("describe", run_describe, "members, committed offsets and lag")
+    one.add_argument("groups", metavar="GROUP", nargs="*", help="all when none is given")
+    one = action("delete", run_delete, "delete groups without members, and their offsets")
+    one.add_argument("groups", metavar="GROUP", nargs="+")
+    one = action("reset", run_reset, "set committed offsets of a group without members")
+    one.add_argument("group", metavar="GROUP")
+    one.add_argument(
+        "--topic",
+        metavar="TOPIC[:PARTITION,…]",
+        action="append",
+        default=[],
+        dest="topics",
+        help="what to reset; may be given again (default: all that the group has committed)",
+    )
+    to = one.add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-earliest", action="store_true", help="to the first record that is there")
+    to.add_argument("--to-latest", action="store_true", help="to the end")
+    to.add_argument("--to-offset", metavar="N", type=int)
+    to.add_argument(
+        "--to-datetime", metavar="TIME", help="to the first record at or after it: 2026-01-31T12:00 (UTC, or +01:00)"
+    )
+    to.add_argument("--shift-by", metavar="N", type=int, help="forward, or back where negative")
+    one.add_argument("--dry-run", action="store_true", help="print what it would come to, change nothing")
+
+
+def _client(options: Any) -> KafkaClient:
+    from .support.kafka_client import client_of
+
+    return client_of(options)
+
+
+def _print_json(content: Any) -> int:
+    import json
+
+    print(json.dumps(content, indent=2))
+    return 0
+
+
+def _listed(client: KafkaClient, states: list[str]) -> list[Any]:
+    from ..protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from .support.kafka_client import check, patiently
+
+    def attempt() -> Any:
+        answer = client.ask(ListGroupsRequest(states_filter=states), ListGroupsResponse)
+        check("groups", answer.error_code)
+        return answer.groups
+
+    return sorted(patiently(attempt), key=lambda group: group.group_id)
+
+
+def run_list(options: Any) -> int:
+    """Prints; returns 0."""
+    with _client(options) as client:
+        found = _listed(client, options.state)
+    if options.json:
+        return _print_json([{"group": one.group_id, "state": one.group_state, "type": one.group_type} for one in found])
+    for one in found:
+        print(one.group_id)
+    return 0
+
+
+def committed_of(client: KafkaClient, group: str) -> dict[Partition, int]:
+    """What the group has committed. KafkaFailure."""
+    from ..protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+    from .support.kafka_client import Coordinated, check, patiently
+
+    def attempt() -> dict[Partition, int]:
+        if client.version(OffsetFetchRequest, _BY_NAME) >= _GROUPS_FROM:
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+        else:
+            request = OffsetFetchRequest(group_id=group, topics=None)
+        answer: Any = client.ask_coordinator(Coordinated.GROUP, [group], request, OffsetFetchResponse, _BY_NAME)
+        found = {}
+        for one in answer.groups or [answer]:  # before version 8 the answer is of one group
+            check(f"group {group}", one.error_code)
+            for topic in one.topics:
+                for part in topic.partitions:
+                    check(f"group {group}, {topic.name}-{part.partition_index}", part.error_code)
+                    if part.committed_offset >= 0:
+                        found[topic.name, part.partition_index] = part.committed_offset
+        return found
+
+    found: dict[Partition, int] = patiently(attempt)
+    return found
+
+
+def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
+    from ..protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+    from .support.kafka_client import Coordinated, check, failure, patiently
+
+    request = DescribeGroupsRequest(groups=groups)
+
+    def attempt() -> Any:
+        answer = client.ask_coordinator(Coordinated.GROUP, groups, request, DescribeGroupsResponse)
+        for one in answer.groups:
+            check(f"group {one.group_id}", one.error_code, one.error_message)
+            if one.group_state == "Dead":  # how older versions say that there is none
+                raise failure(f"group {one.group_id}", 69, "there is no such group")
+        return sorted(answer.groups, key=lambda one: one.group_id)
+
+    found: list[DescribedGroup] = patiently(attempt)
+    return found
+
+
+def _shown(client: KafkaClient, names: list[str]) -> list[ShownGroup]:
+    """Each group as its type tells of it. Classic ones, and names that are not there, are asked for as classic ones."""
+    from .modern_groups import DESCRIBE, ShownGroup, ShownMember
+
+    types = {one.group_id: one.group_type.lower() for one in _listed(client, [])}
+    found = []
+    for kind, described in DESCRIBE.items():
+        of_kind = [name for name in names if types.get(name) == kind]
+        found += described(client, of_kind) if of_kind else []
+    classic = [name for name in names if types.get(name) not in DESCRIBE]
+    for group in _described(client, classic) if classic else []:
+        members = tuple(
+            ShownMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                tuple(_assigned(member.member_assignment)),
+            )
+            for member in group.members
+        )
+        found.append(ShownGroup(group.group_id, "classic", group.group_state, group.protocol_data, members))
+    return sorted(found)
+
+
+def _assigned(assignment: bytes) -> list[Partition]:
+    """The partitions of a member, where its assignment is a consumer's."""
+    from ..protocol.errors import ProtocolError
+    from ..protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+    from ..protocol.schema import decode_with_version
+
+    try:
+        opened, _ = decode_with_version(ConsumerProtocolAssignment, assignment)
+    except ProtocolError:
+        return []
+    return [(topic.topic, one) for topic in opened.assigned_partitions for one in topic.partitions]
+
+
+def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
+    """What is known of these groups, as JSON has it."""
+    from .modern_groups import share_offsets
+    from .support.kafka_client import KafkaFailure
+    from .support.offsets import LATEST, offsets_at, partitions_of
+
+    found = []
+    for group in _shown(client, groups):
+        told: dict[Partition, tuple[int | None, int | None]] = {}
+        if group.group_type == "share":  # it commits nothing: it begins at the first record that is not done with
+            told = share_offsets(client, group.group_id)
+            committed = {part: start for part, (start, _) in told.items() if start is not None}
+        else:
+            committed = committed_of(client, group.group_id)
+        owners = {part: member for member in group.members for part in member.partitions}
+        there: set[Partition] = set()
+        for topic in {topic for topic, _ in (*told, *committed, *owners)}:
+            try:
+                there.update(partitions_of(client, [topic]))
+            except KafkaFailure as error:
+                if error.code != "UNKNOWN_TOPIC_OR_PARTITION":
+                    raise
+        rows = sorted({*told, *committed, *owners})
+        ends = offsets_at(client, {part: LATEST for part in rows if part in there})
+        found.append(
+            {
+                "group": group.group_id,
+                "type": group.group_type,
+                "state": group.state,
+                "protocol": group.protocol,
+                "epoch": group.epoch,
+                "assignment_epoch": group.assignment_epoch,
+                "members": [
+                    {
+                        "member": member.member_id,
+                        "instance": member.instance_id,
+                        "client": member.client_id,
+                        "host": member.client_host,
+                        "partitions": len(member.partitions),
+                        "epoch": member.epoch,
+                        "protocol": member.protocol or group.group_type,
+                    }
+                    for member in group.members
+                ],
+                "partitions": [
+                    {
+                        "topic": part[0],
+                        "partition": part[1],
+                        "committed": committed.get(part),
+                        "end": ends.get(part),
+                        "lag": told[part][1] if part in told else _lag(ends.get(part), committed.get(part)),
+                        "member": owners[part].member_id if part in owners else None,
+                    }
+                    for part in rows
+                ],
+            }
+        )
+    return found
+
+
+def _lag(end: int | None, committed: int | None) -> int | None:
+    return None if end is None or committed is None else max(end - committed, 0)
+
+
+def run_describe(options: Any) -> int:
+    """Prints; returns 0."""
+    with _client(options) as client:
+        names = options.groups or [one.group_id for one in _listed(client, [])]
+        found = describe(client, names) if names else []
+    if options.json:
+        return _print_json(found)
+    print("\n\n".join("\n".join(picture(group)) for group in found))
+    return 0
+
+
+def picture(group: dict[str, Any]) -> list[str]:
+    """One group as lines."""
+    from .support.table import table
+
+    lags = [part["lag"] for part in group["partitions"] if part["lag"] is not None]
+    count = len(group["members"])
+    kind = "" if group["type"] == "classic" else f"{group['type']}  "
+    head = f"{group['group']}  {kind}{group['state']}  {count} member{'s' if count != 1 else ''}  lag {sum(lags):,}"
+    titles: tuple[str, ...] = ("member", "client", "host", "partitions")
+    if group.get("epoch") is not None:
+        head += f"  {group['protocol']}, epoch {group['epoch']}, assigned {group['assignment_epoch']}"
+        titles = (*titles, "epoch", "protocol")
+    members = [tuple(one[name] for name in titles) for one in group["members"]]
+    begun = "start" if group["type"] == "share" else "committed"
+    rows = [
+        (part["topic"], part["partition"], part["committed"], part["end"], part["lag"], part["member"] or "")
+        for part in group["partitions"]
+    ]
+    return [
+        head,
+        *table(("topic", "partition", begun, "end", "lag", "member"), rows, indent="  "),
+        *table(titles, members, indent="  "),
+    ]
+
+
+def run_delete(options: Any) -> int:
+    """Prints; 0 when all are gone, 1 when one could not be deleted."""
+    import sys
+
+    from ..protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+    from .support.kafka_client import Coordinated, failure
+
+    request = DeleteGroupsRequest(groups_names=options.groups)
+    with _client(options) as client:
+        results = client.ask_coordinator(Coordinated.GROUP, options.groups, request, DeleteGroupsResponse).results
+    errors = {one.group_id: str(failure(f"group {one.group_id}", one.error_code)) for one in results if one.error_code}
+    deleted = [one.group_id for one in results if not one.error_code]
+    if options.json:
+        _print_json({"deleted": deleted, "errors": errors})
+    else:
+        for name in deleted:
+            print(f"deleted {name}")
+    for text in errors.values():
+        print(f"tidelog: {text}", file=sys.stderr)
+    return 1 if errors else 0
+
+
+def run_reset(options: Any) -> int:
+    """Prints what the offsets were and are; returns 0."""
+    from .support.kafka_client import KafkaFailure
+    from .support.offsets import chosen
+    from .support.table import table
+
+    with _client(options) as client:
+        states = {one.group_id: one.group_state for one in _listed(client, [])}
+        state = states.get(options.group, "")
+        if state not in ("", "Empty", "Dead"):
+            raise KafkaFailure(
+                f"group {options.group} has members ({state}): stop them first, their commits would undo this"
+            )
+        committed = committed_of(client, options.group) if state else {}
+        partitions = chosen(client, options.topics) if options.topics else sorted(committed)
+        if not partitions:
+            raise KafkaFailure(f"group {options.group} has committed nothing: say what to reset with --topic TOPIC")
+        targets = _targets(client, options, partitions, committed)
+        if not options.dry_run:
+            _commit(client, options.group, targets)
+    if options.json:
+        return _print_json(
+            [
+                {"topic": t, "partition": p, "before": committed.get((t, p)), "after": offset}
+                for (t, p), offset in targets.items()
+            ]
+        )
+    rows = [(t, p, committed.get((t, p)), offset) for (t, p), offset in targets.items()]
+    print("\n".join(table(("topic", "partition", "before", "would be" if options.dry_run else "now"), rows)))
+    return 0
+
+
+def _targets(
+    client: KafkaClient, options: Any, partitions: list[Partition], committed: dict[Partition, int]
+) -> dict[Partition, int]:
+    """The new offset of each, within what the partition has."""
+    from .support.kafka_client import KafkaFailure
+    from .support.offsets import bounds_of, offsets_at
+
+    bounds = bounds_of(client, partitions)
+    if options.to_earliest:
+        return {one: bounds[one].start for one in partitions}
+    if options.to_latest:
+        return {one: bounds[one].end for one in partitions}
+    if options.to_datetime is not None:
+        moment = parse_time(options.to_datetime)
+        at = offsets_at(client, dict.fromkeys(partitions, moment))
+        return {one: at[one] if at[one] >= 0 else bounds[one].end for one in partitions}
+    wanted = {}
+    for one in partitions:
+        if options.to_offset is not None:
+            offset = options.to_offset
+        elif one in committed:
+            offset = committed[one] + options.shift_by
+        else:
+            raise KafkaFailure(f"{one[0]}-{one[1]}: the group has committed nothing there that could be shifted")
+        wanted[one] = min(max(offset, bounds[one].start), bounds[one].end)
+    return wanted
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds of an ISO time; UTC where it names no zone. KafkaFailure."""
+    from datetime import UTC, datetime
+
+    from .support.kafka_client import KafkaFailure
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise KafkaFailure(f"{text!r} is no time; write it as 2026-01-31T12:00:00, or with +01:00") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _commit(client: KafkaClient, group: str, targets: dict[Partition, int]) -> None:
+    from ..protocol.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+        OffsetCommitResponse,
+    )
+    from .support.kafka_client import Coordinated, check, patiently
+
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, partition), offset in targets.items():
+        by_topic.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+        )
+    topics = [OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in by_topic.items()]
+
+    request = OffsetCommitRequest(group_id=group, topics=topics)
+
+    def attempt() -> None:
+        answer = client.ask_coordinator(Coordinated.GROUP, [group], request, OffsetCommitResponse, _BY_NAME)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                check(f"group {group}, {topic.name}-{part.partition_index}", part.error_code)
+
+    patiently(attempt)

@@ -1,0 +1,101 @@
+"""`tidelog log dump FILE...`: explains every byte of a log's files.
+
+Takes .log, .index, .timeindex, .txnindex and .snapshot files, checkpoints, partition.metadata, meta.properties and the
+mark of a clean stop. Lines are those of Apache Kafka's DumpLogSegments where that has one. What is wrong with a part is
+said below it; the exit code is 1 then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...storage.dump import Part
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(tools: Subparsers) -> None:
+    parser = tools.add_parser("dump", help="explain every byte of log files", description=__doc__)
+    parser.add_argument("files", metavar="FILE", nargs="+", help="a file of a log or data directory")
+    parser.add_argument("--deep", "--deep-iteration", action="store_true", help="each batch's records too")
+    parser.add_argument(
+        "--print-data", "--print-data-log", action="store_true", help="each record's key and value; implies --deep"
+    )
+    parser.add_argument(
+        "--decode",
+        action="store_true",
+        help="what the records of __consumer_offsets, __transaction_state and __cluster_metadata mean; implies --print-data",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object a line: file, kind, at, length, …, problem"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: Any) -> int:
+    """Prints; 0 when nothing is wrong with any file, else 1."""
+    from ...broker.internal_records import decoder_for
+    from ...storage.dump import explain
+    from ...storage.exceptions import StorageError
+    from ...storage.filesystem import RealFileSystem
+    from ..main import failure_text
+
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no UTF-8 gets escapes, not a traceback
+        sys.stdout.reconfigure(errors="backslashreplace")
+    file_system = RealFileSystem()
+    bad_files = []
+    for path in options.files:
+        problems = 0
+        try:
+            file_system.stat(path)
+            decode = decoder_for(path) if options.decode else None
+            data = options.print_data or options.decode
+            parts = explain(file_system, path, records=options.deep, data=data, decode=decode)
+            problems = _print_json(path, parts) if options.json else _print_text(path, parts)
+        except BrokenPipeError:
+            raise
+        except (OSError, StorageError) as error:
+            text = failure_text(error)
+            print(f"tidelog: {text if path in text else f'{path}: {text}'}", file=sys.stderr)
+            problems += 1
+        if problems:
+            bad_files.append(f"{path}: {problems} problem{'s' * (problems > 1)}")
+    for line in bad_files:
+        print(f"tidelog: {line}", file=sys.stderr)
+    return 1 if bad_files else 0
+
+
+def _print_text(path: str, parts: Iterator[Part]) -> int:
+    from ...storage.dump import heading
+
+    print(f"Dumping {path}")
+    if line := heading(path):
+        print(line)
+    problems = 0
+    is_empty = True
+    for part in parts:
+        is_empty = False
+        print(part.text)
+        if part.problem:
+            problems += 1
+            print(f"  ^ wrong at position {part.position}: {part.problem}")
+    if is_empty:
+        print(f"{path} is empty.")
+    return problems
+
+
+def _print_json(path: str, parts: Iterator[Part]) -> int:
+    import json
+
+    problems = 0
+    for part in parts:
+        problems += bool(part.problem)
+        place = {"file": path, "kind": part.kind, "at": part.position, "length": part.size}
+        print(json.dumps(place | dict(part.fields) | {"problem": part.problem or None}, ensure_ascii=False))
+    return problems

@@ -1,0 +1,86 @@
+"""`tidelog log verify DIR`: checks a data directory, or one partition's, against every invariant. Changes nothing.
+
+Every batch, record, index entry, snapshot and checkpoint is read and held against the others. Faults break an invariant
+and make the exit code 1; notes are worth knowing. A daemon may run on the directory meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...storage.verify_report import Finding
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_MIB = 1 << 20
+
+
+def add_parser(tools: Subparsers) -> None:
+    parser = tools.add_parser("verify", help="check a log directory, read-only", description=__doc__)
+    parser.add_argument("directory", metavar="DIR", help="a directory of log.dirs, or a partition's in it")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: faults, notes, bytes, findings")
+    parser.add_argument("--quiet", action="store_true", help="faults only, no notes")
+    parser.set_defaults(run=run)
+
+
+def run(options: Any) -> int:
+    """Prints; 0 when there is no fault, else 1."""
+    from ...storage.filesystem import RealFileSystem
+    from ...storage.verify import Progress, verify
+    from ..support.progress import ProgressBar
+
+    found: list[Finding] = []
+    with ProgressBar("verify") as bar:
+        for finding in verify(RealFileSystem(), options.directory, Progress(bar.total, bar.done)):
+            if options.quiet and not finding.is_fault:
+                continue
+            found.append(finding)
+            if not options.json:
+                bar.clear()
+                print(_line(finding), flush=True)
+        read, seconds = bar.done_bytes, bar.elapsed_s
+    faults = sum(finding.is_fault for finding in found)
+    if options.json:
+        _print_json(found, faults, read)
+    else:
+        _print_summary(found, faults, f"{read / _MIB:,.1f} MiB of batches read in {seconds:.1f} s")
+    return 1 if faults else 0
+
+
+def _line(finding: Finding) -> str:
+    from ...storage.dump import printable
+
+    place = finding.path if finding.position < 0 else f"{finding.path} at {finding.position}"
+    kind = "fault" if finding.is_fault else "note "
+    return printable(f"{kind} {finding.rule}: {place}: {finding.what}")
+
+
+def _print_summary(found: list[Finding], faults: int, read: str) -> None:
+    rules = {finding.rule: finding for finding in found}
+    for rule, finding in rules.items():
+        if finding.is_fault:
+            print(f"\n{rule}: {finding.meaning}.\n  What to do: {finding.remedy}.")
+    verdict = "no fault" if not faults else "1 fault" if faults == 1 else f"{faults} faults"
+    notes = len(found) - faults
+    print(f"{chr(10) if faults else ''}{verdict}, {notes} note{'s' * (notes != 1)}; {read}")
+
+
+def _print_json(found: list[Finding], faults: int, read: int) -> None:
+    import json
+
+    findings = [
+        {
+            "severity": "fault" if finding.is_fault else "note",
+            "rule": finding.rule,
+            "path": finding.path,
+            "position": finding.position if finding.position >= 0 else None,
+            "what": finding.what,
+            "meaning": finding.meaning,
+            "remedy": finding.remedy,
+        }
+        for finding in found
+    ]
+    report = {"faults": faults, "notes": len(found) - faults, "bytes": read, "findings": findings}
+    print(json.dumps(report, indent=2))

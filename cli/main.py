@@ -1,0 +1,72 @@
+"""The entry of every command: parses arguments, runs the command, turns expected failures into one line.
+
+A command is a module of this package with `add_parser(subparsers)`; it sets `run`, a function from the parsed arguments
+to an exit code. Expected failures (a bad setting, a directory that can't be used, a port that is taken) print one line
+that says what, where and what to do, and exit with 1; wrong usage exits with 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+#: Modules of this package, in the order of `--help`. Only the one that is asked for is imported: `serve` has a budget.
+COMMANDS = (
+    "serve", "doctor", "topics", "groups", "produce", "consume", "configs", "users", "acls", "transactions", "why", "clean",
+    "log", "settings", "pipeline", "completion",
+)  # fmt: skip
+
+
+class _Version(argparse.Action):
+    """Reads the installed version when asked for it: importlib.metadata costs a start 20 ms."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib import metadata
+
+        print(f"tidelog {metadata.version('tidelog')}")
+        parser.exit()
+
+
+def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The command line with these commands."""
+    parser = argparse.ArgumentParser(
+        prog="tidelog", description="Kafka's log as a small daemon: Kafka's wire protocol, Kafka's files."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in names:
+        import_module(f".{name}", __package__).add_parser(commands)
+    return parser
+
+
+def failure_text(error: Exception) -> str:
+    """What failed and where, for people: an OSError without Python's "[Errno 2]" before it."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    from ..config.exceptions import ConfigError
+    from ..storage.exceptions import StorageError
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS)
+    options = parser.parse_args(given)
+    try:
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `| head` has seen enough; what is still buffered must not fail at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ConfigError, StorageError, OSError) as error:
+        print(f"tidelog: {failure_text(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

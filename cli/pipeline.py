@@ -1,0 +1,328 @@
+"""`tidelog pipeline JOB ...`: jobs over topics, with Spark on this machine or on a cluster.
+
+Needs `pip install 'tidelog[pipeline]'`. Where a topic is: `--bootstrap-server`, or `--path` with a daemon's log.dirs, or both
+(files, as far as the broker says). Each job prints what it did, with `--json` as one object; docs/PIPELINE.md has examples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .serve import add_configuration
+from .support.kafka_client import CONFIG_VARIABLE
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "pipeline", help="archive, replay, audit and profile topics (Spark)", description=__doc__
+    )
+    jobs = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
+
+    one = _job(jobs, "archive", _archive, "append what is new of a topic to an archive in Parquet, each offset once")
+    _add_source(one)
+    one.add_argument("--to", metavar="DIR", required=True, help="the archive")
+    one.add_argument(
+        "--file-bytes", type=int, default=128 << 20, metavar="N", help="bytes of the log in a file (128 MiB)"
+    )
+
+    one = _job(jobs, "latest", _latest, "write the newest row of each key as a table")
+    _add_source(one)
+    one.add_argument("--to", metavar="TABLE", required=True, help="the table's folder")
+    one.add_argument("--format", choices=("parquet", "delta"), default="parquet")
+
+    one = _job(jobs, "upsert", _upsert, "merge a topic's newest rows into a Delta or Iceberg table")
+    _add_source(one)
+    one.add_argument("--to", metavar="TABLE", required=True, help="catalog.schema.table, or delta.`/path`")
+    one.add_argument("--format", choices=("delta", "iceberg"), default="delta")
+
+    one = _job(jobs, "replay", _replay, "write an archive into a topic, with original timestamps and order")
+    one.add_argument("archive", metavar="DIR", help="the archive")
+    one.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True, help="of the topic")
+    _add_security(one)
+    one.add_argument("--topic", required=True, help="to write to; it must exist")
+    one.add_argument("--where", metavar="SQL", help="only rows of which this is true: \"timestamp >= '2024-05-06'\"")
+    one.add_argument("--by-key", action="store_true", help="partition by key; default: the original partition")
+    one.add_argument("--again", action="store_true", help="write also what an earlier replay of it has written")
+    one.add_argument(
+        "--option", metavar="NAME=VALUE", action="append", default=[], help="of the sink; may be given again"
+    )
+
+    one = _job(jobs, "audit", _audit, "does a log keep what compaction promises? compares two states of log.dirs")
+    one.add_argument("before", metavar="BEFORE", help="a copy of the log directory")
+    one.add_argument("after", metavar="AFTER", help="the log directory later on")
+    one.add_argument("--topic", required=True, metavar="TOPICS", help="comma-separated")
+
+    one = _job(jobs, "profile", _profile, "keys, sizes, rates, and what compaction would save of a topic")
+    _add_source(one)
+    one.add_argument("--plot", metavar="FILE", help="draw it: png, svg or pdf")
+
+    text = "clean every compacted topic of a stopped daemon, in parallel"
+    one = jobs.add_parser("compact", help=text, description=f"{text[0].upper()}{text[1:]}. Needs no Spark.")
+    one.add_argument("--topic", action="append", default=[], help="only this one; may be given again")
+    one.add_argument("--workers", type=int, metavar="N", help="logs at once (the machine's processors)")
+    one.add_argument("--json", action="store_true", help="print one JSON object")
+    add_configuration(one)
+    one.set_defaults(run=_compact)
+
+    text = "carry out what a sink has decided and could not finish"
+    one = jobs.add_parser("settle", help=text, description=f"For a writer that won't start again: {text}.")
+    one.add_argument("--bootstrap-server", metavar="HOST:PORT", required=True)
+    _add_security(one)
+    one.add_argument("--commit-topic", default="tidelog-sink-commits", metavar="TOPIC")
+    one.add_argument("--json", action="store_true", help="print one JSON object")
+    one.set_defaults(run=_expected(_settle))
+
+
+def _job(
+    jobs: Subparsers, name: str, work: Callable[[Any, Any, Callable[[int, int], None]], dict[str, Any]], text: str
+) -> argparse.ArgumentParser:
+    parser = jobs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("--master", default="local[*]", metavar="URL", help="Spark's master (local[*])")
+    parser.add_argument(
+        "--conf", metavar="NAME=VALUE", action="append", default=[], help="of Spark; may be given again"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=_expected(lambda options: _run(options, name, work)))
+    return parser
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT")
+    _add_security(parser)
+    parser.add_argument("--path", metavar="DIRS", help="log.dirs, comma-separated")
+    parser.add_argument(
+        "--option", metavar="NAME=VALUE", action="append", default=[], help="of the source; may be given again"
+    )
+
+
+def _add_security(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="client settings for a listener that asks for TLS or SASL, in Kafka's names: security.protocol, sasl.mechanism, "
+        f"sasl.jaas.config, ssl.truststore.location … (default: {CONFIG_VARIABLE})",
+    )
+
+
+def _expected(run: Callable[[Any], int]) -> Callable[[Any], int]:
+    """Expected failures as one line."""
+
+    def guarded(options: Any) -> int:
+        try:
+            failure: type[Exception] = import_module("tidelog.pipeline.exceptions").PipelineError
+        except ImportError as error:
+            print(f"tidelog: {error}: pip install 'tidelog[pipeline]'", file=sys.stderr)
+            return 1
+        try:
+            return run(options)
+        except failure as error:
+            print(f"tidelog: {error}", file=sys.stderr)
+            return 1
+        except Exception as error:
+            if type(error).__module__.split(".")[0] not in ("pyspark", "py4j"):
+                raise
+            print(f"tidelog: {spark_failure(str(error))}", file=sys.stderr)
+            return 1
+
+    return guarded
+
+
+def spark_failure(text: str) -> str:
+    """What failed, from an exception of Spark's: the error of ours in the Python traceback within it, or else its first line."""
+    ours = re.findall(r"^\s*tidelog\.pipeline\.[\w.]+: (.+)$", text, re.MULTILINE)
+    if ours:
+        return str(ours[-1]).strip()
+    return next((line.strip() for line in text.splitlines() if line.strip()), "Spark failed and does not say why")
+
+
+def _run(options: Any, name: str, work: Callable[[Any, Any, Callable[[int, int], None]], dict[str, Any]]) -> int:
+    from .support.progress import ProgressBar
+
+    settings = pairs(options.conf, "--conf")
+    session = import_module("tidelog.pipeline.session").session
+    spark = session(f"tidelog {name}", master=options.master, settings=settings)
+    try:
+        with ProgressBar(name, unit="offsets") as bar:
+
+            def progress(total: int, done: int) -> None:
+                if total:
+                    bar.total(total)
+                if done:
+                    bar.done(done)
+
+            report = work(spark, options, progress)
+    finally:
+        spark.stop()
+    _print(report, options.json)
+    return 0 if report.get("passed", True) else 1
+
+
+def pairs(texts: list[str], flag: str) -> dict[str, str]:
+    """NAME=VALUE of each; ConfigError."""
+    from ..config.exceptions import ConfigError
+
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError([f"{flag} {text}: not NAME=VALUE"])
+        found[name.strip()] = value
+    return found
+
+
+def source_options(options: Any) -> dict[str, str]:
+    """Of a job's source, from what `_add_source` takes. ConfigError."""
+    from ..config.exceptions import ConfigError
+
+    found = {"subscribe": options.topic, **pairs(options.option, "--option")}
+    if options.bootstrap_server:
+        found = {**security_options(options), **found}
+        found["kafka.bootstrap.servers"] = options.bootstrap_server
+    if options.path:
+        found["path"] = options.path
+    if not options.bootstrap_server and not options.path:
+        raise ConfigError(["say where the topic is: --bootstrap-server or --path"])
+    return found
+
+
+def security_options(options: Any) -> dict[str, str]:
+    """`kafka.…` options out of --command-config or its variable, without the file's other settings. KafkaFailure."""
+    import os
+
+    file = options.command_config or os.environ.get(CONFIG_VARIABLE)
+    if not file:
+        return {}
+    from ..protocol.client_security import NAMES
+    from .support.kafka_client import read_properties, read_security
+
+    read_security(file)  # what is wrong with it is told with its name
+    found = read_properties(file)
+    return {f"kafka.{name}": found[name] for name in NAMES if name in found}
+
+
+def picture(report: Mapping[str, Any]) -> list[str]:
+    """A report as lines of text."""
+    width = max(len(name) for name in report)
+    lines = []
+    for name, value in report.items():
+        if isinstance(value, dict | list):
+            text = json.dumps(value)
+            value = text if len(text) <= 100 else f"{len(value)} entries, see --json"
+        elif isinstance(value, int) and not isinstance(value, bool):
+            value = f"{value:,}"
+        lines.append(f"{name:<{width}}  {value}")
+    return lines
+
+
+def _print(report: Mapping[str, Any], as_json: bool) -> None:
+    print(json.dumps(report, indent=2) if as_json else "\n".join(picture(report)))
+
+
+def _archive(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+    job = import_module("tidelog.pipeline.jobs.archive").archive
+    return dict(job(spark, source_options(options), options.to, file_bytes=options.file_bytes, progress=progress))
+
+
+def _latest(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+    job = import_module("tidelog.pipeline.jobs.latest").latest
+    return dict(job(spark, source_options(options), options.to, form=options.format, progress=progress))
+
+
+def _upsert(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+    job = import_module("tidelog.pipeline.jobs.upsert").upsert
+    return dict(job(spark, source_options(options), options.to, form=options.format, progress=progress))
+
+
+def _replay(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+    target = {"kafka.bootstrap.servers": options.bootstrap_server, "topic": options.topic}
+    job = import_module("tidelog.pipeline.jobs.replay").replay
+    return dict(
+        job(
+            spark,
+            options.archive,
+            {**security_options(options), **pairs(options.option, "--option"), **target},
+            keep_partitions=not options.by_key,
+            where=options.where,
+            once=not options.again,
+            progress=progress,
+        )
+    )
+
+
+def _audit(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+    job = import_module("tidelog.pipeline.jobs.audit").audit
+    return dict(job(spark, options.before, options.after, options.topic, progress=progress))
+
+
+def _profile(spark: Any, options: Any, progress: Any) -> dict[str, Any]:
+    job = import_module("tidelog.pipeline.jobs.profile").profile
+    return dict(job(spark, source_options(options), plot=options.plot, progress=progress))
+
+
+def _compact(options: Any) -> int:
+    import os
+    import secrets
+    import time
+
+    from ..broker.offline_backlog import OfflineBacklog
+    from ..config.loader import load_config
+    from ..storage.clock import SystemTime
+    from ..storage.filesystem import RealFileSystem
+    from .support.progress import ProgressBar
+
+    config = load_config(options.config, os.environ, options.assignments)
+    began = time.monotonic()
+    with ProgressBar("compact") as bar:
+
+        def progress(total: int, done: int) -> None:
+            if total:
+                bar.total(total)
+            if done:
+                bar.done(done)
+
+        cleaned = OfflineBacklog(
+            config,
+            RealFileSystem(),
+            SystemTime(),
+            workers=options.workers or os.cpu_count() or 1,
+            secret=lambda: secrets.token_bytes(16),
+            progress=progress,
+        ).run(frozenset(options.topic))
+    failed = {one.name: one.error for one in cleaned if one.error is not None}
+    report: dict[str, Any] = {
+        "job": "compact",
+        "logs": len(cleaned),
+        "bytes_before": sum(one.bytes_before for one in cleaned),
+        "bytes_after": sum(one.bytes_after for one in cleaned),
+        "removed_records": sum(one.removed.records for one in cleaned),
+        "failed": failed,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    if options.json:
+        report["by_log"] = {
+            one.name: {"removed": one.removed.by_cause(), "before": one.bytes_before, "after": one.bytes_after}
+            for one in cleaned
+        }
+    _print(report, options.json)
+    return 1 if failed else 0
+
+
+def _settle(options: Any) -> int:
+    committer = import_module("tidelog.pipeline.sink.committer")
+    wire = import_module("tidelog.pipeline.wire.client")
+    security = {name.removeprefix("kafka."): text for name, text in security_options(options).items()}
+    settings = import_module("tidelog.pipeline.wire.settings").ClientSettings.parse(options.bootstrap_server, security)
+    with wire.KafkaClient(settings) as client:
+        settled = committer.settle_all(client, options.commit_topic)
+    _print({"job": "settle", "settled": settled}, options.json)
+    return 0

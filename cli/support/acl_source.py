@@ -1,0 +1,214 @@
+"""Where `tidelog acls` finds rules and puts them: a daemon that is asked, or the data of one that is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
+from ...broker.security.acl_rules import AclFilter, Policy
+
+if TYPE_CHECKING:
+    from .kafka_client import KafkaClient
+    from .offline import StoppedDaemon
+
+
+class AclSource(Protocol):
+    """Each method raises KafkaFailure, or KafkaStorageError, when it can't be done."""
+
+    def find(self, wanted: AclFilter) -> list[Acl]:
+        """Rules that a filter finds."""
+
+    def create(self, rules: Sequence[Acl]) -> None:
+        """Adds rules; those that are there stay."""
+
+    def delete(self, wanted: AclFilter) -> list[Acl]:
+        """Deletes the rules that a filter finds, and tells them."""
+
+    def policy(self) -> Policy | None:
+        """What holds beside rules; None where that is not told."""
+
+    def is_on(self) -> bool:
+        """Whether rules hold there."""
+
+
+@contextmanager
+def acl_source(options: Any) -> Iterator[AclSource]:
+    """The one that the arguments name."""
+    from .offline import is_offline, stopped_daemon
+
+    if is_offline(options):
+        with stopped_daemon(options) as daemon:
+            yield Stopped(daemon)
+    else:
+        from .kafka_client import client_of
+
+        with client_of(options) as client:
+            yield Asked(client)
+
+
+class Stopped:
+    """Rules in `metadata.db`."""
+
+    def __init__(self, daemon: StoppedDaemon) -> None:
+        """DataDirectoryError where a rule can't be read."""
+        from ...broker.metadata_store import ACL
+        from ...broker.security.acl_authorizer import AclAuthorizer
+
+        self._config = daemon.config
+        self._authorizer = AclAuthorizer.read(daemon.stored.resources.get(ACL, {}), daemon.store, daemon.config)
+
+    def find(self, wanted: AclFilter) -> list[Acl]:
+        return self._authorizer.rules.find(wanted)
+
+    def create(self, rules: Sequence[Acl]) -> None:
+        from .kafka_client import KafkaFailure
+
+        for error in asyncio.run(self._authorizer.create(rules)):
+            if error is not None:
+                raise KafkaFailure(error.message)
+
+    def delete(self, wanted: AclFilter) -> list[Acl]:
+        (found,) = asyncio.run(self._authorizer.delete([wanted]))
+        return found
+
+    def policy(self) -> Policy | None:
+        return self._authorizer.policy
+
+    def is_on(self) -> bool:
+        return bool(self._config.authorizer_class_name)
+
+
+class Asked:
+    """Rules of a daemon, of Apache Kafka's too."""
+
+    def __init__(self, client: KafkaClient) -> None:
+        self._client = client
+
+    def find(self, wanted: AclFilter) -> list[Acl]:
+        from ...protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+        from .kafka_client import check
+
+        request = DescribeAclsRequest(
+            resource_type_filter=wanted.resource_type,
+            resource_name_filter=wanted.resource_name,
+            pattern_type_filter=wanted.pattern_type,
+            principal_filter=wanted.principal,
+            host_filter=wanted.host,
+            operation=wanted.operation,
+            permission_type=wanted.permission,
+        )
+        answer = self._client.ask(request, DescribeAclsResponse)
+        check("access rules", answer.error_code, answer.error_message)
+        return [
+            _rule(
+                one.resource_type,
+                one.resource_name,
+                one.pattern_type,
+                acl.principal,
+                acl.host,
+                acl.operation,
+                acl.permission_type,
+            )
+            for one in answer.resources
+            for acl in one.acls
+        ]
+
+    def create(self, rules: Sequence[Acl]) -> None:
+        from ...protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+        from .kafka_client import check
+
+        creations = [
+            AclCreation(
+                resource_type=rule.resource_type,
+                resource_name=rule.resource_name,
+                resource_pattern_type=rule.pattern_type,
+                principal=rule.principal,
+                host=rule.host,
+                operation=rule.operation,
+                permission_type=rule.permission,
+            )
+            for rule in rules
+        ]
+        for result in self._client.ask(CreateAclsRequest(creations=creations), CreateAclsResponse).results:
+            check("access rules", result.error_code, result.error_message)
+
+    def delete(self, wanted: AclFilter) -> list[Acl]:
+        from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+        from .kafka_client import check
+
+        one = DeleteAclsFilter(
+            resource_type_filter=wanted.resource_type,
+            resource_name_filter=wanted.resource_name,
+            pattern_type_filter=wanted.pattern_type,
+            principal_filter=wanted.principal,
+            host_filter=wanted.host,
+            operation=wanted.operation,
+            permission_type=wanted.permission,
+        )
+        found = []
+        for result in self._client.ask(DeleteAclsRequest(filters=[one]), DeleteAclsResponse).filter_results:
+            check("access rules", result.error_code, result.error_message)
+            for acl in result.matching_acls:
+                check("access rules", acl.error_code, acl.error_message)
+                found.append(
+                    _rule(
+                        acl.resource_type,
+                        acl.resource_name,
+                        acl.pattern_type,
+                        acl.principal,
+                        acl.host,
+                        acl.operation,
+                        acl.permission_type,
+                    )
+                )
+        return found
+
+    def policy(self) -> Policy | None:
+        from ...broker.security.acl_authorizer import policy_of
+        from ...protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+        from ..configs import RESOURCES, described
+        from .kafka_client import KafkaFailure
+
+        answer = self._client.ask(DescribeClusterRequest(), DescribeClusterResponse)
+        node = str(answer.controller_id if answer.controller_id >= 0 else answer.brokers[0].broker_id)
+        names = ["super.users", "allow.everyone.if.no.acl.found"]
+        try:
+            (found,) = described(self._client, [(RESOURCES["broker"], node)], names)
+        except KafkaFailure:
+            return None
+        values = {one.name: one.value for one in found}
+        if any(values.get(name) is None for name in names):
+            return None
+        return policy_of(values[names[0]] or "", values[names[1]] == "true")
+
+    def is_on(self) -> bool:
+        return True  # else the daemon says SECURITY_DISABLED
+
+
+def _rule(
+    resource_type: int,
+    resource_name: str,
+    pattern_type: int,
+    principal: str,
+    host: str,
+    operation: int,
+    permission: int,
+) -> Acl:
+    """KafkaFailure for a rule of a newer Kafka."""
+    from .kafka_client import KafkaFailure
+
+    try:
+        return Acl(
+            ResourceType(resource_type),
+            resource_name,
+            PatternType(pattern_type),
+            principal,
+            host,
+            AclOperation(operation),
+            Permission(permission),
+        )
+    except ValueError as error:
+        raise KafkaFailure(f"a rule for {principal} is not understood: {error}; a newer tidelog may know it") from None

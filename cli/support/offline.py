@@ -1,0 +1,53 @@
+"""The metadata of a stopped daemon, for commands that write where no daemon answers yet: the first user, the first rule."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ...broker.metadata_store import MetadataStore, StoredMetadata
+    from ...config.broker_config import BrokerConfig
+
+
+class StoppedDaemon(NamedTuple):
+    """Its settings, what its `metadata.db` has, and the file itself."""
+
+    config: BrokerConfig
+    stored: StoredMetadata
+    store: MetadataStore
+
+
+def is_offline(options: Any) -> bool:
+    """Whether --config or --set say that the data of a stopped daemon are meant (`add_configuration`)."""
+    return options.config is not None or bool(options.assignments)
+
+
+@contextmanager
+def stopped_daemon(options: Any) -> Iterator[StoppedDaemon]:
+    """Opens it; its directories are locked meanwhile.
+
+    What Apache Kafka wrote there since is taken over first, as a start does. Raises ConfigError, DirectoryLockedError,
+    DataDirectoryError.
+    """
+    from ...broker.kraft_import import import_metadata
+    from ...broker.metadata_store import MetadataStore
+    from ...config.loader import load_config
+    from ...storage.clock import SystemTime
+    from ...storage.filesystem import RealFileSystem
+    from ...storage.log_manager import LogManager
+    from ...storage.scheduler import ThreadPoolScheduler
+
+    config = load_config(options.config, os.environ, options.assignments)
+    scheduler, file_system, time = ThreadPoolScheduler(1), RealFileSystem(), SystemTime()
+    logs = LogManager(config, file_system, time, scheduler)
+    with ExitStack() as stack:
+        stack.callback(scheduler.shutdown)
+        stack.callback(logs.shutdown)
+        logs.open()
+        store = MetadataStore(logs.directories[0])
+        stack.callback(store.close)
+        stored = import_metadata(store, file_system, logs.directories, logs.node_id, time.milliseconds())
+        yield StoppedDaemon(config, stored, store)

@@ -1,0 +1,247 @@
+"""`tidelog topics list|describe|create|alter|delete`: what topics there are, and their settings."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .support.kafka_client import KafkaClient
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_TIMEOUT_MS = 60_000
+TOPIC_RESOURCE = 2
+_TOPIC_SOURCE = 1
+_SET, _DELETE = 0, 1
+
+
+def add_parser(commands: Subparsers) -> None:
+    from .support.kafka_client import add_actions
+
+    action = add_actions(commands, "topics", "list, describe, create, alter and delete topics", __doc__)
+
+    one = action("list", run_list, "names of topics, one a line")
+    one.add_argument("--internal", action="store_true", help="those of the broker itself too")
+    one = action("describe", run_describe, "partitions, offsets, sizes and settings of topics")
+    one.add_argument("topics", metavar="TOPIC", nargs="*", help="all when none is given")
+    one = action("create", run_create, "make a topic")
+    one.add_argument("topic", metavar="TOPIC")
+    one.add_argument("--partitions", metavar="N", type=int, default=-1, help="default: the broker's num.partitions")
+    one.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no error")
+    _add_config(one, "a setting of the topic; may be given again")
+    one = action("alter", run_alter, "change settings of a topic, or add partitions")
+    one.add_argument("topic", metavar="TOPIC")
+    one.add_argument("--partitions", metavar="N", type=int, help="how many there shall be; never fewer than there are")
+    one.add_argument(
+        "--delete-config",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="back to the broker's value; may be given again",
+    )
+    _add_config(one, "a setting and its new value; may be given again")
+    one = action("delete", run_delete, "delete topics and what is in them")
+    one.add_argument("topics", metavar="TOPIC", nargs="+")
+
+
+def _add_config(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--config", metavar="NAME=VALUE", action="append", default=[], help=text)
+
+
+def _client(options: Any) -> KafkaClient:
+    from .support.kafka_client import client_of
+
+    return client_of(options)
+
+
+def _print_json(content: Any) -> int:
+    import json
+
+    print(json.dumps(content, indent=2))
+    return 0
+
+
+def run_list(options: Any) -> int:
+    """Prints; returns 0."""
+    from .support.offsets import topics_of
+
+    with _client(options) as client:
+        names = [topic.name for topic in topics_of(client) if options.internal or not topic.is_internal]
+    if options.json:
+        return _print_json(names)
+    for name in names:
+        print(name)
+    return 0
+
+
+def run_describe(options: Any) -> int:
+    """Prints; returns 0."""
+    with _client(options) as client:
+        found = describe(client, options.topics or None)
+    if options.json:
+        return _print_json(found)
+    print("\n\n".join("\n".join(picture(topic)) for topic in found))
+    return 0
+
+
+def describe(client: KafkaClient, names: list[str] | None) -> list[dict[str, Any]]:
+    """What is known of these topics (all for None), as JSON has it."""
+    from uuid import UUID
+
+    from ..storage.partition_metadata import encode_uuid
+    from .configs import described
+    from .support.offsets import bounds_of, sizes_of, topics_of
+
+    topics = topics_of(client, names)
+    bounds = bounds_of(client, [(t.name or "", part.partition_index) for t in topics for part in t.partitions])
+    sizes = sizes_of(client)
+    configs = described(client, [(TOPIC_RESOURCE, topic.name or "") for topic in topics])
+    found = []
+    for topic, entries in zip(topics, configs, strict=True):
+        name = topic.name or ""
+        partitions = []
+        for part in sorted(topic.partitions, key=lambda part: part.partition_index):
+            key = name, part.partition_index
+            partitions.append(
+                {
+                    "partition": part.partition_index,
+                    "leader": part.leader_id,
+                    "leaderEpoch": part.leader_epoch,
+                    "replicas": list(part.replica_nodes),
+                    "inSync": list(part.isr_nodes),
+                    "startOffset": bounds[key].start,
+                    "endOffset": bounds[key].end,
+                    "bytes": sizes.get(key),
+                }
+            )
+        found.append(
+            {
+                "topic": name,
+                "id": encode_uuid(UUID(bytes=topic.topic_id)),
+                "internal": topic.is_internal,
+                "partitions": partitions,
+                "config": {one.name: one.value for one in entries if one.config_source == _TOPIC_SOURCE},
+            }
+        )
+    return found
+
+
+def picture(topic: dict[str, Any]) -> list[str]:
+    """One topic as lines."""
+    from .support.table import table
+
+    settings = "  ".join(f"{name}={value}" for name, value in sorted(topic["config"].items()))
+    count = len(topic["partitions"])
+    head = f"{topic['topic']}  {count} partition{'s' if count != 1 else ''}  id {topic['id']}"
+    rows = [
+        (part["partition"], part["leader"], part["leaderEpoch"], part["startOffset"], part["endOffset"], part["bytes"])
+        for part in topic["partitions"]
+    ]
+    return [
+        head + (f"  {settings}" if settings else ""),
+        *table(("partition", "leader", "epoch", "start", "end", "bytes"), rows, indent="  "),
+    ]
+
+
+def run_create(options: Any) -> int:
+    """Prints; returns 0."""
+    from ..protocol.messages.create_topics import (
+        CreatableTopic,
+        CreatableTopicConfig,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+    )
+    from .support.kafka_client import KafkaFailure, check, pairs_of
+
+    settings = pairs_of(options.config, "--config")
+    topic = CreatableTopic(
+        name=options.topic,
+        num_partitions=options.partitions,
+        replication_factor=-1,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in settings.items()],
+    )
+    with _client(options) as client:
+        answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS), CreateTopicsResponse)
+    (result,) = answer.topics
+    created = True
+    try:
+        check(f"topic {options.topic}", result.error_code, result.error_message)
+    except KafkaFailure as error:
+        if error.code != "TOPIC_ALREADY_EXISTS" or not options.if_not_exists:
+            raise
+        created = False
+    if options.json:
+        partitions = result.num_partitions if created else None
+        return _print_json({"topic": options.topic, "created": created, "partitions": partitions})
+    if not created:
+        print(f"{options.topic} is there already")
+    else:
+        print(
+            f"created {options.topic} with {result.num_partitions} partition{'s' if result.num_partitions != 1 else ''}"
+        )
+    return 0
+
+
+def run_alter(options: Any) -> int:
+    """Prints; returns 0."""
+    from ..protocol.messages.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreatePartitionsTopic,
+    )
+    from .configs import alter
+    from .support.kafka_client import KafkaFailure, check, pairs_of
+
+    settings = pairs_of(options.config, "--config")
+    if not settings and not options.delete_config and options.partitions is None:
+        raise KafkaFailure("nothing to change: give --config NAME=VALUE, --delete-config NAME or --partitions N")
+    with _client(options) as client:
+        if settings or options.delete_config:
+            alter(client, TOPIC_RESOURCE, options.topic, f"topic {options.topic}", settings, options.delete_config)
+        if options.partitions is not None:
+            wanted = CreatePartitionsTopic(name=options.topic, count=options.partitions, assignments=None)
+            request = CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS)
+            (result,) = client.ask(request, CreatePartitionsResponse).results
+            check(f"topic {options.topic}", result.error_code, result.error_message)
+    if options.json:
+        return _print_json(
+            {
+                "topic": options.topic,
+                "set": settings,
+                "deleted": options.delete_config,
+                "partitions": options.partitions,
+            }
+        )
+    print(f"altered {options.topic}")
+    return 0
+
+
+def run_delete(options: Any) -> int:
+    """Prints; 0 when all are gone, 1 when one could not be deleted."""
+    import sys
+
+    from ..protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+    from .support.kafka_client import failure
+
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in options.topics],
+        topic_names=options.topics,
+        timeout_ms=_TIMEOUT_MS,
+    )
+    with _client(options) as client:
+        results = client.ask(request, DeleteTopicsResponse).responses
+    errors = {
+        result.name or "": str(failure(f"topic {result.name}", result.error_code, result.error_message))
+        for result in results
+        if result.error_code
+    }
+    deleted = [result.name for result in results if not result.error_code]
+    if options.json:
+        _print_json({"deleted": deleted, "errors": errors})
+    else:
+        for name in deleted:
+            print(f"deleted {name}")
+    for text in errors.values():
+        print(f"tidelog: {text}", file=sys.stderr)
+    return 1 if errors else 0

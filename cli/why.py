@@ -1,0 +1,176 @@
+"""`tidelog why TOPIC[-PARTITION]`: why each segment is not cleaned or not deleted yet, and when that changes.
+
+For each segment the settings that hold it, with their values, and until when, or which event ends it. Times are those of
+the earliest look that finds it so: cleaner threads look every log.cleaner.backoff.ms, retention every
+log.retention.check.interval.ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .support.http_client import HttpDaemon
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(commands: Subparsers) -> None:
+    from .support.http_client import add_http_argument
+
+    parser = commands.add_parser("why", help="why segments are not cleaned or deleted yet", description=__doc__)
+    parser.add_argument("topic", metavar="TOPIC[-PARTITION]", help="a topic, or one of its partitions")
+    parser.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
+    add_http_argument(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: Any) -> int:
+    """Prints; returns 0."""
+    import json
+
+    from .support.http_client import daemon_of
+
+    found = fetch(daemon_of(options), options.topic)
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print("\n".join(picture(found)))
+    return 0
+
+
+def fetch(daemon: HttpDaemon, name: str) -> Any:
+    """The answer for a topic of that name or, where there is none, for the partition that the name ends with."""
+    from urllib.parse import quote
+
+    from .support.http_client import HttpFailure, ask
+
+    try:
+        return ask(daemon, "GET", f"/why/{quote(name, safe='')}")
+    except HttpFailure as failure:
+        topic, dash, partition = name.rpartition("-")
+        if failure.status != 404 or not dash or not partition.isdecimal():
+            raise
+    return ask(daemon, "GET", f"/why/{quote(topic, safe='')}/{int(partition)}")
+
+
+def picture(found: Any) -> list[str]:
+    """The answer as lines of aligned text."""
+    lines: list[str] = []
+    for partition in found["partitions"]:
+        if lines:
+            lines.append("")
+        lines += _partition(partition)
+    cleaner_s, retention_s = found["cleanerBackoffMs"] / 1000, found["retentionCheckIntervalMs"] / 1000
+    lines += ["", f"Looked at every {cleaner_s:g} s by the cleaner, every {retention_s:g} s by retention."]
+    return lines
+
+
+def _partition(partition: Any) -> list[str]:
+    now = partition["asOfMs"]
+    head = f"{partition['topic']}-{partition['partition']}  offsets {partition['logStartOffset']} to "
+    head += f"{partition['logEndOffset']}, {partition['size']:,} bytes, cleanup.policy={partition['cleanupPolicy']}"
+    lines = [head]
+    if partition["dirtyRatio"] is not None:
+        lines.append(
+            f"  dirty from {partition['firstDirtyOffset']}: {partition['dirtyBytes']:,} of "
+            f"{partition['dirtyBytes'] + partition['cleanBytes']:,} bytes that can be cleaned are dirty, "
+            f"{partition['dirtyRatio']:.2f} (min.cleanable.dirty.ratio={partition['minCleanableDirtyRatio']:g})"
+            + (", a thread is at it" if partition["inWork"] else "")
+        )
+    ledger = partition["ledger"]
+    counted = "what is left of it has not been counted yet: the first pass, deletion or `tidelog clean` does"
+    lines.append(f"  {counted if ledger is None else ledger_line(ledger)}")
+    if partition["holes"]:
+        from .log.anatomy_picture import holes_line
+
+        lines.append(f"  {holes_line([(hole['firstOffset'], hole['lastOffset']) for hole in partition['holes']])}")
+    always: dict[tuple[str, str, str], None] = {}
+    rows = [("segment", "to", "bytes", "part", "not", "because of", "until")]
+    for segment in partition["segments"]:
+        place = (
+            str(segment["baseOffset"]),
+            str(segment["endOffset"]),
+            f"{segment['size']:,}",
+            segment["section"],
+        )
+        rest = [reason for reason in segment["reasons"] if not _is_topics(reason)] or segment["reasons"][:1]
+        for reason in segment["reasons"]:
+            what = {"clean": "cleaned", "delete": "deleted"}[reason["action"]]
+            if reason not in rest:  # once is enough
+                always[what, _cause(reason), _until(reason, now)] = None
+            else:
+                rows.append((*place, what, _cause(reason), _until(reason, now)))
+                place = ("",) * 4
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    for row in rows:
+        cells = [
+            text.rjust(width) if column < 3 else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row[:6], widths, strict=True))
+        ]
+        lines.append(("  " + "  ".join(cells) + "  " + row[6]).rstrip())
+    lines += [f"  No segment is {what}: {cause}, until {until}." for what, cause, until in always]
+    if partition["segmentsOmitted"]:
+        lines.append(f"  {partition['segmentsOmitted']} more segments before the last one")
+    return lines
+
+
+def _is_topics(reason: Any) -> bool:
+    """Whether it is the same for every segment of the topic."""
+    return reason["reason"] == "cleanup.policy" or (reason["value"] == -1 and reason["untilMs"] is None)
+
+
+def ledger_line(ledger: Any) -> str:
+    """What became of every offset: `19 appended = 12 live + 4 superseded + 3 aborted`."""
+    parts = [f"{ledger['live']:,} live", *(f"{count:,} {cause}" for cause, count in ledger["removed"].items())]
+    return f"{ledger['appended']:,} appended = {' + '.join(parts)}"
+
+
+def _cause(reason: Any) -> str:
+    name, setting, value = reason["reason"], reason["setting"], reason["value"]
+    shown = str(value).lower() if isinstance(value, bool) else value
+    if setting is None:
+        return {"clean": "clean already"}.get(name, str(name))
+    name = {"tombstones": "tombstones or markers"}.get(name, name)
+    text = f"{setting}={shown}" if name == setting else f"{name} ({setting}={shown})"
+    ratio = reason["facts"].get("dirtyRatio")
+    return f"{text}, now {ratio:.2f}" if ratio is not None else text
+
+
+def _until(reason: Any, now_ms: int) -> str:
+    """A time, or what must happen; the cause of a failure too."""
+    parts = []
+    if reason["reason"] == "due":
+        return str(reason["event"])
+    if reason["untilMs"] is not None:
+        parts.append(f"{_time(reason['untilMs'])} ({_span(reason['untilMs'] - now_ms)})")
+    if reason["event"]:
+        parts.append(reason["event"])
+    if "futureMs" in reason["facts"]:
+        parts.append(f"a record is dated {_time(reason['facts']['newestMs'])}, in the future")
+    if "cause" in reason["facts"]:
+        attempts = reason["facts"]["attempts"]
+        parts.append(f"failed {'once' if attempts == 1 else f'{attempts} times'}: {reason['facts']['cause']}")
+    told = parts[1:2] if reason["untilMs"] is not None and reason["event"] else []
+    rest = parts[1 + len(told) :]
+    return "; or ".join([*parts[:1], *told]) + "".join(f"; {part}" for part in rest)
+
+
+def _time(milliseconds: int) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"  # beyond the calendar
+
+
+def _span(milliseconds: int) -> str:
+    """How far away, in the largest unit that says something."""
+    if milliseconds <= 0:
+        return "now"
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds >= 2 * size:
+            return f"in {milliseconds // size:,} {unit}"
+    return f"in {milliseconds} ms"

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.cleaning import CleaningWorld, put
+from tidelog.broker.why import why_topic
+from tidelog.cli import why
+from tidelog.cli.main import main
+from tidelog.cli.support import http_client
+
+
+def answer(**settings: Any) -> Any:
+    world = CleaningWorld()
+    world.start(**({"segment_bytes": 200, "min_cleanable_dirty_ratio": 0.99} | settings))
+    for rounds in (20, 6):
+        for number in range(rounds):
+            put(world.log(), f"k{number}", "x" * 20)
+        if rounds == 20:
+            world.log().roll()
+            world.clean_all()
+    content = why_topic(
+        "t",
+        [world.log()],
+        world.cleaners,
+        is_cleaner_enabled=True,
+        cleaner_backoff_ms=15_000,
+        retention_check_ms=300_000,
+    )
+    return json.loads(json.dumps(content))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Answers with `answer` for topic `t`, with "no such topic" for any other; keeps the paths."""
+    paths: list[str] = []
+
+    def ask(address: tuple[str, int], method: str, path: str) -> Any:
+        paths.append(path)
+        if path.split("/")[2] != "t":
+            raise http_client.HttpFailure(f"there is no topic '{path.split('/')[2]}'", 404)
+        return answer()
+
+    monkeypatch.setattr(http_client, "ask", ask)
+    return paths
+
+
+def test_a_log_that_nobody_has_counted() -> None:
+    found = answer()
+    found["partitions"][0]["ledger"] = None
+    assert why.picture(found)[2].startswith("  what is left of it has not been counted yet: ")
+
+
+def test_lines_are_aligned_and_name_the_settings(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "t"]) == 0
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0].startswith("t-0  offsets 0 to 26, ")
+    assert "(min.cleanable.dirty.ratio=0.99)" in lines[1]
+    assert lines[2] == "  26 appended = 26 live"
+    head = next(line for line in lines if line.split()[:2] == ["segment", "to"])
+    rows = [line for line in lines if line[head.index("not") :].startswith(("cleaned", "deleted"))]
+    # What holds for the whole topic is told once.
+    shown = [reason for segment in answer()["partitions"][0]["segments"] for reason in segment["reasons"]]
+    assert len(rows) == len([reason for reason in shown if reason["reason"] != "cleanup.policy"])
+    assert "  No segment is deleted: cleanup.policy=compact, until cleanup.policy has delete in it." in lines
+    dirty = next(line for line in rows if " dirty " in line)
+    assert "min.cleanable.dirty.ratio=0.99, now 0.17" in dirty
+    assert "more bytes are written and rolled" in dirty
+    active = next(line for line in rows if "active (" in line)
+    assert "active (segment.ms=604800000)" in active
+    assert "2023-11-21 22:13:20 UTC (in 7 d); or " in active
+    assert lines[-1] == "Looked at every 15 s by the cleaner, every 300 s by retention."
+
+
+def test_json_is_the_answer_as_it_is(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "t", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == answer()
+
+
+def test_a_partition_is_asked_for_where_no_topic_has_that_name(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["why", "t-0"]) == 0
+    assert asked == ["/why/t-0", "/why/t/0"]
+    assert main(["why", "no-such"]) == 1
+    assert main(["why", "no-1"]) == 1
+    assert capsys.readouterr().err == "tidelog: there is no topic 'no-such'\ntidelog: there is no topic 'no'\n"
+
+
+def test_times_and_spans() -> None:
+    assert why._time(0) == "1970-01-01 00:00:00 UTC"
+    assert why._time(2**62) == f"{2**62} ms"
+    assert [why._span(ms) for ms in (-1, 1, 1999, 2000, 7_200_000, 3 * 86_400_000)] == [
+        "now", "in 1 ms", "in 1999 ms", "in 2 s", "in 2 h", "in 3 d",
+    ]  # fmt: skip
+
+
+def test_a_failure_says_its_cause() -> None:
+    reason = {
+        "reason": "uncleanable",
+        "setting": None,
+        "value": None,
+        "untilMs": 5000,
+        "event": "the next try",
+        "facts": {"cause": "OSError: disk", "attempts": 3},
+    }
+    assert why._cause(reason) == "uncleanable"
+    assert why._until(reason, 0) == "1970-01-01 00:00:05 UTC (in 5 s); or the next try; failed 3 times: OSError: disk"
+
+
+def test_a_date_in_the_future_is_told() -> None:
+    reason = {
+        "reason": "retention.ms",
+        "setting": "retention.ms",
+        "value": 1000,
+        "untilMs": 6001,
+        "event": None,
+        "facts": {"policy": "time", "newestMs": 5000, "futureMs": 4000},
+    }
+    assert why._until(reason, 1000) == (
+        "1970-01-01 00:00:06 UTC (in 5 s); a record is dated 1970-01-01 00:00:05 UTC, in the future"
+    )
