@@ -32,9 +32,9 @@ from ..protocol.records.attributes import COMPRESSION_MASK
 from ..protocol.records.legacy_record import ATTRIBUTES_AT
 from ..protocol.records.record_batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_AT
 from ..protocol.records.record_batch import MAGIC_AT, MAGIC_V2
-from .fair_places import FairPlaces
-from .garbage import give_back
-from .short_turns import short_turns
+from .runtime.fair_places import FairPlaces
+from .runtime.garbage import give_back
+from .runtime.switch_interval import short_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..storage.unified_log import UnifiedLog
+    from .metadata.topics import TopicRegistry
     from .partition import PartitionTable
-    from .topics import TopicRegistry
 
 log = logging.getLogger(__name__)
 

@@ -23,19 +23,19 @@ from ..protocol.schema import decode, encode
 from .apis.registry import Registration, loaded
 from .connection import ConnectionAborted
 from .error_answers import error_frame, has_field, unsupported
-from .error_mapping import error_code
 from .long_requests import LONG_BYTES
 from .request_context import RequestContext
 from .request_meter import RequestMeter
 from .response_errors import errors_of
+from .runtime.cooperative import Sliced
+from .runtime.error_codes import error_code
 from .security.asks import refusal
-from .slices import Sliced
 
 if TYPE_CHECKING:
     from ..protocol.headers import RequestHeader
     from .connection import Connection
     from .long_requests import LongRequests
-    from .request_metrics import RequestCounters
+    from .monitoring.requests import RequestCounters
     from .send import Part
     from .server import Broker
 

@@ -39,15 +39,15 @@ from .group_offsets import TopicPartition
 from .group_shards import Shard, Shards
 from .group_types import Group, GroupType, wanted_types
 from .member_room import MemberRoom
-from .metadata_store import GROUP
+from .metadata.store import GROUP
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..storage.clock import Time
     from .modern_groups.machine import Environment
     from .modern_groups.modern_groups import ModernGroups
+    from .runtime.timer import Timer, TimerHandle
     from .server import Broker
-    from .timer import Timer, TimerHandle
 
 log = logging.getLogger(__name__)
 

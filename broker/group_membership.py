@@ -43,7 +43,7 @@ from .offsets_records import group_key, group_value
 
 if TYPE_CHECKING:
     from ..storage.clock import Time
-    from .timer import Timer
+    from .runtime.timer import Timer
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..storage.clock import Time
     from .group_metadata import GroupMetadata
-    from .timer import Timer, TimerHandle
+    from .runtime.timer import Timer, TimerHandle
 
 
 class _Session:

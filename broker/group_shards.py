@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorLog, CoordinatorRecord
-from .error_mapping import error_code
 from .group_offsets import OffsetStore
 from .offsets_records import offset_key
+from .runtime.error_codes import error_code
 
 if TYPE_CHECKING:
     from ..storage.clock import Time

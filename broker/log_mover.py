@@ -22,8 +22,8 @@ from ..cleaner.throttler import Throttler
 from ..protocol.errors import ErrorCode, ProtocolError
 from ..storage.exceptions import MoveCancelledError, StorageError
 from ..storage.log_move import CLOSE_ENOUGH_BYTES
-from .error_mapping import error_code
 from .log_syncer import LogSyncer
+from .runtime.error_codes import error_code
 from .slow_directory import SlowDirectory
 
 if TYPE_CHECKING:

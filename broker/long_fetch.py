@@ -18,7 +18,7 @@ from .apis.fetch import FIRST_OF_ALL_FORMATS, FetchJob, is_denied, most_bytes
 from .connection import ConnectionAborted
 from .fetch_session import FetchPartition
 from .request_context import RequestContext
-from .slices import SLICE_UNITS, batches
+from .runtime.cooperative import SLICE_UNITS, batches
 
 if TYPE_CHECKING:
     from .connection import Connection

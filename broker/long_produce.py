@@ -16,9 +16,9 @@ from ..protocol.api_keys import ApiKey
 from ..protocol.messages._hot import parse_produce
 from .apis.produce import FIRST_WITH_IDS, UNKNOWN, Appended, Denied, answer, append_some, denied_topics
 from .connection import ConnectionAborted
-from .error_mapping import error_code
 from .request_context import RequestContext
-from .slices import SLICE_UNITS
+from .runtime.cooperative import SLICE_UNITS
+from .runtime.error_codes import error_code
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from .connection import NotYet
-from .garbage import go_on, hold_off
-from .short_turns import short_turns
-from .thread_priority import lower_priority
+from .runtime.garbage import go_on, hold_off
+from .runtime.switch_interval import short_turns
+from .runtime.thread_priority import lower_priority
 from .turns import Turn
 
 if TYPE_CHECKING:

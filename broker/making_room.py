@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from ..protocol.errors import ErrorCode, ProtocolError
-from .topics import MAX_PARTITIONS_PER_REQUEST
+from .metadata.topics import MAX_PARTITIONS_PER_REQUEST
 
 if TYPE_CHECKING:
-    from .quota_manager import Mutations
+    from .metadata.creation_limits import Claim
+    from .quotas.manager import Mutations
     from .request_context import RequestContext
-    from .topic_makers import Claim
 
 
 class Room:

@@ -26,9 +26,9 @@ from ..protocol.records.legacy_record import MAGIC_V0, MAGIC_V1
 from ..protocol.records.record_batch import LOG_OVERHEAD, OVERHEAD
 from .apis.fetch import FetchJob
 from .down_conversion import CONVERTED_SLICE_BYTES
-from .error_mapping import error_code
+from .runtime.cooperative import SLICE_UNITS, batches
+from .runtime.error_codes import error_code
 from .send import FileSlice
-from .slices import SLICE_UNITS, batches
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ..storage.log_values import FetchDataInfo, LogAppendInfo
     from ..storage.unified_log import UnifiedLog
     from .log_syncer import Outcome
+    from .metadata.topics import TopicRegistry
     from .purgatory import DelayedFetch
-    from .topics import TopicRegistry
     from .transaction_states import Producer
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from .timer import Timer, TimerHandle
+    from .runtime.timer import Timer, TimerHandle
 
 
 T = TypeVar("T")

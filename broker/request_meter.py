@@ -13,7 +13,7 @@ from ..protocol.api_keys import ApiKey
 from .send import FileSlice
 
 if TYPE_CHECKING:
-    from .quota_manager import QuotaManager
+    from .quotas.manager import QuotaManager
     from .send import Part
 
 _INT32 = struct.Struct(">i")

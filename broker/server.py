@@ -35,30 +35,30 @@ from ..storage.scheduler import ThreadPoolScheduler
 from .apis.api_versions import listed_versions
 from .apis.registry import load_apis
 from .changes import Changes
-from .client_telemetry import ClientTelemetry
+from .cleaning.service import LogCleaner
 from .conversions import Conversions
 from .dispatcher import Dispatcher
-from .durability import durability_line
-from .dynamic_settings import DynamicSettings
-from .features import Features
 from .fetch_session import FetchSessions
-from .garbage import undisturbed
 from .group_coordinator import GroupCoordinator
-from .http_server import HttpServer
-from .log_cleaner import LogCleaner
+from .http.server import HttpServer
 from .long_requests import LongRequests
-from .metadata_store import ACL, QUOTA, SCRAM, MetadataStore
+from .metadata.client_telemetry import ClientTelemetry
+from .metadata.dynamic_config import DynamicSettings
+from .metadata.features import Features
+from .metadata.producer_ids import ProducerIds
+from .metadata.resource_config import ResourceConfigs
+from .metadata.store import ACL, QUOTA, SCRAM, MetadataStore
+from .metadata.topics import SHARE_GROUP_STATE, TRANSACTION_STATE, TopicRegistry
+from .monitoring.requests import RequestCounters
 from .open_listeners import ADVICE, open_listeners
 from .partition import PartitionTable
-from .producer_ids import ProducerIds
 from .purgatory import FetchPurgatory
-from .quota_manager import QuotaManager
-from .request_metrics import RequestCounters
-from .resource_configs import ResourceConfigs
+from .quotas.manager import QuotaManager
+from .runtime.durability import durability_line
+from .runtime.garbage import undisturbed
+from .runtime.thread_priority import lower_priority, prefer_latency
+from .runtime.timer import LoopTimer, Timer
 from .socket_server import SocketServer
-from .thread_priority import lower_priority, prefer_latency
-from .timer import LoopTimer, Timer
-from .topics import SHARE_GROUP_STATE, TRANSACTION_STATE, TopicRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from ..config.listener import Listener
     from .dispatcher import Dispatches
     from .log_mover import LogMover
-    from .message_set_listener import MessageSetListener
+    from .message_set.listener import MessageSetListener
     from .security.audit import AuditLog
     from .security.authorizer import Authorizer
     from .security.credentials import Users
@@ -181,7 +181,7 @@ class Broker:
     def message_sets(self) -> MessageSetListener:
         """Made, and its code imported, when it is first asked for."""
         if self._message_sets is None:
-            from .message_set_listener import MessageSetListener
+            from .message_set.listener import MessageSetListener
 
             self._message_sets = MessageSetListener(self)
         return self._message_sets
@@ -238,11 +238,11 @@ class Broker:
                 "access rules do not hold by HTTP: whoever reaches http.listener reads all (http.authentication)"
             )
         if listener.security_protocol == "SSL":
-            from .https import Https
+            from .http.https import Https
 
             https = Https(self.config)
         if self.config.http_authentication:
-            from .http_gate import HttpGate
+            from .http.authentication import HttpGate
 
             gate = HttpGate.of(
                 self.config,
@@ -355,7 +355,7 @@ class Broker:
         directories = self.logs.directories
         kafkas = partition_directory_name(CLUSTER_METADATA_TOPIC, 0)
         if any(self._file_system.exists(os.path.join(directory, kafkas)) for directory in directories):
-            from .kraft_import import import_metadata
+            from .metadata.kraft.import_ import import_metadata
 
             now_ms = self.time.milliseconds()
             stored = import_metadata(self.metadata, self._file_system, directories, self.logs.node_id, now_ms)

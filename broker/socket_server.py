@@ -22,9 +22,9 @@ from ..config.listener import MESSAGE_SET_SCHEMES
 from .connection import Connection
 from .container import HINT, container_network, plain_host
 from .descriptors import Descriptors, open_limit
-from .garbage import give_back
-from .log_flood import FLOOD
 from .receive_room import ReceiveRoom
+from .runtime.garbage import give_back
+from .runtime.log_flood import FLOOD
 from .send import SendCounters
 from .send_room import CROWDED_UNSENT_BYTES, SendRoom
 from .turns import Turns
@@ -379,7 +379,7 @@ class SocketServer:
             return lambda: Connection(self, endpoint, handler)
         if security.sasl:
             if endpoint.name in MESSAGE_SET_SCHEMES:
-                from .security.message_set_gate import MessageSetGate
+                from .message_set.authentication import MessageSetGate
 
                 handler = MessageSetGate(handler, security)
             else:

@@ -23,9 +23,9 @@ from ..protocol.errors import ErrorCode, ProtocolError
 from ..storage.exceptions import says_what_is_wrong
 from . import transaction_states as states
 from .coordinator_log import PartitionCoordinatorLog
-from .features import TRANSACTION_VERSION
 from .group_shards import append_failure
-from .topics import TRANSACTION_STATE
+from .metadata.features import TRANSACTION_VERSION
+from .metadata.topics import TRANSACTION_STATE
 from .transaction_loading import LoadedTransactions, load_transactions
 from .transaction_log import TransactionEntry, TransactionLog, TransactionShard, TransactionStateLog
 from .transaction_markers import Completions, Marker, MarkerWriter
@@ -34,10 +34,10 @@ from .transaction_states import Producer, TransactionMetadata, TransactionState
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..storage.clock import Time
-    from .features import Features
     from .group_offsets import TopicPartition
+    from .metadata.features import Features
+    from .runtime.timer import Timer, TimerHandle
     from .server import Broker
-    from .timer import Timer, TimerHandle
 
 log = logging.getLogger(__name__)
 

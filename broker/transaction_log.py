@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..protocol.errors import ErrorCode, ProtocolError
 from .coordinator_log import CoordinatorLog, CoordinatorRecord
-from .features import TRANSACTION_VERSION
 from .group_shards import append_failure, partition_for
+from .metadata.features import TRANSACTION_VERSION
 from .transaction_records import transaction_key, transaction_value
 from .transaction_states import TransactionMetadata, TransactionState
 
 if TYPE_CHECKING:
     from ..storage.clock import Time
-    from .features import Features
+    from .metadata.features import Features
 
 
 class TransactionStateLog(CoordinatorLog, Protocol):

@@ -18,8 +18,8 @@ from ..protocol.errors import ErrorCode, ProtocolError
 from ..storage.exceptions import InvalidProducerEpochError
 from ..storage.log_values import AppendOrigin
 from ..storage.transaction_marker import TransactionMarker, marker_batch
-from .error_mapping import error_code
-from .topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from .metadata.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
+from .runtime.error_codes import error_code
 from .transaction_states import VERSION_2, Producer, completed
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .group_coordinator import GroupCoordinator
     from .group_offsets import TopicPartition
     from .partition import Partition, PartitionTable
-    from .timer import Timer
+    from .runtime.timer import Timer
     from .transaction_log import TransactionEntry, TransactionLog
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..broker.metadata_store import FILE_NAME
+from ..broker.metadata.store import FILE_NAME
 from ..broker.open_listeners import ADVICE, open_listeners
 
 if TYPE_CHECKING:

@@ -189,7 +189,7 @@ def _store(options: Any, changes: Mapping[str, Credential | None]) -> None:
     """Writes to the metadata of a stopped daemon."""
     import asyncio
 
-    from ..broker.metadata_store import SCRAM
+    from ..broker.metadata.store import SCRAM
     from ..broker.security.credentials import Users
     from .support.kafka_client import KafkaFailure
     from .support.offline import stopped_daemon

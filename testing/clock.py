@@ -62,7 +62,7 @@ class _Delay:
 
 
 class MovableTimer:
-    """A `tidelog.broker.timer.Timer` on a `MovableTime`. Loop thread."""
+    """A `tidelog.broker.runtime.timer.Timer` on a `MovableTime`. Loop thread."""
 
     __slots__ = ("_handle", "_loop", "_numbers", "_time", "_waiting", "_wakes_at")
 

@@ -22,8 +22,8 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
-from ..error_mapping import error_code
 from ..group_offsets import TopicPartition
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, on_request
 from ..transaction_states import VERSION_2, Producer

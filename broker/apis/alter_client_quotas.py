@@ -18,7 +18,7 @@ from ...protocol.messages.alter_client_quotas import (
     EntryData,
     EntryResult,
 )
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_request
 from .registry import api

@@ -19,10 +19,10 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from ..error_mapping import error_code
+from ..metadata.topics import check_name
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
-from ..topics import check_name
 from .describe_configs import BROKER, BROKER_LOGGER, check_allowed
 from .incremental_alter_configs import RESOURCES, alter_broker, alter_resource, check_configs, check_resource
 from .registry import api
@@ -30,8 +30,8 @@ from .registry import api
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..metadata.topics import Topic
     from ..request_context import RequestContext
-    from ..topics import Topic
 
 
 @api(

@@ -18,7 +18,7 @@ from ...protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation
 from ..security.asks import on_cluster
 from .create_topics import check_assignments

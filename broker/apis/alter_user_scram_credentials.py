@@ -18,10 +18,10 @@ from ...protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from ..error_mapping import error_code
+from ..runtime.cooperative import batches
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_request
-from ..slices import batches
 from .registry import api
 
 if TYPE_CHECKING:

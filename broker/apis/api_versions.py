@@ -22,7 +22,7 @@ from ...protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from ...protocol.schema import EncodedOnce
-from ..features import SUPPORTED
+from ..metadata.features import SUPPORTED
 from .registry import Registration, api
 
 if TYPE_CHECKING:

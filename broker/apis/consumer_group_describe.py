@@ -28,9 +28,9 @@ from .consumer_group_heartbeat import check_enabled
 from .registry import api
 
 if TYPE_CHECKING:
+    from ..metadata.topics import TopicRegistry
     from ..modern_groups.consumer_group import ConsumerGroup, ConsumerMember
     from ..request_context import RequestContext
-    from ..topics import TopicRegistry
 
 _CLASSIC, _CONSUMER = 0, 1
 

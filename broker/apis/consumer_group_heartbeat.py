@@ -18,8 +18,8 @@ from ...protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ..features import GROUP_VERSION
 from ..group_types import GroupType
+from ..metadata.features import GROUP_VERSION
 from ..modern_groups.consumer_requests import HeartbeatRequest, HeartbeatResult
 from ..request_context import visible_topics
 from ..security.acl import AclOperation, ResourceType

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from ..security.acl import Acl, AclOperation
 from ..security.asks import on_cluster
 from .describe_acls import acl_authorizer

@@ -20,11 +20,11 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from ..error_mapping import error_code
 from ..making_room import Room
+from ..runtime.cooperative import batches
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
-from ..slices import batches
 from .create_topics import check_assignments
 from .registry import api
 

@@ -27,11 +27,11 @@ from ...protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ...storage.log_names import CLUSTER_METADATA_TOPIC
-from ..error_mapping import error_code
 from ..making_room import Room
+from ..runtime.cooperative import batches
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, suffices, tells
-from ..slices import batches
 from .registry import api
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ...protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from ..security.acl import Acl, AclOperation
 from ..security.asks import on_cluster
 from .describe_acls import acl_authorizer

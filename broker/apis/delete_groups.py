@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ..error_mapping import error_code
 from ..group_types import GroupType
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
 from .registry import api

@@ -19,10 +19,10 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ..error_mapping import error_code
+from ..metadata.topics import INTERNAL_TOPICS
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
-from ..topics import INTERNAL_TOPICS
 from .registry import api
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ...protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     ResponseTopic,
 )
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, on_field
 from .registry import api

@@ -25,13 +25,13 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ...storage.partition_metadata import encode_uuid
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, suffices, tells
 from .registry import api
 
 if TYPE_CHECKING:
-    from ..quota_manager import Mutations
+    from ..quotas.manager import Mutations
     from ..request_context import RequestContext
 
 _NO_ID = bytes(16)

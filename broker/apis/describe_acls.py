@@ -15,9 +15,9 @@ from ...protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from ..runtime.cooperative import Sliced, Steps, in_slices
 from ..security.acl import AclOperation
 from ..security.asks import on_cluster
-from ..slices import Sliced, Steps, in_slices
 from .registry import api
 
 if TYPE_CHECKING:

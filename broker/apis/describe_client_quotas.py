@@ -14,8 +14,8 @@ from ...protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from ..error_mapping import error_code
-from ..quotas import Component, Match, check_filter
+from ..quotas.quota import Component, Match, check_filter
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation
 from ..security.asks import on_cluster
 from .registry import api

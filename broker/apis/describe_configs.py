@@ -29,13 +29,13 @@ from ...protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from .. import metadata_store as kinds
-from ..error_mapping import error_code
-from ..logger_levels import levels
+from ..metadata import store as kinds
+from ..metadata.topics import check_name
+from ..runtime.cooperative import Sliced, Steps, in_slices
+from ..runtime.error_codes import error_code
+from ..runtime.logger_levels import levels
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import DENIED, on_each
-from ..slices import Sliced, Steps, in_slices
-from ..topics import check_name
 from .registry import api
 
 if TYPE_CHECKING:

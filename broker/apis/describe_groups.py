@@ -17,9 +17,9 @@ from ...protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from ..authorized_operations import NOT_ASKED, operations_of
+from ..runtime.cooperative import Sliced, Steps, in_slices
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
-from ..slices import Sliced, Steps, in_slices
 from .registry import api
 
 if TYPE_CHECKING:

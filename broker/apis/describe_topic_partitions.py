@@ -19,11 +19,11 @@ from ...protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ..authorized_operations import NOT_ASKED, operations_of
-from ..error_mapping import error_code
+from ..metadata.topics import INTERNAL_TOPICS, check_name
+from ..runtime.cooperative import Sliced, Steps, in_slices
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, shows
-from ..slices import Sliced, Steps, in_slices
-from ..topics import INTERNAL_TOPICS, check_name
 from .registry import api
 
 if TYPE_CHECKING:

@@ -29,13 +29,13 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ManyElements
 from ...protocol.messages._hot import parse_fetch, write_fetch_response
 from ...protocol.messages.fetch import FetchRequest
-from ..error_mapping import error_code
 from ..fetch_session import FetchContext, FetchPartition, PartitionKey
 from ..request_context import RequestContext
+from ..runtime.cooperative import MANY_ELEMENTS, SLICE_UNITS, batches
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
 from ..send import FileSlice, release_parts
-from ..slices import MANY_ELEMENTS, SLICE_UNITS, batches
 from .registry import api
 
 if TYPE_CHECKING:

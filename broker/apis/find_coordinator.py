@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ..error_mapping import error_code
-from ..features import SHARE_VERSION
+from ..metadata.features import SHARE_VERSION
+from ..runtime.cooperative import SLICE_UNITS, batches
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import DENIED, on_each, on_request
-from ..slices import SLICE_UNITS, batches
 from .registry import api
 
 if TYPE_CHECKING:

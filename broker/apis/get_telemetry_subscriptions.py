@@ -14,7 +14,7 @@ from ...protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from ..client_telemetry import ACCEPTED_CODECS, attributes_of
+from ..metadata.client_telemetry import ACCEPTED_CODECS, attributes_of
 from .registry import api
 
 if TYPE_CHECKING:

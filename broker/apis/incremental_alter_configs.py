@@ -28,20 +28,20 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from .. import logger_levels
-from .. import metadata_store as kinds
-from ..error_mapping import error_code
-from ..resource_configs import TABLES
+from ..metadata import store as kinds
+from ..metadata.resource_config import TABLES
+from ..metadata.topics import check_name
+from ..runtime import logger_levels
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
-from ..topics import check_name
 from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, check_allowed
 from .registry import api
 
 if TYPE_CHECKING:
     from ...config.setting import Setting
+    from ..metadata.topics import Topic
     from ..request_context import RequestContext
-    from ..topics import Topic
 
 
 class Operation(IntEnum):

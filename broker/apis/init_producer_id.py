@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_request, suffices
 from .registry import api

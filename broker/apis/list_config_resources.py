@@ -15,7 +15,7 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from .. import metadata_store as kinds
+from ..metadata import store as kinds
 from ..security.acl import AclOperation
 from ..security.asks import on_cluster
 from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC

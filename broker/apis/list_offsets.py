@@ -22,10 +22,10 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ..error_mapping import error_code
+from ..runtime.cooperative import SLICE_UNITS
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each
-from ..slices import SLICE_UNITS
 from .registry import api
 
 if TYPE_CHECKING:

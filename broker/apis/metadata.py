@@ -29,12 +29,12 @@ from ...protocol.messages.metadata import (
 )
 from ...storage.log_names import is_valid_topic
 from ..authorized_operations import NOT_ASKED, cluster_operations, operations_of
-from ..error_mapping import error_code
 from ..making_room import Room
+from ..metadata.topics import INTERNAL_TOPICS, Topic
+from ..runtime.cooperative import Steps, batches, in_slices
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, shows, suffices, tells
-from ..slices import Steps, batches, in_slices
-from ..topics import INTERNAL_TOPICS, Topic
 from .registry import api
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ..group_commits import CommitRequest, OffsetToCommit
+from ..runtime.cooperative import Sliced, Steps, in_slices
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, on_field
-from ..slices import Sliced, Steps, in_slices
 from .registry import api
 
 if TYPE_CHECKING:

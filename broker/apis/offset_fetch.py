@@ -27,9 +27,9 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ..group_commits import NO_OFFSET, FetchedGroup, FetchedOffset, FetchedTopic, TopicToFetch
+from ..runtime.cooperative import SLICE_UNITS, batches
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, shows
-from ..slices import SLICE_UNITS, batches
 from .registry import api
 
 if TYPE_CHECKING:

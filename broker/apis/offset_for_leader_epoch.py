@@ -20,9 +20,9 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from ..request_context import EVERY_NAME
+from ..runtime.cooperative import Sliced, Steps, in_slices
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_each, suffices
-from ..slices import Sliced, Steps, in_slices
 from .registry import api
 
 if TYPE_CHECKING:

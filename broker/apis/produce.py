@@ -44,20 +44,20 @@ from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..connection import ConnectionAborted
 from ..conversions import MOST_QUICK_BYTES, is_quick, quick_expansion
-from ..error_mapping import error_code
 from ..later_answer import LaterAnswer
+from ..metadata.topics import INTERNAL_TOPICS
 from ..request_context import RequestContext
+from ..runtime.cooperative import MANY_ELEMENTS
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, on_request
-from ..slices import MANY_ELEMENTS
-from ..topics import INTERNAL_TOPICS
 from .registry import api
 
 if TYPE_CHECKING:
     from ...storage.log_values import LogAppendInfo
     from ..connection import Connection
+    from ..monitoring.requests import RequestCounters
     from ..partition import Partition
-    from ..request_metrics import RequestCounters
     from ..server import Broker
     from ..transactional_produce import Admission, Refusals
 

@@ -12,7 +12,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from ...protocol.records.compression import decompress
 from ...protocol.records.exceptions import RecordError
-from ..client_telemetry import MOST_GROWTH
+from ..metadata.client_telemetry import MOST_GROWTH
 from .get_telemetry_subscriptions import attributes
 from .registry import api
 

@@ -19,7 +19,7 @@ from ...protocol.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from ..features import SHARE_VERSION
+from ..metadata.features import SHARE_VERSION
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, on_field
 from ..share.acknowledgements import Refused, acknowledge, check_member

@@ -19,9 +19,9 @@ from ...protocol.headers import parse_request_header
 from ...protocol.messages.share_fetch import ShareFetchRequest
 from ...protocol.schema import decode
 from ..connection import ConnectionAborted
-from ..error_mapping import error_code
-from ..features import SHARE_VERSION
+from ..metadata.features import SHARE_VERSION
 from ..request_context import RequestContext
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, on_request
 from ..share.acknowledgements import RENEW_FROM, Refused, check_member

@@ -22,9 +22,9 @@ from .registry import api
 from .share_group_heartbeat import check_enabled
 
 if TYPE_CHECKING:
+    from ..metadata.topics import TopicRegistry
     from ..modern_groups.share_group import ShareMember
     from ..request_context import RequestContext
-    from ..topics import TopicRegistry
 
 ASSIGNOR = "simple"
 

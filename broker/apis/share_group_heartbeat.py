@@ -18,10 +18,10 @@ from ...protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ..error_mapping import error_code
-from ..features import SHARE_VERSION
+from ..metadata.features import SHARE_VERSION
 from ..modern_groups.modern_group import JOINING_EPOCH, LEAVING_EPOCH
 from ..modern_groups.share_groups import ShareHeartbeat, ShareHeartbeatResult
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_field, on_request
 from .consumer_group_heartbeat import check_topics

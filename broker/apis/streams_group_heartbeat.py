@@ -15,15 +15,15 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages import streams_group_heartbeat as wire
 from ...protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
-from ..error_mapping import error_code
-from ..features import STREAMS_VERSION
 from ..group_types import GroupType
 from ..making_room import Room
+from ..metadata.features import STREAMS_VERSION
 from ..modern_groups.streams_group import StreamsEndpoint
 from ..modern_groups.streams_requests import StreamsAnswer, StreamsHeartbeat, read_heartbeat
 from ..modern_groups.streams_tasks import TaskSet, task_set
 from ..modern_groups.streams_topology import InternalTopic, StatusCode
 from ..request_context import EVERY_NAME
+from ..runtime.error_codes import error_code
 from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.asks import on_field, on_request, shows, suffices
 from .consumer_group_heartbeat import check_topics

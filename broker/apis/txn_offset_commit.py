@@ -19,9 +19,9 @@ from ...protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from ..error_mapping import error_code
 from ..group_commits import CommitRequest, OffsetToCommit, TxnCommitRequest
 from ..group_offsets import TopicPartition
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation, ResourceType
 from ..security.asks import on_each, on_field
 from ..transaction_states import VERSION_2, Producer

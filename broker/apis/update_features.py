@@ -20,14 +20,14 @@ from ...protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from ..error_mapping import error_code
-from ..features import SUPPORTED
+from ..metadata.features import SUPPORTED
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation
 from ..security.asks import on_cluster
 from .registry import api
 
 if TYPE_CHECKING:
-    from ..features import Features
+    from ..metadata.features import Features
     from ..request_context import RequestContext
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3

@@ -21,8 +21,8 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ...storage.transaction_marker import TransactionMarker
-from ..error_mapping import error_code
 from ..group_offsets import TopicPartition
+from ..runtime.error_codes import error_code
 from ..security.acl import AclOperation
 from ..security.asks import on_cluster, suffices_on_cluster
 from ..transaction_markers import MarkerWriter

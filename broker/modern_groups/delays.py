@@ -13,7 +13,7 @@ from .outcome import Delay, DelayCleared, DelayKind, Effect, MemberGone
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
-    from ..timer import Timer, TimerHandle
+    from ..runtime.timer import Timer, TimerHandle
 
 
 class _Pending:

@@ -27,7 +27,7 @@ from .registry import TYPES, encoded, machine_class, replay
 if TYPE_CHECKING:
     from ...storage.clock import Time
     from ..group_shards import Shard, Shards
-    from ..timer import Timer
+    from ..runtime.timer import Timer
     from .machine import Environment, Machine
 
 log = logging.getLogger(__name__)

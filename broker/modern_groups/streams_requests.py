@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages import streams_group_heartbeat as wire
 from ...storage.log_names import is_valid_topic
-from ..topics import INTERNAL_TOPICS
+from ..metadata.topics import INTERNAL_TOPICS
 from .modern_group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from .streams_group import StreamsEndpoint
 from .streams_tasks import OwnedTasks, Tasks, TaskSet, task_set

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
-    from ..topics import Topic, TopicRegistry
+    from ..metadata.topics import Topic, TopicRegistry
 
 
 class ImageTopic(NamedTuple):

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import DataDirectoryError
-from ..metadata_store import ACL
+from ..metadata.store import ACL
 from .acl import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType, super_users_of
 from .acl_rules import EVERYBODY, AclFilter, AclRules, Policy, rule_words
 from .authorizer import Authorizer
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
-    from ..metadata_store import MetadataStore
+    from ..metadata.store import MetadataStore
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from ..slices import Steps
+from ..runtime.cooperative import Steps
 from .acl import EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
 
 EVERYBODY = "User:*"

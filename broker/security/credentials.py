@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..metadata_store import SCRAM
+from ..metadata.store import SCRAM
 
 if TYPE_CHECKING:
-    from ..metadata_store import MetadataStore
+    from ..metadata.store import MetadataStore
 
 log = logging.getLogger(__name__)
 

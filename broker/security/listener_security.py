@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...config.listener import Listener
     from ..connection import Connection
-    from .attempts import Attempt
+    from ..http.login_attempts import Attempt
     from .credentials import Users
     from .password_checks import Guesses
     from .tokens import TokenVerifier

@@ -18,14 +18,14 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ...protocol.messages.sasl_handshake import SaslHandshakeResponse
 from ..connection import ConnectionAborted
-from .attempts import TurnedAway
+from ..http.login_attempts import TurnedAway
 from .mechanism import Refusal, Step
 from .principal import user
 
 if TYPE_CHECKING:
     from ..connection import Connection
     from ..dispatcher import Answer, Dispatches
-    from .attempts import Attempt
+    from ..http.login_attempts import Attempt
     from .listener_security import ListenerSecurity
     from .mechanism import Exchange
 

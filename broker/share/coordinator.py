@@ -21,7 +21,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import says_what_is_wrong
 from ..coordinator_log import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
 from ..group_shards import append_failure, partition_for
-from ..topics import SHARE_GROUP_STATE
+from ..metadata.topics import SHARE_GROUP_STATE
 from . import state as states
 from .batches import StateBatch
 from .loading import Loaded, load_share_state
@@ -31,8 +31,8 @@ from .state import StateEntry, StateShard
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
+    from ..runtime.timer import Timer, TimerHandle
     from ..server import Broker
-    from ..timer import Timer, TimerHandle
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import OffsetOutOfRangeError
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from ..send import FileSlice
 from .acknowledgements import acknowledge
 from .answer import PartitionAnswer

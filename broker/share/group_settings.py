@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..metadata_store import GROUP
+from ..metadata.store import GROUP
 from ..modern_groups.group_settings import GroupSettings
 from .share_partition import ShareLimits
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
-    from ..resource_configs import ResourceConfigs
+    from ..metadata.resource_config import ResourceConfigs
 
 EARLIEST, LATEST, BY_DURATION = "earliest", "latest", "by_duration"
 READ_COMMITTED = "read_committed"

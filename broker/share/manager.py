@@ -28,8 +28,8 @@ from .share_partition import Acknowledgement, Changes, SharePartition
 if TYPE_CHECKING:
     from ..partition import Partition
     from ..purgatory import DelayedFetch
+    from ..runtime.timer import TimerHandle
     from ..server import Broker
-    from ..timer import TimerHandle
     from .groups import ShareGroups
 
 log = logging.getLogger(__name__)

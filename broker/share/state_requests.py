@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from ..error_mapping import error_code
+from ..runtime.error_codes import error_code
 from .records import SharePartitionKey
 
 TopicT = TypeVar("TopicT")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..serve import add_configuration
 
 if TYPE_CHECKING:
-    from ...broker.offline_compaction import OfflineResult
+    from ...broker.cleaning.offline import OfflineResult
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -36,7 +36,7 @@ def run(options: Any) -> int:
     import os
     import secrets
 
-    from ...broker.offline_compaction import OfflineCompaction, place_of
+    from ...broker.cleaning.offline import OfflineCompaction, place_of
     from ...config.exceptions import ConfigError
     from ...config.loader import load_config
     from ...storage.clock import SystemTime

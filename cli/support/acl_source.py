@@ -54,7 +54,7 @@ class Stopped:
 
     def __init__(self, daemon: StoppedDaemon) -> None:
         """DataDirectoryError where a rule can't be read."""
-        from ...broker.metadata_store import ACL
+        from ...broker.metadata.store import ACL
         from ...broker.security.acl_authorizer import AclAuthorizer
 
         self._config = daemon.config

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ...broker.metadata_store import MetadataStore, StoredMetadata
+    from ...broker.metadata.store import MetadataStore, StoredMetadata
     from ...config.broker_config import BrokerConfig
 
 
@@ -32,8 +32,8 @@ def stopped_daemon(options: Any) -> Iterator[StoppedDaemon]:
     What Apache Kafka wrote there since is taken over first, as a start does. Raises ConfigError, DirectoryLockedError,
     DataDirectoryError.
     """
-    from ...broker.kraft_import import import_metadata
-    from ...broker.metadata_store import MetadataStore
+    from ...broker.metadata.kraft.import_ import import_metadata
+    from ...broker.metadata.store import MetadataStore
     from ...config.loader import load_config
     from ...storage.clock import SystemTime
     from ...storage.filesystem import RealFileSystem

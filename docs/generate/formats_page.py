@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from generate import formats_samples as samples
-from tidelog.broker import metadata_store, offsets_records
+from tidelog.broker import offsets_records
+from tidelog.broker.metadata import store as metadata_store
 from tidelog.protocol.records import attributes, legacy_record, record_batch, varint
 from tidelog.storage import (
     checkpoint,
@@ -201,7 +202,7 @@ def _internal_topics() -> list[str]:
         _sample(value),
         "## `metadata.db`\n",
         "The one file that Kafka does not have; what Kafka keeps in `__cluster_metadata-0` is here, in SQLite.\n"
-        + _home("broker/metadata_store.py"),
+        + _home("broker/metadata/store.py"),
         _rulers(metadata_store),
     ]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from tidelog.broker.metric_family import AnyFamily, HistogramFamily
-from tidelog.broker.metrics import BrokerCollector
+from tidelog.broker.monitoring.collector import BrokerCollector
+from tidelog.broker.runtime.metric_family import AnyFamily, HistogramFamily
 
 _HEAD = """# Metrics
 

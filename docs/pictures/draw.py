@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tidelog.broker.console.anatomy import anatomy
-from tidelog.broker.console.html import Element
-from tidelog.broker.console.style import STYLE
+from tidelog.broker.http.console.html import Element
+from tidelog.broker.http.console.pages.anatomy import anatomy
+from tidelog.broker.http.console.style import STYLE
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.message_set.entries import NewRecord
 from tidelog.testing import Broker

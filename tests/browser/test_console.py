@@ -21,7 +21,7 @@ from support.console_pages import kind_of, pages
 from support.daemon import Daemon
 from support.page_checks import drawn, keyboard
 from support.patience import PATIENCE_S
-from tidelog.broker.console.routes import ROUTES
+from tidelog.broker.http.console.routes import ROUTES
 
 Pictures = Callable[[str], Path]
 WIDTHS = (1280, 360)

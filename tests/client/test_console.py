@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from support.console_client import Browser
 from support.patience import until
-from tidelog.broker.console.routes import EXAMPLE_COMPACTED_TOPIC, EXAMPLE_GROUP, EXAMPLE_TOPIC, ROUTES, SECTIONS
+from tidelog.broker.http.console.routes import EXAMPLE_COMPACTED_TOPIC, EXAMPLE_GROUP, EXAMPLE_TOPIC, ROUTES, SECTIONS
 from tidelog.testing import Broker
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from support.console_client import Browser
-from tidelog.broker.console.routes import ROUTES
+from tidelog.broker.http.console.routes import ROUTES
 from tidelog.testing import Broker
 
 ACTIONS = [route for route in ROUTES if route.acts]

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from support.patience import until
 from support.wire_client import WireClient
-from tidelog.broker.metrics import BrokerCollector, Family
+from tidelog.broker.monitoring.collector import BrokerCollector, Family
 from tidelog.broker.server import Broker as Daemon
 from tidelog.cli.configs import RESOURCES, alter, described
 from tidelog.cli.support.kafka_client import KafkaClient, KafkaFailure
@@ -451,7 +451,7 @@ def test_series_per_topic_come_and_go(broker: Broker, admin: KafkaClient) -> Non
     set_broker(admin, "metrics.per.group", "false")
     assert (
         inside(broker).config.metrics_per_group is False
-    )  # which each scrape reads: tests/unit/broker/test_group_metrics.py
+    )  # which each scrape reads: tests/unit/broker/monitoring/test_groups.py
     set_broker(admin, "metrics.per.group", None)
     assert inside(broker).config.metrics_per_group is True
     set_broker(admin, "metrics.max.partitions", "0")

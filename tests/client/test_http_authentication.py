@@ -18,8 +18,8 @@ import pytest
 import trustme
 from support.console_client import Browser
 from support.patience import until
-from tidelog.broker.console.routes import ROUTES
-from tidelog.broker.http_connections import MAX_CONNECTIONS
+from tidelog.broker.http.connections import MAX_CONNECTIONS
+from tidelog.broker.http.console.routes import ROUTES
 from tidelog.broker.security.credentials import new_credential
 from tidelog.cli.main import main
 from tidelog.testing import Broker, BrokerError
@@ -141,9 +141,9 @@ def test_the_console_shows_who_is_signed_in(secured: Secured) -> None:
 
 
 def test_an_admin_acts_from_elsewhere_and_under_any_name(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
-    """The peer is this machine here; that it does not matter is tests/unit/broker/console/test_access.py's."""
+    """The peer is this machine here; that it does not matter is tests/unit/broker/http/console/test_access.py's."""
     caplog.set_level(logging.INFO, "tidelog")
-    path = "/actions/log-level?logger=tidelog.broker.http_server&level=DEBUG"
+    path = "/actions/log-level?logger=tidelog.broker.http.server&level=DEBUG"
     away = {"Host": "logs.example.com", "X-Forwarded-For": "10.1.1.1"}
     status, _, body = secured.ask(path, BOB | away | PAGE)
     assert (status, "bob may only look" in body.decode()) == (403, True)

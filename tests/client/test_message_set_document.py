@@ -12,9 +12,9 @@ import pytest
 from support.daemon import Daemon
 from support.message_sets import message_set_address
 from support.wire_client import WireClient
-from tidelog.broker.error_mapping import error_code
-from tidelog.broker.message_set_fetch import MAX_FETCHES
-from tidelog.broker.message_set_produce import MAX_PRODUCES
+from tidelog.broker.message_set.fetch import MAX_FETCHES
+from tidelog.broker.message_set.produce import MAX_PRODUCES
+from tidelog.broker.runtime.error_codes import error_code
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.message_set.wire import RequestType

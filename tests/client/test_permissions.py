@@ -18,8 +18,8 @@ from support.permissions import Rule, Rules, nothing
 from support.wire_client import WireClient
 from tidelog.broker.apis.registry import load_apis, loaded
 from tidelog.broker.error_answers import response_class
-from tidelog.broker.logger_levels import levels
 from tidelog.broker.request_context import EVERY_NAME
+from tidelog.broker.runtime.logger_levels import levels
 from tidelog.broker.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from tidelog.broker.security.asks import DENIED, Consequence
 from tidelog.protocol.api_keys import ApiKey

@@ -25,7 +25,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 from support.daemon import Daemon
 from support.tokens import key_set, private_key, public_jwk, token_of
-from tidelog.broker.console.routes import ROUTES
+from tidelog.broker.http.console.routes import ROUTES
 from tidelog.cli.configs import RESOURCES, alter, described
 from tidelog.cli.main import main
 from tidelog.cli.support.kafka_client import KafkaClient, KafkaFailure

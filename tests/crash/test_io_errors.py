@@ -22,7 +22,7 @@ from support.fake_filesystem import FakeFileSystem
 from support.io_errors import BadDisk, left_by
 from support.logs import ROOT, World, batch, read_records
 from support.transactions import Node
-from tidelog.broker.metadata_store import MetadataStore, TopicRecord
+from tidelog.broker.metadata.store import MetadataStore, TopicRecord
 from tidelog.protocol.errors import ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError, StorageError
 from tidelog.storage.unified_log import UnifiedLog

@@ -21,7 +21,7 @@ from tidelog.broker.apis.create_partitions import create_partitions
 from tidelog.broker.apis.create_topics import create_topics
 from tidelog.broker.apis.delete_topics import delete_topics
 from tidelog.broker.apis.metadata import metadata
-from tidelog.broker.topics import CONSUMER_OFFSETS
+from tidelog.broker.metadata.topics import CONSUMER_OFFSETS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from support.console_world import LONG_NAME
-from tidelog.broker.console.routes import find
+from tidelog.broker.http.console.routes import find
 
 FIRST = ("customers", "hostile", LONG_NAME, "orders", "payments", "broken")
 MOST_OF_A_KIND = 2

@@ -14,8 +14,8 @@ from typing import Any
 from support.logs import SMALL_INDEX, World
 from support.topic_world import topic_world
 from tidelog.broker.conversions import Conversions
-from tidelog.broker.message_set_listener import MessageSetListener
-from tidelog.broker.request_metrics import RequestCounters
+from tidelog.broker.message_set.listener import MessageSetListener
+from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.send import FileSlice, SendCounters
 from tidelog.testing import Broker
 

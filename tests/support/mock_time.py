@@ -6,7 +6,7 @@
     time.advance(3500)      # runs it at 1000, 2000 and 3000; the clock shows each of those times during its run
 
 `MockTime` is a `tidelog.storage.clock.Time`, `MockScheduler` a `tidelog.storage.scheduler.LaneScheduler` (its lanes are all
-one), `MockTimer` a `tidelog.broker.timer.Timer`.
+one), `MockTimer` a `tidelog.broker.runtime.timer.Timer`.
 """
 
 from __future__ import annotations

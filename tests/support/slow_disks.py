@@ -17,8 +17,8 @@ from typing import Any
 from support.fake_filesystem import FakeFile
 from support.logs import World
 from tidelog.broker.apis.produce import produce
+from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.partition import Partition
-from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.slow_directory import SlowDirectory
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,

@@ -15,16 +15,16 @@ from uuid import UUID
 from support.fake_logs import FakeLogs, InlineExecutor
 from support.mock_time import MockScheduler, MockTime
 from support.permissions import EVERYTHING
-from tidelog.broker.client_telemetry import ClientTelemetry
-from tidelog.broker.dynamic_settings import DynamicSettings
-from tidelog.broker.features import Features
 from tidelog.broker.log_mover import LogMover
-from tidelog.broker.metadata_store import QUOTA, MetadataStore
+from tidelog.broker.metadata.client_telemetry import ClientTelemetry
+from tidelog.broker.metadata.dynamic_config import DynamicSettings
+from tidelog.broker.metadata.features import Features
+from tidelog.broker.metadata.producer_ids import ProducerIds
+from tidelog.broker.metadata.resource_config import ResourceConfigs
+from tidelog.broker.metadata.store import QUOTA, MetadataStore
+from tidelog.broker.metadata.topics import TopicRegistry
 from tidelog.broker.partition import PartitionTable
-from tidelog.broker.producer_ids import ProducerIds
-from tidelog.broker.quota_manager import QuotaManager
-from tidelog.broker.resource_configs import ResourceConfigs
-from tidelog.broker.topics import TopicRegistry
+from tidelog.broker.quotas.manager import QuotaManager
 from tidelog.cleaner.cleaner_manager import CleanerManager
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.storage.filesystem import RealFileSystem

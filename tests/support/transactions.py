@@ -22,13 +22,13 @@ from support.groups import CONFIG, run_callbacks
 from support.logs import World, batch
 from support.mock_time import MockTimer
 from tidelog.broker.coordinator_log import PartitionCoordinatorLog
-from tidelog.broker.features import Features
 from tidelog.broker.group_commits import CommitRequest, OffsetToCommit, TopicToFetch, TxnCommitRequest
 from tidelog.broker.group_coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
 from tidelog.broker.group_offsets import TopicPartition
+from tidelog.broker.metadata.features import Features
+from tidelog.broker.metadata.topics import TRANSACTION_STATE
 from tidelog.broker.partition import Partition
 from tidelog.broker.slow_directory import SlowDirectory
-from tidelog.broker.topics import TRANSACTION_STATE
 from tidelog.broker.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.transaction_markers import MarkerWriter
 from tidelog.broker.transaction_states import Producer

@@ -78,7 +78,7 @@ class World:
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.defects = Defects()
         logging.getLogger().addHandler(self.defects)
-        logging.getLogger("tidelog.broker.http_server").setLevel(logging.DEBUG)
+        logging.getLogger("tidelog.broker.http.server").setLevel(logging.DEBUG)
         for name in ("tidelog", "asyncio"):
             logging.getLogger(name).addHandler(logging.NullHandler())
         logging.lastResort = None

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fuzz.target import target
 from support.fake_filesystem import FakeFileSystem
-from tidelog.broker.quota_manager import entity_name, parse_entity
-from tidelog.broker.resource_configs import MATCHED, parse_match
+from tidelog.broker.metadata.resource_config import MATCHED, parse_match
+from tidelog.broker.quotas.manager import entity_name, parse_entity
 from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.acl_authorizer import acl_text, parse_acl, read_rules
 from tidelog.broker.share.group_settings import parse_offset_reset

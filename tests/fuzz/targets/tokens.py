@@ -21,10 +21,10 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from fuzz.target import target
 from tidelog.broker.connection import ConnectionAborted
+from tidelog.broker.http.token_file import _read, parse_tokens
 from tidelog.broker.security.jwks import Keys, Pauses, parse_keys
 from tidelog.broker.security.mechanism import Refusal, Step
 from tidelog.broker.security.oauthbearer import MAX_EXTENSIONS, OAuthExchange, parse_message
-from tidelog.broker.security.token_file import _read, parse_tokens
 from tidelog.broker.security.tokens import MAX_LIFETIME_S, Token, TokenRules, TokenVerifier
 from tidelog.protocol.client_security import ClientSecurityError
 from tidelog.protocol.http_exchange import Answer, Endpoint

@@ -13,7 +13,7 @@ from tidelog.broker.changes import Changes
 from tidelog.broker.connection import ConnectionAborted
 from tidelog.broker.dispatcher import Dispatcher
 from tidelog.broker.long_requests import LONG_BYTES, LongRequests
-from tidelog.broker.request_metrics import RequestCounters
+from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.security import audit
 from tidelog.broker.security.acl_authorizer import AclAuthorizer
 from tidelog.config.broker_config import BrokerConfig

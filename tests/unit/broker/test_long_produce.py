@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidelog.broker.connection import ConnectionAborted, NotYet
 from tidelog.broker.long_produce import Topics, long_produce, slices_of
 from tidelog.broker.long_requests import LongRequests
-from tidelog.broker.slices import SLICE_UNITS
+from tidelog.broker.runtime.cooperative import SLICE_UNITS
 
 SIZES = st.one_of(st.integers(0, 3), st.sampled_from([SLICE_UNITS - 2, SLICE_UNITS - 1, SLICE_UNITS, 3 * SLICE_UNITS]))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tidelog.broker.making_room import Room
-from tidelog.broker.topic_makers import MakerAccounts
-from tidelog.broker.topics import MAX_PARTITIONS_PER_REQUEST
+from tidelog.broker.metadata.creation_limits import MakerAccounts
+from tidelog.broker.metadata.topics import MAX_PARTITIONS_PER_REQUEST
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 

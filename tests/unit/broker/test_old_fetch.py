@@ -16,9 +16,9 @@ from tidelog.broker import old_fetch
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.conversions import ANSWERS, Conversions
 from tidelog.broker.fetch_session import FetchSessions
+from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.partition import Partition
 from tidelog.broker.purgatory import FetchPurgatory
-from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.send import FileSlice, SendCounters
 from tidelog.broker.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig

@@ -70,7 +70,7 @@ def test_which_addresses_are_this_machines_alone(host: str, own: bool) -> None:
 async def test_one_line_at_the_start_and_a_note_in_health_which_stays_well(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from tidelog.broker.health import Health
+    from tidelog.broker.monitoring.health import Health
 
     settings = ["listeners=PLAINTEXT://0.0.0.0:0", "http.listener=0.0.0.0:0", f"log.dirs={tmp_path}", f"{SETS[:-4]}0"]
     caplog.set_level(logging.WARNING)

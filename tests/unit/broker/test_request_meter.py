@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.topic_world import topic_world
-from tidelog.broker.quotas import CLIENT_ID, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from tidelog.broker.quotas.quota import CLIENT_ID, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from tidelog.broker.request_meter import RequestMeter, client_id_of
 from tidelog.broker.share.answer import share_fetch_frame
 from tidelog.protocol.api_keys import ApiKey

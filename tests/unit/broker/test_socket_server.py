@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from tidelog.broker.container import ContainerNetwork
 from tidelog.broker.descriptors import Descriptors
-from tidelog.broker.garbage import give_back
+from tidelog.broker.runtime.garbage import give_back
 from tidelog.broker.send_room import CROWDED_UNSENT_BYTES
 from tidelog.broker.socket_server import MANY_CLOSED, SCARCE_READ_BYTES, Endpoint, ListenerCounts, SocketServer
 from tidelog.config.listener import ListenerLimits

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.logs import append
 from support.transactions import Node
-from tidelog.broker.error_mapping import error_code
 from tidelog.broker.group_offsets import TopicPartition
+from tidelog.broker.runtime.error_codes import error_code
 from tidelog.broker.transaction_coordinator import TransactionFilter
 from tidelog.broker.transaction_states import LAST_EPOCH, Producer
 from tidelog.protocol.errors import ErrorCode, ProtocolError

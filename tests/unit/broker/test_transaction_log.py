@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.groups import MemoryCoordinatorLog
 from support.mock_time import MockTime
-from tidelog.broker.features import Features
+from tidelog.broker.metadata.features import Features
 from tidelog.broker.transaction_log import TransactionEntry, TransactionLog
 from tidelog.broker.transaction_records import read_transaction_value
 from tidelog.broker.transaction_states import TransactionMetadata, TransactionState

@@ -12,8 +12,8 @@ from support.groups import MemoryCoordinatorLog, run_callbacks
 from support.logs import batch
 from support.mock_time import MockTime, MockTimer
 from support.transactions import Node
-from tidelog.broker.features import Features
 from tidelog.broker.group_offsets import TopicPartition
+from tidelog.broker.metadata.features import Features
 from tidelog.broker.transaction_log import TransactionEntry, TransactionLog
 from tidelog.broker.transaction_markers import MARKERS_PER_TURN, Completions, MarkerWriter
 from tidelog.broker.transaction_states import Producer, TransactionMetadata, TransactionState

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cleaning import DAY_MS, CleaningWorld, Producer, data_records, markers, put
 from support.mock_time import START_MS
-from tidelog.broker.why import why_log
+from tidelog.broker.cleaning.why import why_log
 from tidelog.cleaner.eligibility import CleaningFacts, SegmentFacts, evaluate
 from tidelog.cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, TransactionOwner, explain
 from tidelog.config.log_config import LogConfig

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from support.cleaning import CleaningWorld, put
-from tidelog.broker.why import why_topic
+from tidelog.broker.cleaning.why import why_topic
 from tidelog.cli import why
 from tidelog.cli.main import main
 from tidelog.cli.support import http_client

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from generate.metrics_page import exposed_names, render, sample_families, section_of
-from tidelog.broker.metric_family import AnyFamily
+from tidelog.broker.runtime.metric_family import AnyFamily
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 #: What a series may be measured in, as the end of its name; counts of things need none.

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.delete_topics import delete_topics
-from tidelog.broker.topics import CONSUMER_OFFSETS
+from tidelog.broker.metadata.topics import CONSUMER_OFFSETS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.protocol.schema import decode, encode

@@ -13,8 +13,8 @@ from support.mock_time import MockTimer
 from support.topic_world import topic_world
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.fetch_session import FetchSessions
+from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.purgatory import FetchPurgatory
-from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.send import FileSlice
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import RequestHeader, request_header_bytes, response_header_bytes

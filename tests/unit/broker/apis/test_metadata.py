@@ -10,8 +10,8 @@ import pytest
 from support.fake_logs import FakeLogs
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.metadata import metadata
-from tidelog.broker.quotas import CONTROLLER_MUTATION_RATE
-from tidelog.broker.topics import CONSUMER_OFFSETS, MAX_PARTITIONS_PER_REQUEST
+from tidelog.broker.metadata.topics import CONSUMER_OFFSETS, MAX_PARTITIONS_PER_REQUEST
+from tidelog.broker.quotas.quota import CONTROLLER_MUTATION_RATE
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.protocol.schema import decode, encode

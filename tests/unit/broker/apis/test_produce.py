@@ -19,8 +19,8 @@ from tidelog.broker.apis import produce as produce_module
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.connection import ConnectionAborted
 from tidelog.broker.conversions import MOST_QUICK_BYTES, Conversions
+from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.partition import Partition
-from tidelog.broker.request_metrics import RequestCounters
 from tidelog.broker.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode

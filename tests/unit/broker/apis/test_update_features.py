@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from support.topic_world import TopicWorld, topic_world
-from tidelog.broker import features
 from tidelog.broker.apis.update_features import update_features
-from tidelog.broker.features import Feature
+from tidelog.broker.metadata import features
+from tidelog.broker.metadata.features import Feature
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.update_features import (
     FeatureUpdateKey,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.mock_time import MockTime
-from tidelog.broker.logs import JsonFormatter, PlainFormatter
+from tidelog.broker.runtime.logging import JsonFormatter, PlainFormatter
 from tidelog.broker.security import audit
 from tidelog.broker.security.acl import AclOperation, ResourceType
 from tidelog.broker.security.audit import AuditLog, quoted

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.tokens import key_set, private_key, public_jwk, token_of
-from tidelog.broker.security.attempts import MOST_FAILURES, Attempts, TurnedAway
+from tidelog.broker.http.login_attempts import MOST_FAILURES, Attempts, TurnedAway
 from tidelog.broker.security.mechanism import Refusal
 from tidelog.broker.security.oauthbearer import OAuthExchange, parse_message, verifier_of
 from tidelog.broker.security.tokens import Token

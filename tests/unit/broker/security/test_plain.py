@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
-from tidelog.broker.security.attempts import MOST_FAILURES, Attempts, TurnedAway
+from tidelog.broker.http.login_attempts import MOST_FAILURES, Attempts, TurnedAway
 from tidelog.broker.security.credentials import Credential, new_credential
 from tidelog.broker.security.credentials import Users as StoredUsers
 from tidelog.broker.security.mechanism import Refusal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tidelog.broker.connection import ANONYMOUS, ConnectionAborted
-from tidelog.broker.security.attempts import MOST_FAILURES, Attempt, Attempts
+from tidelog.broker.http.login_attempts import MOST_FAILURES, Attempt, Attempts
 from tidelog.broker.security.mechanism import Refusal, Step
 from tidelog.broker.security.sasl import MAX_STEPS, Authentication, SaslGate
 from tidelog.broker.socket_server import Endpoint

@@ -5,7 +5,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tidelog.broker.metadata_store import MetadataStore, StoredMetadata, TopicRecord
+from tidelog.broker.metadata.store import MetadataStore, StoredMetadata, TopicRecord
 from tidelog.cli.main import main
 from tidelog.protocol.metadata_records.quorum import KRaftVersionRecord, VotersRecord
 from tidelog.protocol.schema import decode

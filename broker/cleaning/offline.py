@@ -1,0 +1,217 @@
+"""OfflineCompaction: the cleaner on a partition of a data directory that no daemon has: what `tidelog log compact` does.
+
+It is a start, a pass and a clean stop: the directory is locked, its logs are loaded (and recovered, if the last stop was not
+clean), topics' settings are read from metadata.db or what Apache Kafka left, the log is rolled and cleaned by the machine that
+the daemon has, and all is closed and checkpointed as at a clean stop. Lags, open transactions and delete horizons count.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...cleaner.cleaner_manager import CleanerManager
+from ...cleaner.cleaner_pool import CleanerPool
+from ...cleaner.log_facts import COMPACT_POLICY
+from ...cleaner.removals import Removals, removed_between, removed_by_pass
+from ...config.dynamic import with_dynamic_settings
+from ...config.exceptions import ConfigError
+from ...config.log_config import LogConfig, log_config
+from ...storage.exceptions import DataDirectoryError
+from ...storage.log_manager import LogManager
+from ...storage.log_names import DirectoryState, parse_directory_name
+from ...storage.scheduler import ThreadPoolScheduler
+from ..metadata.kraft.import_ import import_metadata
+from ..metadata.store import MetadataStore
+from .ledger_facts import describe_ledger
+from .service import pool_settings
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...storage.clock import Time
+    from ...storage.filesystem import FileSystem
+    from ...storage.unified_log import UnifiedLog
+
+log = logging.getLogger(__name__)
+
+_DELETION_TIMEOUT_S = 30.0
+
+
+class Place(NamedTuple):
+    """A partition's directory, taken apart."""
+
+    data_directory: str
+    topic: str
+    partition: int
+
+
+class OfflineResult(NamedTuple):
+    """What the cleaning came to. Sizes are those of `.log` files; times in ms."""
+
+    topic: str
+    partition: int
+    removed: Removals
+    passes: int
+    bytes_before: int
+    bytes_after: int
+    segments_before: int
+    segments_after: int
+    elapsed_ms: float
+    ledger: dict[str, Any] | None
+    """What became of every offset so far, see `ledger_facts.py`; None: the records could not be counted."""
+
+
+def place_of(path: str, file_system: FileSystem) -> Place:
+    """DataDirectoryError: no directory of a partition."""
+    directory = path.rstrip("/")
+    parent, _, name = directory.rpartition("/")
+    parsed = parse_directory_name(name)
+    if parsed is None or parsed.state is not DirectoryState.LIVE or not file_system.is_directory(directory):
+        raise DataDirectoryError(
+            path, "is not the directory of a partition", "name one, TOPIC-PARTITION, within a directory of log.dirs"
+        )
+    return Place(parent or "/", parsed.topic, parsed.partition)
+
+
+class OfflineCompaction:
+    """One use: `run`. One thread; blocks for as long as it takes.
+
+    Attributes:
+        total_bytes: about how many bytes the passes will read and write; known when `progress` is first called.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        config: BrokerConfig,
+        file_system: FileSystem,
+        time: Time,
+        *,
+        secret: Callable[[], bytes],
+        overrides: Mapping[str, str],
+        progress: Callable[[int, int], None] = lambda total, done: None,
+    ) -> None:
+        """`config`: its log.dirs is the data directory alone. `overrides`: settings of the topic that beat the stored ones.
+
+        `progress(total, done)`: so many bytes more are to be done, and were done.
+        """
+        self._place = place
+        self._config = config
+        self._fs = file_system
+        self._time = time
+        self._secret = secret
+        self._overrides = overrides
+        self._progress = progress
+        self._seen = 0
+        self._pool: CleanerPool
+
+    def run(self) -> OfflineResult:
+        """DataDirectoryError, StorageError, RecordError, ConfigError, OSError with one clear line; all is closed then."""
+        scheduler = ThreadPoolScheduler(2)
+        logs = LogManager(self._config, self._fs, self._time, scheduler)
+        try:
+            logs.open()
+            try:
+                logs.load(self._read_settings(logs))
+                one = logs.get(self._place.topic, self._place.partition)
+                if one is None:
+                    raise DataDirectoryError(self._path, "was not loaded", "see `tidelog log verify`")
+                return self._clean(one, logs)
+            finally:
+                # What was replaced goes now, not at the next start: room is why people do this.
+                scheduler.finish("delete-file", _DELETION_TIMEOUT_S)
+                logs.shutdown()
+        finally:
+            scheduler.shutdown()
+
+    @property
+    def _path(self) -> str:
+        return f"{self._place.data_directory.rstrip('/')}/{self._place.topic}-{self._place.partition}"
+
+    def _read_settings(self, logs: LogManager) -> Callable[[str], LogConfig]:
+        store = MetadataStore(logs.directories[0])
+        try:
+            stored = import_metadata(store, self._fs, logs.directories, logs.node_id, self._time.milliseconds())
+        finally:
+            store.close()
+        self._config = with_dynamic_settings(self._config, stored.broker_configs, logs.node_id).config
+        logs.use(self._config)
+        known = {record.name: record.overrides for record in stored.topics}
+        mine = known.get(self._place.topic)
+        if mine is None:
+            # Only its directory is known; somebody asks for it to be compacted.
+            mine = {"cleanup.policy": COMPACT_POLICY}
+        target = log_config(self._config, {**mine, **self._overrides})
+        if COMPACT_POLICY not in target.cleanup_policy:
+            raise DataDirectoryError(
+                self._path,
+                f"its topic is not compacted (cleanup.policy={','.join(sorted(target.cleanup_policy))})",
+                "add --topic-set cleanup.policy=compact if it shall be all the same",
+            )
+
+        def config_of(topic: str) -> LogConfig:
+            if topic == self._place.topic:
+                return target
+            try:
+                return log_config(self._config, known.get(topic, {}))
+            except ConfigError:
+                return log_config(self._config, {})
+
+        return config_of
+
+    def _clean(self, one: UnifiedLog, logs: LogManager) -> OfflineResult:
+        began = self._time.monotonic_ms()
+        manager = CleanerManager(logs, self._fs, self._time)
+        manager.load()
+        self._pool = CleanerPool(manager, pool_settings(self._config), time=self._time, secret=self._secret)
+        cleaner = self._pool.make_cleaner()
+        size, segments, passes, removed = one.size, one.segment_count, 0, Removals()
+        one.open_ledger(count=True)
+        before = one.ledger.value
+        roll = True
+        while True:
+            work = manager.take(one, roll=roll)
+            assert work is not None, "nobody else is here"
+            roll = False
+            found = work.eligibility
+            if found.reason is None and not found.dirty_bytes:
+                manager.give_back(work)
+                break
+            # The map is built from the dirty part; then all is read, and what survives written.
+            self._progress(found.dirty_bytes + 2 * (found.clean_bytes + found.dirty_bytes), 0)
+            result = manager.clean(work, cleaner, self)
+            if result is None:
+                cause = next((failure.cause for name, failure in manager.uncleanable() if name == one.name), "stopped")
+                raise DataDirectoryError(self._path, f"can't be cleaned: {cause}", "see `tidelog log verify`")
+            passes += 1
+            removed = removed.plus(removed_by_pass(result.counts))
+            if not result.map_was_full:
+                break
+        after = one.ledger.value
+        if before is not None and after is not None:
+            removed = removed_between(before, after)
+        return OfflineResult(
+            one.topic,
+            one.partition,
+            removed,
+            passes,
+            size,
+            one.size,
+            segments,
+            one.segment_count,
+            self._time.monotonic_ms() - began,
+            describe_ledger(one),
+        )
+
+    # --- the control of the pass ---
+
+    def check(self) -> None:
+        done = self._pool.throttler.total_bytes
+        self._progress(0, done - self._seen)
+        self._seen = done
+
+    def wait(self, milliseconds: float) -> None:
+        self.check()
+        threading.Event().wait(milliseconds / 1000)

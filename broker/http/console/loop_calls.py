@@ -1,0 +1,133 @@
+"""Asking the loop thread: what a client could ask over the wire is asked of the same handlers, without a wire.
+
+So a page tells what `kafka-groups` or `kafka-configs` would tell, and an action is validated as theirs is; an API that is
+added to the daemon is here at once. HTTP's threads, any of them; each call blocks until the loop has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from ...apis import registry
+from ...connection import ANONYMOUS
+from ...request_context import RequestContext
+from .page_request import UNAVAILABLE, PageError
+
+if TYPE_CHECKING:
+    from ....protocol.api_keys import ApiKey
+    from ...connection import Connection
+    from ...server import Broker
+
+T = TypeVar("T")
+ANSWER_TIMEOUT_S = 5.0
+ACTION_TIMEOUT_S = 30.0
+CLIENT_ID = "tidelog-console"
+
+
+class _Listener(NamedTuple):
+    name: str
+
+
+class Caller(NamedTuple):
+    """For whom a page asks: whom the audit log and quotas have for a client. `principal` as in Kafka, `host` an address."""
+
+    principal: str = ANONYMOUS
+    host: str = "127.0.0.1"
+
+
+NOBODY = Caller()
+CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
+"""Of the request that this thread of HTTP's answers."""
+
+
+class _ByRole:
+    """The broker for requests whose right to be made was decided by roles (`access.py`): no access rules."""
+
+    authorizer = None
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._broker, name)
+
+
+class _Console:
+    """What a handler may ask a connection."""
+
+    peer_port = 0
+    local_address = ("127.0.0.1", 0)
+    listener = _Listener("CONSOLE")
+    software = (CLIENT_ID, "")
+
+    def __init__(self, caller: Caller) -> None:
+        self.principal, self.peer_host = caller
+        self.user = caller.principal.partition(":")[2]
+
+    def mute(self, milliseconds: int) -> None:
+        """Nobody waits behind it."""
+
+
+class LoopCalls:
+    """See the module."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def run(self, call: Callable[[], Awaitable[T] | T], timeout_s: float = ANSWER_TIMEOUT_S) -> T:
+        """What `call` gives, made on the loop thread. PageError when that does not answer; else raises what `call` does."""
+
+        async def on_loop() -> T:
+            found = call()
+            return await found if inspect.isawaitable(found) else found
+
+        coroutine = on_loop()
+        try:
+            asked = asyncio.run_coroutine_threadsafe(coroutine, self._broker.loop)
+        except RuntimeError:  # closed
+            coroutine.close()
+            raise PageError(UNAVAILABLE, "The daemon stops.") from None
+        try:
+            return asked.result(timeout_s)
+        except TimeoutError:
+            asked.cancel()
+            raise PageError(
+                UNAVAILABLE, f"The event loop has not answered for {timeout_s:g} s. See Overview for what is wrong."
+            ) from None
+
+    def has(self, key: ApiKey) -> bool:
+        """Whether the daemon answers this API."""
+        return registry.registration(key) is not None
+
+    def ask(
+        self,
+        key: ApiKey,
+        request: Any | Callable[[Any], Any],
+        *,
+        version: int | None = None,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> Any:
+        """The response to a request, or to what `request` makes of the class of requests; in the API's newest version."""
+
+        caller = CALLER.get()
+
+        def call() -> Any:
+            found = registry.registration(key)
+            assert found is not None
+            found = registry.loaded(found)
+            assert found.handler is not None
+            context = RequestContext(
+                cast("Broker", _ByRole(self._broker)),
+                cast("Connection", _Console(caller)),
+                key,
+                found.max_version if version is None else version,
+                0,
+                CLIENT_ID,
+            )
+            return found.handler(request(found.request) if callable(request) else request, context)
+
+        return self.run(call, timeout_s)

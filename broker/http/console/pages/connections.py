@@ -1,0 +1,104 @@
+"""Who is connected: peers, their software, what they wait for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .....protocol.api_keys import ApiKey
+from ..layout import card, cut, document, facts, live, quiet, table
+from ..units import count_text, duration_text
+
+if TYPE_CHECKING:
+    from ..page_request import Page, PageRequest
+    from ..state import ConsoleState
+
+MAX_CONNECTIONS = 1000
+_NO_BOUND = 2**31 - 1  # max.connections as it is when nobody set it
+_NAMES = {int(key): key.name.title().replace("_", "") for key in ApiKey}
+
+
+def _open_text(total: int, most: int) -> str:
+    return count_text(total) if most == _NO_BOUND else f"{count_text(total)} of {count_text(most)}"
+
+
+class _Open(NamedTuple):
+    """One connection, copied on the loop."""
+
+    listener: str
+    host: str
+    port: int
+    software: tuple[str, str]
+    idle_s: float
+    waits_for: str
+    waits_s: float
+
+
+class _Taken(NamedTuple):
+    """What the loop told."""
+
+    rows: list[_Open]
+    total: int
+    accepted: int
+    refused: int
+    aborted: int
+
+
+def connections(state: ConsoleState, request: PageRequest) -> Page:
+    """The page."""
+    broker = state.broker
+
+    def take() -> _Taken:
+        server = broker.socket_server
+        now = server.now()
+        rows: list[_Open] = []
+        for one in server.connections:
+            if len(rows) == MAX_CONNECTIONS:
+                break
+            waits = bool(one.pending_since)
+            rows.append(
+                _Open(
+                    one.listener.name, one.peer_host, one.peer_port, one.software, (now - one.last_active) / 1e9,
+                    _NAMES.get(one.pending_key, "") if waits else "", (now - one.pending_since) / 1e9 if waits else 0.0,
+                )
+            )  # fmt: skip
+        return _Taken(
+            rows,
+            len(server.connections),
+            server.accepted_connections,
+            server.refused_connections,
+            server.aborted_connections,
+        )
+
+    taken = state.calls.run(take)
+    rows = [
+        (
+            f"{one.host}:{one.port}", cut(" ".join(filter(None, one.software))) or "not told", one.listener,
+            f"{one.waits_for} for {duration_text(one.waits_s)}" if one.waits_for else "", duration_text(max(one.idle_s, 0)),
+        )
+        for one in sorted(taken.rows)
+    ]  # fmt: skip
+    config = broker.config
+    return document(
+        state, request, "Connections",
+        live(
+            "connections",
+            card(
+                "Connections",
+                facts(
+                    ("open", _open_text(taken.total, config.max_connections)),
+                    ("accepted since the start", count_text(taken.accepted)),
+                    ("refused by a limit", count_text(taken.refused)),
+                    ("closed for what they sent", count_text(taken.aborted)),
+                    ("closed when idle for", duration_text(config.connections_max_idle_ms / 1000)),
+                ),
+            ),
+            card(
+                "Open now",
+                table(("peer", "software", "listener", "waits for", "quiet for"), rows, {4}, caption="Connections")
+                if rows
+                else quiet("Nobody is connected."),
+                quiet(f"{taken.total - len(rows)} more connections.") if taken.total > len(rows) else None,
+            ),
+        ),
+        is_live=True,
+    )  # fmt: skip

@@ -1,0 +1,246 @@
+"""What the coordinator's own APIs tell of groups, of any type: whoever adds a type with its Describe API has it here.
+
+    ListGroups                                  every group: state, type
+    DescribeGroups | <Type>GroupDescribe        its members and what each has
+    OffsetFetch | DescribeShareGroupOffsets     committed offsets, or where a share group's delivery begins
+
+The newer Describe APIs differ in what a member has; what is read here are the fields that they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .....protocol.api_keys import ApiKey
+from .....protocol.errors import ErrorCode, ProtocolError
+from .....protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from .....protocol.schema import decode_with_version
+from ..page_request import FAILED, NOT_FOUND, UNAVAILABLE, PageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .....storage.record_counts import RecordCounts
+    from ..state import ConsoleState
+
+CLASSIC, SHARE = "classic", "share"
+
+
+class Listed(NamedTuple):
+    """One group of the list."""
+
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+
+
+class Member(NamedTuple):
+    """One member. `assigned`: (topic or subtopology, partitions); `details`: what else its type tells, in words."""
+
+    member_id: str
+    instance_id: str
+    client: str
+    host: str
+    assigned: tuple[tuple[str, tuple[int, ...]], ...]
+    details: str
+
+
+class Described(NamedTuple):
+    """One group. `details`: names and values of what its type has."""
+
+    group_id: str
+    state: str
+    details: tuple[tuple[str, str], ...]
+    members: tuple[Member, ...]
+
+
+class Position(NamedTuple):
+    """How far a group is in a partition. Lags: None where the partition is gone, or is not counted yet (records)."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+    log_end: int | None
+    lag_offsets: int | None
+    lag_records: int | None
+
+
+def list_groups(state: ConsoleState) -> list[Listed]:
+    """By name. PageError."""
+    found = state.calls.ask(ApiKey.LIST_GROUPS, lambda request: request())
+    _check(found.error_code)
+    return sorted(
+        Listed(one.group_id, one.group_type or CLASSIC, one.group_state, one.protocol_type) for one in found.groups
+    )
+
+
+def find_group(state: ConsoleState, group_id: str) -> Listed:
+    """One of the list. PageError when it is not there."""
+    for one in list_groups(state):
+        if one.group_id == group_id:
+            return one
+    raise PageError(NOT_FOUND, f"There is no group {group_id[:200] or '(no name)'}.")
+
+
+def describe_group(state: ConsoleState, listed: Listed) -> Described:
+    """Its members. PageError."""
+    modern = ApiKey.__members__.get(f"{listed.type.upper()}_GROUP_DESCRIBE")
+    if modern is not None and state.calls.has(modern):
+        (group,) = state.calls.ask(modern, lambda request: request(group_ids=[listed.group_id])).groups
+        _check(group.error_code, getattr(group, "error_message", None))
+        return _modern(state, group)
+    (group,) = state.calls.ask(ApiKey.DESCRIBE_GROUPS, lambda request: request(groups=[listed.group_id])).groups
+    _check(group.error_code, getattr(group, "error_message", None))
+    members = tuple(_classic_member(group.protocol_type, one) for one in group.members)
+    details = (("protocol", group.protocol_data),) if group.protocol_data else ()
+    return Described(group.group_id, group.group_state, details, members)
+
+
+def _check(code: int, message: str | None = None) -> None:
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        raise PageError(UNAVAILABLE, "The groups are still being read from their log.")
+    if code:
+        raise PageError(FAILED, message or error_name(code))
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    return next((one.name for one in ErrorCode if one == code), f"error {code}")
+
+
+def _classic_member(protocol_type: str, one: Any) -> Member:
+    assigned: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    details = f"{len(one.member_assignment)} bytes of assignment" if one.member_assignment else ""
+    if protocol_type == "consumer" and one.member_assignment:
+        try:
+            decoded, _ = decode_with_version(ConsumerProtocolAssignment, bytes(one.member_assignment))
+        except ProtocolError:
+            details += ", which can't be read"
+        else:
+            assigned = _merged((topic.topic, topic.partitions) for topic in decoded.assigned_partitions)
+            details = ""
+    return Member(one.member_id, one.group_instance_id or "", one.client_id, one.client_host, assigned, details)
+
+
+#: Of a group and of a member: what is shown elsewhere, or says nothing to people.
+_GROUP_SHOWN = frozenset({"error_code", "error_message", "group_id", "group_state", "members", "authorized_operations"})
+_MEMBER_SHOWN = frozenset({"member_id", "instance_id", "client_id", "client_host"})
+
+
+def _modern(state: ConsoleState, group: Any) -> Described:
+    details = tuple(
+        (_words(name), _text(value))
+        for name, value in _plain_fields(group)
+        if name not in _GROUP_SHOWN and value not in (None, "")
+    )
+    return Described(group.group_id, group.group_state, details, tuple(_modern_member(one) for one in group.members))
+
+
+def _modern_member(one: Any) -> Member:
+    assigned = list(_assigned(getattr(one, "assignment", None)))
+    details = ", ".join(
+        f"{_words(name)} {_text(value)}"
+        for name, value in _plain_fields(one)
+        if name not in _MEMBER_SHOWN and value not in (None, "", [], ())
+    )
+    return Member(
+        one.member_id,
+        getattr(one, "instance_id", None) or "",
+        one.client_id,
+        one.client_host,
+        _merged(assigned),
+        details,
+    )
+
+
+def _assigned(assignment: Any) -> Iterator[tuple[str, Iterable[int]]]:
+    """Consumers and share consumers have partitions of topics, streams tasks of subtopologies: active, standby, warm-up."""
+    for topic in getattr(assignment, "topic_partitions", ()) or ():
+        yield topic.topic_name or str(topic.topic_id), topic.partitions
+    for kind in ("active_tasks", "standby_tasks", "warmup_tasks"):
+        for task in getattr(assignment, kind, ()) or ():
+            yield f"{kind.partition('_')[0]} {task.subtopology_id}", task.partitions
+
+
+def _merged(assigned: Iterable[tuple[str, Iterable[int]]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    found: dict[str, set[int]] = {}
+    for topic, partitions in assigned:
+        found.setdefault(topic, set()).update(partitions)
+    return tuple((topic, tuple(sorted(partitions))) for topic, partitions in sorted(found.items()))
+
+
+def _plain_fields(message: Any) -> Iterator[tuple[str, Any]]:
+    """Fields that are a number, a text, or a list of texts."""
+    for field in message.FIELDS:
+        value = getattr(message, field.name)
+        if isinstance(value, str | int | bool) or (
+            isinstance(value, list | tuple) and value and all(isinstance(one, str) for one in value)
+        ):
+            yield field.name, value
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _text(value: Any) -> str:
+    return ", ".join(value) if isinstance(value, list | tuple) else str(value)
+
+
+def positions(
+    state: ConsoleState, listed: Listed, counts: RecordCounts, is_out_of_time: Callable[[], bool]
+) -> list[Position]:
+    """Its committed offsets and lags: those of groups.py, which defines them. Counts records: under `reading`."""
+    found: list[tuple[str, int, int, str]] = []
+    if listed.type == SHARE:
+        found += _share_offsets(state, listed.group_id)
+    else:
+        found += _committed(state, listed.group_id)
+    answer = []
+    for topic, partition, offset, metadata in sorted(found):
+        log = state.broker.logs.get(topic, partition)
+        if log is None or offset < 0:
+            answer.append(
+                Position(topic, partition, offset, metadata, None if log is None else log.log_end_offset, None, None)
+            )
+            continue
+        lag = max(0, log.high_watermark - max(offset, log.log_start_offset))
+        records = counts.count(log, offset, is_out_of_time)
+        answer.append(Position(topic, partition, offset, metadata, log.log_end_offset, lag, records))
+    return answer
+
+
+def _committed(state: ConsoleState, group_id: str) -> Iterator[tuple[str, int, int, str]]:
+    from .....protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+    (group,) = state.calls.ask(ApiKey.OFFSET_FETCH, asked, version=9).groups
+    _check(group.error_code)
+    for topic in group.topics:
+        for one in topic.partitions:
+            yield topic.name, one.partition_index, one.committed_offset, one.metadata or ""
+
+
+def _share_offsets(state: ConsoleState, group_id: str) -> Iterator[tuple[str, int, int, str]]:
+    key = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
+    if not state.calls.has(key):
+        return
+
+    def request(cls: Any) -> Any:
+        (field,) = [one for one in cls.FIELDS if one.name == "groups"]
+        return cls(groups=[field.element(group_id=group_id, topics=None)])
+
+    (group,) = state.calls.ask(key, request).groups
+    _check(group.error_code, getattr(group, "error_message", None))
+    for topic in group.topics:
+        for one in topic.partitions:
+            yield topic.topic_name, one.partition_index, one.start_offset, ""
+
+
+def total(values: Sequence[int | None]) -> int | None:
+    """Their sum, None where one is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

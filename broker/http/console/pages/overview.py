@@ -1,0 +1,114 @@
+"""The start page: is it well, what goes through it, where the bytes are, what is dirtiest."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from .....cleaner.eligibility import Cause
+from ..html import Element, element
+from ..layout import badge, card, cards, document, facts, link, live, note, quiet, table, topic_link
+from ..units import count_text, duration_text, size_text
+from .throughput import bytes_chart, requests_chart, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .....storage.unified_log import UnifiedLog
+    from ..page_request import Page, PageRequest
+    from ..state import ConsoleState
+
+_SHOWN = 8
+_PROBLEMS = 20
+
+
+def overview(state: ConsoleState, request: PageRequest) -> Page:
+    """The page."""
+    logs = state.logs()
+    samples = state.samples.samples() if state.samples is not None else []
+    now_ms = state.now_ms
+    return document(
+        state, request, "Overview",
+        live("health", _health(state)),
+        live("facts", _facts(state, logs)),
+        live(
+            "throughput",
+            cards(
+                card("Record bytes", bytes_chart(samples, now_ms) if samples else waiting(), more=link("more", "/throughput")),
+                card("Requests", requests_chart(samples, now_ms) if samples else waiting(), more=link("more", "/throughput")),
+            ),
+        ),
+        live("largest", cards(_biggest(logs), _dirtiest(state))),
+        is_live=True,
+    )  # fmt: skip
+
+
+def _health(state: ConsoleState) -> list[Element]:
+    problems = list(state.health.problems())
+    if not problems:
+        return [note("All is well.", kind="good")]
+    notes = [note(badge(one.reason, "bad"), f" {one.subject} {one.text}", kind="bad") for one in problems[:_PROBLEMS]]
+    if len(problems) > _PROBLEMS:
+        notes.append(note(f"{len(problems) - _PROBLEMS} more problems; /health has them all.", kind="bad"))
+    return notes
+
+
+def _facts(state: ConsoleState, logs: Sequence[UnifiedLog]) -> Element:
+    broker = state.broker
+    server = broker.socket_server
+    free = [space.free_bytes for _, space in broker.logs.spaces if space.free_bytes >= 0]
+    return facts(
+        ("running for", duration_text(_age_s())),
+        ("clients connect to", ", ".join(map(str, (*server.endpoints, *server.message_set_endpoints)))),
+        ("topics", link(count_text(len({log.topic for log in logs})), "/topics")),
+        ("partitions", count_text(len(logs))),
+        ("logs", size_text(sum(log.size for log in logs))),
+        ("free on disk", link(" · ".join(map(size_text, free)) or "not looked at yet", "/disks")),
+        ("connections", link(count_text(len(server.connections)), "/connections")),
+        ("actions", "on" if broker.config.http_admin_enable else "off (http.admin.enable)"),
+    )
+
+
+def _age_s() -> float:
+    """Since the process began."""
+    with open("/proc/self/stat", "rb") as file:
+        ticks = int(file.read().rpartition(b")")[2].split()[19])
+    import os
+
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _biggest(logs: Sequence[UnifiedLog]) -> Element:
+    sizes: dict[str, int] = {}
+    for log in logs:
+        sizes[log.topic] = sizes.get(log.topic, 0) + log.size
+    largest = sorted(sizes.items(), key=lambda item: -item[1])[:_SHOWN]
+    rows = [(topic_link(topic), size_text(size)) for topic, size in largest]
+    return card(
+        "Largest topics",
+        table(("topic", "size"), rows, {1}, caption="Largest topics") if rows else quiet("No topics yet."),
+        more=link("all", "/topics"),
+    )
+
+
+def _dirtiest(state: ConsoleState) -> Element:
+    found = [
+        one
+        for one in state.broker.cleaner.manager.partitions()
+        if one.eligibility.cause is not Cause.NOT_COMPACTED and (one.eligibility.dirty_bytes or one.failure is not None)
+    ]
+    found.sort(key=lambda one: (one.failure is None, -one.eligibility.dirty_ratio))
+    rows = [
+        (
+            element("span", topic_link(one.topic), " ", topic_link(one.topic, one.partition)),
+            f"{100 * one.eligibility.dirty_ratio:.0f} %", size_text(one.eligibility.dirty_bytes),
+        )
+        for one in found[:_SHOWN]
+    ]  # fmt: skip
+    return card(
+        "Dirtiest partitions",
+        table(("partition", "dirty", "bytes"), rows, {1, 2}, caption="Dirtiest partitions")
+        if rows
+        else quiet("No compacted partition has anything to clean."),
+        more=link("cleaner", "/cleaner"),
+    )

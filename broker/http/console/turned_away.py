@@ -1,0 +1,41 @@
+"""The page for who is not let in: in the console's style, and with nothing on it about this daemon."""
+
+from __future__ import annotations
+
+from .front import HEADERS
+from .html import element
+from .layout import note
+from .page_request import Page
+from .units import visible
+
+
+def turned_away(status: str, text: str) -> Page:
+    """The whole answer but for the gate's own headers."""
+    title = status.partition(" ")[2]
+    page = element(
+        "html",
+        element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", name="color-scheme", content="light dark"),
+            element("title", f"{title} - tidelog"),
+            element("link", rel="stylesheet", href="/console.css"),
+            element("link", rel="icon", type="image/svg+xml", href="/console.svg"),
+        ),
+        element(
+            "body",
+            element("header", element("a", "tidelog", href="/", class_="brand")),
+            element(
+                "main",
+                element("h1", title),
+                note(visible(text), kind="bad"),
+                element("p", element("a", "Sign in", href="/")),
+                id="content",
+            ),
+        ),
+        lang="en",
+    )
+    body = f"<!doctype html>\n{page}\n".encode("utf-8", "replace")
+    own = (("Content-Type", "text/html; charset=utf-8"), ("Content-Length", str(len(body))))
+    return Page(status, own[0][1], body, own + tuple(pair for pair in HEADERS if pair[0] != "Cache-Control"))

@@ -1,0 +1,202 @@
+"""Against guessing passwords: failures by user at an address, and by address, counted, bounded, and told to the log without
+filling it. SASL, AUTHENTICATE of the message-set protocol and HTTP share one count.
+
+`MOST_FAILURES` within `WINDOW_S` of one user at one address turn away that user there, until the first of them is that long ago,
+and nobody else; `MOST_OF_ADDRESS` of an address, by whatever names, turn away all who come from there. A user who has failed
+elsewhere is let in here: nobody is locked out by who knows a name alone. Names that are no user's are counted alike, and so is
+the name that is missing where nothing can be read, or where a token of HTTP is nobody's.
+
+An address of version 6 stands for its /64, of which one customer has 2^64.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import threading
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable
+
+from ..security.mechanism import Refusal
+
+log = logging.getLogger(__name__)
+
+MOST_FAILURES = 10
+WINDOW_S = 60.0
+MOST_ADDRESSES = 4096
+"""Remembered; whoever has more of them than that is slowed down by the delay of each answer alone."""
+MOST_OF_ADDRESS = 100
+"""Failures of all users at an address together: ten of them who go on with a wrong password keep nobody else out."""
+MOST_USERS = 16384
+"""Users at an address that are remembered: some 300 bytes each, and an address makes at most `MOST_OF_ADDRESS` a window."""
+LINE_INTERVAL_S = 1.0
+
+
+class Failures:
+    """When the last ones were, by key. Bounded: those keys go first whose last failure is longest ago. Not locked."""
+
+    __slots__ = ("_most", "_most_keys", "_times")
+
+    def __init__(self, most: int, most_keys: int) -> None:
+        """`most`: within `WINDOW_S`, of one key."""
+        self._most = most
+        self._most_keys = most_keys
+        self._times: OrderedDict[str | bytes, array[float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._times.clear()
+
+    def times(self, key: str | bytes) -> tuple[float, ...]:
+        """Those that are remembered, at most as many as count."""
+        return tuple(self._times.get(key, ()))
+
+    def wait_s(self, key: str | bytes, now: float) -> float:
+        """Seconds until there are fewer than `most` within the window; 0: there are fewer."""
+        times = self._times.get(key)
+        if times is None or len(times) < self._most:
+            return 0.0
+        return max(WINDOW_S - (now - times[0]), 0.0)
+
+    def add(self, key: str | bytes, now: float) -> None:
+        """One more."""
+        times = self._times.setdefault(key, array("d"))
+        if len(times) == self._most:
+            del times[0]
+        times.append(now)
+        self._times.move_to_end(key)
+        if len(self._times) > self._most_keys:
+            self._times.popitem(last=False)
+
+
+class TurnedAway(Refusal):
+    """Not looked at. `is_all`: because of all that came from that address, and not of this user's."""
+
+    def __init__(self, wait_s: float, *, is_all: bool) -> None:
+        super().__init__(f"too many attempts have failed; try again in {math.ceil(wait_s)} s")
+        self.wait_s = wait_s
+        self.is_all = is_all
+
+
+class Attempts:
+    """Of all listeners together, HTTP's too. Any thread.
+
+    Attributes:
+        turned_away: attempts that were not looked at.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        """`now_s`: a clock that only rises."""
+        self.now_s = now_s
+        self.lock = threading.Lock()
+        self.of_users = Failures(MOST_FAILURES, MOST_USERS)
+        self.of_addresses = Failures(MOST_OF_ADDRESS, MOST_ADDRESSES)
+        self.turned_away = 0
+
+    def attempt(self, peer: str, known: str | None = None) -> Attempt:
+        """One way through a mechanism. `known`: who the client is already, where it authenticates again: that user is not turned
+        away, and there is no use in guessing its password."""
+        return Attempt(self, network_of(peer), known)
+
+
+class Attempt:
+    """What one client of an address tries. Any thread, one at a time."""
+
+    __slots__ = ("_attempts", "_known", "_name", "_network")
+
+    def __init__(self, attempts: Attempts, network: str, known: str | None) -> None:
+        self._attempts = attempts
+        self._network = network
+        self._known = known
+        self._name = ""
+
+    def claims(self, name: str) -> None:
+        """The client says that it is this user: asked before its password or proof is looked at. "": it says nothing that can be
+        read, which counts as a user of that name would. Raises `TurnedAway`."""
+        self._name = name
+        if name == self._known:
+            return
+        attempts = self._attempts
+        now = attempts.now_s()
+        with attempts.lock:
+            of_user = attempts.of_users.wait_s(self._key, now)
+            wait = of_user or attempts.of_addresses.wait_s(self._network, now)
+            if not wait:
+                return
+            attempts.turned_away += 1
+        raise TurnedAway(wait, is_all=not of_user)
+
+    def failed(self) -> None:
+        """It was looked at, and was wrong."""
+        if self._name != self._known or not self._name:
+            attempts = self._attempts
+            now = attempts.now_s()
+            with attempts.lock:
+                attempts.of_users.add(self._key, now)
+                attempts.of_addresses.add(self._network, now)
+
+    @property
+    def _key(self) -> bytes:
+        """Of a size that no name changes."""
+        return hashlib.blake2b(f"{self._network}\0{self._name}".encode(), digest_size=16).digest()
+
+
+class HttpFailures:
+    """What HTTP counts and tells of attempts, beside what `Attempts` bounds. Any thread.
+
+    Attributes:
+        failures: since the start.
+        turned_away: requests that were not looked at.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        """`now_s`: a clock that only rises."""
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._next_line_s = float("-inf")
+        self._unsaid = 0
+        self.failures = 0
+        self.turned_away = 0
+
+    def was_turned_away(self, peer: str) -> None:
+        """A request from there was not looked at."""
+        with self._lock:
+            self.turned_away += 1
+        self._tell(peer, "turned away, after too many failures")
+
+    def failed(self, peer: str, what: str) -> None:
+        """An attempt from there has failed. `what` goes to the log: nothing of what the client sent."""
+        with self._lock:
+            self.failures += 1
+        self._tell(peer, what)
+
+    def _tell(self, peer: str, what: str) -> None:
+        now = self._now_s()
+        with self._lock:
+            self._unsaid += 1
+            if now < self._next_line_s:
+                return
+            unsaid, self._unsaid = self._unsaid, 0
+            self._next_line_s = now + LINE_INTERVAL_S
+        more = f" ({unsaid} such since the last line)" if unsaid > 1 else ""
+        log.warning("http %s: authentication failed: %s%s", peer, what, more)
+
+
+def network_of(peer: str) -> str:
+    """What an attacker can't change at will: the address, or the /64 that it is in."""
+    if ":" not in peer:
+        return peer
+    from ipaddress import IPv6Address
+
+    try:
+        address = IPv6Address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    mapped = address.ipv4_mapped
+    return str(mapped) if mapped is not None else f"{int(address) >> 64:x}::/64"

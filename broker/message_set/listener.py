@@ -1,0 +1,247 @@
+"""The message-set protocol's requests, from a frame to the answer: what `message.set.listeners` serve.
+
+Connections, their limits and their order are those of the Kafka listeners (`socket_server.py`, `connection.py`); this stands
+in the dispatcher's place. Where clients are asked who they are, `message_set/authentication.py` comes before it. The bytes are in
+`protocol/message_set/wire.py`.
+
+A request that can't be read is answered with INVALID_REQUEST, and a log line says why: its frame was whole, so what follows can
+be trusted, and whoever writes a client sees what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Container, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, MalformedRequest, ProtocolError
+from ...protocol.message_set.wire import (
+    TYPE_SIZE,
+    FetchBody,
+    OffsetsBody,
+    ProduceBody,
+    RequestType,
+    offsets_answer,
+    parse_fetch,
+    parse_multi_fetch,
+    parse_multi_produce,
+    parse_offsets,
+    parse_produce,
+    refusal_answer,
+)
+from ..monitoring.requests import BITS, BOUNDS_S, told_buckets
+from ..request_context import RequestContext
+from ..runtime.error_codes import error_code
+from ..runtime.metric_family import AnyFamily, Family, HistogramFamily
+from ..security.acl import AclOperation, ResourceType
+from ..send import FileSlice
+from .fetch import MAX_FETCHES, MessageSetFetches
+from .offsets import offsets_before
+from .produce import MAX_PRODUCES, MessageSetAppends
+
+if TYPE_CHECKING:
+    from ..connection import Connection
+    from ..quotas.manager import QuotaManager
+    from ..send import Part
+    from ..server import Broker
+    from ..socket_server import SocketServer
+
+log = logging.getLogger(__name__)
+
+_TYPE = struct.Struct(">h")
+_ERRORS = {int(code): code.name for code in ErrorCode}
+#: One line about requests that can't be read in so many seconds; it says how many there were.
+LOG_INTERVAL_S = 1.0
+
+#: What an API asks of a topic.
+_OPERATIONS = {
+    ApiKey.FETCH: AclOperation.READ,
+    ApiKey.PRODUCE: AclOperation.WRITE,
+    ApiKey.LIST_OFFSETS: AclOperation.DESCRIBE,
+}
+
+Answer = bytes | list["Part"]
+
+
+def message_set_families(listener: MessageSetListener, server: SocketServer) -> list[AnyFamily]:
+    """Its metrics; bytes and records are counted with the Kafka listeners'. Loop thread."""
+    names = {int(kind): kind.name.lower() for kind in RequestType}
+    errors = [((what, _ERRORS[code]), count) for (what, code), count in sorted(listener.errors.items())]
+    connections = sum(connection.listener in server.message_set_endpoints for connection in server.connections)
+    return [
+        Family("tidelog_message_set_requests", "counter", "Requests of the message-set protocol, counted when answered.",
+               ("type",), [((names[kind],), count) for kind, count in enumerate(listener.requests)]),
+        Family("tidelog_message_set_errors", "counter", "Its message sets, offsets and malformed requests answered with "
+               "an error.", ("type", "error"), errors),
+        HistogramFamily(
+            "tidelog_message_set_request_seconds",
+            "From such a request's last byte until its answer is ready to be sent; the wait for the disk of a produce is in it.",
+            ("type",), BOUNDS_S,
+            [((names[kind],), told_buckets(by_bits), listener.nanoseconds[kind] / 1e9)
+             for kind, by_bits in enumerate(listener.latencies) if any(by_bits)],
+        ),
+        Family("tidelog_message_set_connections", "gauge", "Its open connections.", (), [((), connections)]),
+    ]  # fmt: skip
+
+
+class MessageSetListener:
+    """Handles requests. Loop thread only.
+
+    Attributes:
+        latencies: by type, requests that were answered, by the bit length of the nanoseconds that took.
+        nanoseconds: by type, what those took together.
+        errors: (fetch, produce, offsets or malformed; error code) → how often a set, or a request, was answered so.
+    """
+
+    __slots__ = ("_appends", "_broker", "_fetches", "_next_line", "_unsaid", "errors", "latencies", "nanoseconds")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._next_line = 0.0
+        self._unsaid = 0
+        self.latencies = [[0] * BITS for _ in RequestType]
+        self.nanoseconds = [0] * len(RequestType)
+        self.errors: Counter[tuple[str, int]] = Counter()
+        self._fetches = MessageSetFetches(broker, broker.config.message_set_max_magic, self.errors)
+        self._appends = MessageSetAppends(broker, self.errors)
+
+    @property
+    def requests(self) -> list[int]:
+        """How many were answered, by type."""
+        return [sum(by_bits) for by_bits in self.latencies]
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+        """As `Dispatches` says. Every request is answered."""
+        kind = _TYPE.unpack_from(buffer, start)[0] if end - start >= TYPE_SIZE else -1
+        quotas = self._broker.quotas
+        if quotas.active:
+            meter = _Meter(quotas, kind, end - start, connection.user)
+            answer = self._handle(kind, buffer, start + TYPE_SIZE, end, connection)
+            if isinstance(answer, bytes | list):
+                meter.settle(answer, connection)
+            else:
+                answer = meter.settle_later(answer, connection)
+        else:
+            answer = self._handle(kind, buffer, start + TYPE_SIZE, end, connection)
+        if 0 <= kind < len(RequestType):
+            if isinstance(answer, bytes | list):
+                self.answered(kind, connection.last_active)
+            else:
+                connection.pending_key, connection.pending_since = kind, connection.last_active
+        return answer
+
+    def answered(self, key: int, since: int) -> None:
+        """A request of type `key` is answered now. `since`: when it came, by `perf_counter_ns`."""
+        taken = perf_counter_ns() - since
+        self.latencies[key][taken.bit_length()] += 1
+        self.nanoseconds[key] += taken
+
+    def _handle(
+        self, kind: int, buffer: bytearray, position: int, end: int, connection: Connection
+    ) -> Answer | Awaitable[Answer]:
+        try:
+            if kind == RequestType.FETCH:
+                fetch = parse_fetch(buffer, position, end)
+                return self._fetches.fetch(fetch, self._denied(ApiKey.FETCH, connection, [fetch]), connection.client)
+            if kind == RequestType.PRODUCE:
+                produce = parse_produce(buffer, position, end)
+                denied = self._denied(ApiKey.PRODUCE, connection, [produce])
+                return self._appends.produce(buffer, produce, denied, connection.client)
+            if kind == RequestType.MULTIFETCH:
+                fetches = parse_multi_fetch(buffer, position, end, MAX_FETCHES)
+                denied = self._denied(ApiKey.FETCH, connection, fetches)
+                return self._fetches.multi_fetch(fetches, denied, connection.client)
+            if kind == RequestType.MULTIPRODUCE:
+                produces = parse_multi_produce(buffer, position, end, MAX_PRODUCES)
+                denied = self._denied(ApiKey.PRODUCE, connection, produces)
+                return self._appends.multi_produce(buffer, produces, denied, connection.client)
+            if kind == RequestType.OFFSETS:
+                offsets = parse_offsets(buffer, position, end)
+                return self._offsets(offsets, self._denied(ApiKey.LIST_OFFSETS, connection, [offsets]))
+            if kind == RequestType.AUTHENTICATE:
+                # Here comes who is known already, or who would believe that this listener knows users.
+                self.errors["authenticate", ErrorCode.ILLEGAL_SASL_STATE] += 1
+                return refusal_answer(kind, ErrorCode.ILLEGAL_SASL_STATE)
+            raise MalformedRequest(f"{end - position + TYPE_SIZE} bytes of the unknown type {kind}")
+        except MalformedRequest as error:
+            return self._malformed(kind, str(error), connection)
+
+    def _malformed(self, kind: int, what: str, connection: Connection) -> bytes:
+        self.errors["malformed", ErrorCode.INVALID_REQUEST] += 1
+        self._unsaid += 1
+        now = self._broker.loop.time()
+        if now >= self._next_line:
+            name = RequestType(kind).name if 0 <= kind < len(RequestType) else "request"
+            more = f" ({self._unsaid} such since the last line)" if self._unsaid > 1 else ""
+            log.warning("%s: malformed %s: %s%s", connection, name, what, more)
+            self._next_line = now + LOG_INTERVAL_S
+            self._unsaid = 0
+        return refusal_answer(kind, ErrorCode.INVALID_REQUEST)
+
+    def _denied(
+        self, api_key: ApiKey, connection: Connection, bodies: Sequence[FetchBody | ProduceBody | OffsetsBody]
+    ) -> Container[str]:
+        """The topics that the client may not have this done with: what the API of the same kind asks is asked here."""
+        broker = self._broker
+        if broker.authorizer is None:
+            return ()
+        context = RequestContext(broker, connection, api_key, 0, 0, None)
+        operation = _OPERATIONS[api_key]
+        topics = dict.fromkeys(body.topic for body in bodies)
+        return {topic for topic in topics if not context.allows(operation, ResourceType.TOPIC, topic)}
+
+    async def _offsets(self, body: OffsetsBody, denied: Container[str]) -> bytes:
+        broker = self._broker
+        try:
+            if body.topic in denied:
+                raise ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            partition = broker.partitions.get(body.topic, body.partition)
+            if partition is None:
+                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            found = await broker.loop.run_in_executor(
+                broker.io_pool, offsets_before, partition.log, body.time, body.max_number
+            )
+        except Exception as error:
+            code = error_code(error)[0]
+            self.errors["offsets", code] += 1
+            return offsets_answer(code, [])
+        return offsets_answer(ErrorCode.NONE, found)
+
+
+class _Meter:
+    """One request under client quotas. Nobody has a client id here: the defaults hold, and the user's. No answer has room
+    for the wait, so the client only sees its connection stand still.
+    """
+
+    __slots__ = ("_kind", "_quotas", "_size", "_started", "_user")
+
+    def __init__(self, quotas: QuotaManager, kind: int, size: int, user: str) -> None:
+        self._user = user
+        self._quotas = quotas
+        self._kind = kind
+        self._size = size
+        self._started = perf_counter_ns()
+
+    def settle(self, answer: Answer, connection: Connection) -> None:
+        """The request has this answer."""
+        quotas = self._quotas
+        wait = quotas.handled(None, (perf_counter_ns() - self._started) / 1e9, self._user)
+        if self._kind in (RequestType.PRODUCE, RequestType.MULTIPRODUCE):
+            wait = max(wait, quotas.produced(None, self._size, self._user))
+        elif self._kind in (RequestType.FETCH, RequestType.MULTIFETCH):
+            parts = [answer] if isinstance(answer, bytes) else answer
+            size = sum(part.count if isinstance(part, FileSlice) else len(part) for part in parts)
+            wait = max(wait, quotas.fetched(None, size, self._user))
+        if wait:
+            connection.mute(wait)
+
+    async def settle_later(self, answer: Awaitable[Answer], connection: Connection) -> Answer:
+        """As `settle`, for an answer that waits for something else than the loop thread."""
+        done = await answer
+        self._started = perf_counter_ns()
+        self.settle(done, connection)
+        return done

@@ -1,0 +1,219 @@
+"""PRODUCE and MULTIPRODUCE of the message-set protocol.
+
+A set goes the way of a batch of Kafka's Produce with acks=1: validated and given offsets, in the log, and on the disk first
+where `flush.messages` says so; through the directory's writer thread while its disk is slow, and through that of
+`conversions.py` when its format changes and it is large. The answer tells the base offset.
+
+A set is one batch of format 2, or messages of format 0 or 1: any number of plain ones, or one wrapper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Container
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.message_set.wire import multi_produce_answer, produce_answer
+from ...protocol.records.attributes import COMPRESSION_MASK
+from ...protocol.records.exceptions import RecordTooLargeError
+from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
+from ..conversions import QUICK_BYTES, is_quick, quick_expansion
+from ..metadata.topics import INTERNAL_TOPICS
+from ..runtime.error_codes import error_code
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from ...protocol.message_set.wire import ProduceBody
+    from ...storage.log_values import LogAppendInfo
+    from ..partition import Partition
+    from ..server import Broker
+
+#: PRODUCE bodies in one MULTIPRODUCE: they are appended in one go, and others wait meanwhile.
+MAX_PRODUCES = 1000
+
+#: Low byte of a batch's attributes, counted from its start, and the bit that says that it is part of a transaction.
+_ATTRIBUTES = 22
+_TRANSACTIONAL = 0x10
+
+#: (error, base offset)
+Row = tuple[int, int]
+#: By topic and partition, an append that a thread makes ready: others must not overtake it.
+Converting = dict[tuple[str, int], "asyncio.Future[Any]"]
+
+
+class MessageSetAppends:
+    """Appends and answers. Loop thread."""
+
+    __slots__ = ("_broker", "_errors")
+
+    def __init__(self, broker: Broker, errors: Counter[tuple[str, int]]) -> None:
+        """`errors`: where sets that are refused are counted."""
+        self._broker = broker
+        self._errors = errors
+
+    def produce(
+        self, buffer: bytearray, body: ProduceBody, denied: Container[str] = (), client: str = ""
+    ) -> bytes | Awaitable[bytes]:
+        """Appends the set that stands in `buffer`, which is the caller's again after the return. `denied`: the topics
+        that the client may not write; `client`: in whose turn its sets are converted."""
+        if body.topic in denied:
+            return produce_answer(*self._denied())
+        row = self._append(buffer, body, {}, client)
+        if isinstance(row, tuple):
+            return produce_answer(*row)
+        return self._answer_later(row)
+
+    async def _answer_later(self, row: asyncio.Future[Row]) -> bytes:
+        return produce_answer(*await row)
+
+    def multi_produce(
+        self, buffer: bytearray, bodies: list[ProduceBody], denied: Container[str] = (), client: str = ""
+    ) -> bytes | Awaitable[bytes]:
+        """As `produce`, in the order of the bodies. A set that is refused does not stop those behind it."""
+        rows: list[Row | asyncio.Future[Row]] = []
+        converting: Converting = {}
+        left = QUICK_BYTES
+        for body in bodies:
+            if body.topic in denied:
+                rows.append(self._denied())
+                continue
+            before = converting.get((body.topic, body.partition))
+            if before is None:
+                rows.append(self._append(buffer, body, converting, client, may_convert=left > 0))
+            else:
+                data = bytearray(memoryview(buffer)[body.start : body.end])
+                appended = self._broker.loop.create_future()
+                converting[body.topic, body.partition] = appended
+                rows.append(asyncio.ensure_future(self._append_after(before, data, body, appended, client)))
+            if self._converts(buffer, body):
+                left -= body.end - body.start
+        done = [row for row in rows if isinstance(row, tuple)]
+        return multi_produce_answer(done) if len(done) == len(rows) else self._answer_all_later(rows)
+
+    async def _append_after(
+        self,
+        before: asyncio.Future[Any],
+        data: bytearray,
+        body: ProduceBody,
+        appended: asyncio.Future[None],
+        client: str,
+    ) -> Row:
+        """Appends what must not overtake `before`, and says so with `appended`: the sync is not waited for there."""
+        try:
+            await asyncio.wait([before])
+            converting: Converting = {}
+            row = self._append(data, body._replace(start=0, end=len(data)), converting, client)
+            if converting:
+                await asyncio.wait(converting.values())
+        finally:
+            appended.set_result(None)
+        return row if isinstance(row, tuple) else await row
+
+    async def _answer_all_later(self, rows: list[Row | asyncio.Future[Row]]) -> bytes:
+        waiting = [row for row in rows if not isinstance(row, tuple)]
+        try:
+            await asyncio.gather(*waiting)
+        finally:
+            for row in waiting:
+                row.cancel()
+        return multi_produce_answer([row if isinstance(row, tuple) else row.result() for row in rows])
+
+    # -- one set
+
+    def _append(
+        self, buffer: bytearray, body: ProduceBody, converting: Converting, client: str, may_convert: bool = True
+    ) -> Row | asyncio.Future[Row]:
+        """The outcome, or a task for it when a thread or a sync has to be waited for.
+
+        An append that conversion makes wait is noted in `converting`. `may_convert`: on the loop, if it is quick; as one of
+        many, this one would not be.
+        """
+        try:
+            partition = self._partition(body)
+            size = body.end - body.start
+            is_set = _is_set(buffer, body)
+            if not is_set and size > _ATTRIBUTES and buffer[body.start + _ATTRIBUTES] & _TRANSACTIONAL:
+                raise ProtocolError(
+                    ErrorCode.INVALID_TXN_STATE, "the message-set protocol has no transactions to write in"
+                )
+            converts = is_set or partition.log.converts_batches
+            engaged = partition.directory.engaged
+            if not engaged and (not converts or (may_convert and is_quick(buffer, body.start, body.end, is_set))):
+                append = partition.append_set if is_set else partition.append
+                try:
+                    if is_set or size <= _ATTRIBUTES or not buffer[body.start + _ATTRIBUTES] & COMPRESSION_MASK:
+                        return self._appended(partition, size, append(buffer, body.start, body.end))
+                    most = quick_expansion(size)
+                    return self._appended(partition, size, partition.append(buffer, body.start, body.end, most))
+                except RecordTooLargeError:
+                    if is_set or size > partition.log.config.max_message_bytes:
+                        raise
+            written: asyncio.Future[LogAppendInfo]
+            if converts:
+                written = self._broker.conversions.append(partition, buffer, body.start, body.end, client)
+                converting[body.topic, body.partition] = written
+            elif not engaged:  # its records are many, or large, to look at
+                written = self._broker.conversions.append_compressed(partition, buffer, body.start, body.end, client)
+                converting[body.topic, body.partition] = written
+            else:
+                written = partition.append_later(buffer, body.start, body.end)
+        except Exception as error:
+            return self._failed(error)
+        return asyncio.ensure_future(self._when_written(partition, size, written))
+
+    def _converts(self, buffer: bytearray, body: ProduceBody) -> bool:
+        """Whether the set's format changes."""
+        partition = self._broker.partitions.get(body.topic, body.partition)
+        return partition is not None and (_is_set(buffer, body) or partition.log.converts_batches)
+
+    def _partition(self, body: ProduceBody) -> Partition:
+        partition = self._broker.partitions.get(body.topic, body.partition)
+        if partition is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {body.topic}-{body.partition}")
+        if body.topic in INTERNAL_TOPICS:
+            raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{body.topic} is written by coordinators only")
+        return partition
+
+    def _appended(self, partition: Partition, size: int, info: LogAppendInfo) -> Row | asyncio.Future[Row]:
+        self._count(size, info)
+        wait = partition.durable(info.last_offset + 1)
+        if wait is None:
+            return ErrorCode.NONE, info.first_offset
+        return asyncio.ensure_future(self._when_durable(wait, info))
+
+    async def _when_written(self, partition: Partition, size: int, written: asyncio.Future[LogAppendInfo]) -> Row:
+        try:
+            info = await written
+        except Exception as error:
+            return self._failed(error)
+        self._count(size, info)
+        wait = partition.durable(info.last_offset + 1)
+        return (ErrorCode.NONE, info.first_offset) if wait is None else await self._when_durable(wait, info)
+
+    async def _when_durable(self, wait: asyncio.Future[None], info: LogAppendInfo) -> Row:
+        try:
+            await wait
+        except Exception as error:
+            return self._failed(error)
+        return ErrorCode.NONE, info.first_offset
+
+    def _count(self, size: int, info: LogAppendInfo) -> None:
+        counters = self._broker.counters
+        counters.produced_bytes += size
+        counters.produced_records += info.record_count
+
+    def _denied(self) -> Row:
+        return self._failed(ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+
+    def _failed(self, error: Exception) -> Row:
+        code = error_code(error)[0]
+        self._errors["produce", code] += 1
+        self._broker.counters.produce_errors[code] += 1
+        return code, -1
+
+
+def _is_set(buffer: bytearray, body: ProduceBody) -> bool:
+    """Messages of format 0 or 1, or too little to tell: that is refused as such."""
+    return body.end - body.start <= MAGIC_AT or buffer[body.start + MAGIC_AT] < MAGIC_V2

@@ -1,0 +1,201 @@
+"""What clients tell of themselves (KIP-714): who is asked to push which metrics, and who does.
+
+Subscriptions are resources of their own (`resource_config.py`); a client gets the union of those that match it, at the
+shortest of their intervals. Pushes are checked as Kafka does (interval, subscription, codec, size; whole when
+decompressed) and counted for `/metrics`; what is in them is the client's OpenTelemetry and is not kept.
+
+A client is known by its instance id for as long as it comes again within three intervals; of too many, those that were
+silent for longest are forgotten, and introduce themselves anew. Loop thread.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from .resource_config import MATCHED, parse_match
+from .store import CLIENT_METRICS
+
+if TYPE_CHECKING:
+    from ...storage.clock import Time
+    from .resource_config import ResourceConfigs
+
+#: Codecs that pushes may have, the best one first: zstd, lz4, gzip, snappy.
+ACCEPTED_CODECS = (4, 3, 1, 2)
+_CODECS = frozenset({0, *ACCEPTED_CODECS})
+#: A push may grow to this many times `telemetry.max.bytes` when it is decompressed.
+MOST_GROWTH = 16
+MAX_CLIENTS = 16_384
+DEFAULT_INTERVAL_MS = 300_000
+_SHORTEST_MEMORY_MS = 60_000
+_ALL = "*"
+_NO_ID = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What one client is asked for; `metrics` empty: nothing."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    interval_ms: int
+
+
+class _Client:
+    __slots__ = ("asked_ms", "attributes", "error", "is_terminating", "pushed_ms", "seen_ms", "subscription", "version")
+
+    def __init__(self, attributes: Mapping[str, str]) -> None:
+        self.attributes = attributes
+        self.version = -1
+        self.subscription = Subscription(0, (), DEFAULT_INTERVAL_MS)
+        self.asked_ms = self.pushed_ms = float("-inf")
+        self.seen_ms = 0.0
+        self.is_terminating = False
+        self.error = ErrorCode.NONE
+
+
+class ClientTelemetry:
+    """All clients that push, or may."""
+
+    __slots__ = (
+        "_clients", "_matches", "_resources", "_time", "_version", "failed", "max_bytes", "pushed_bytes", "pushes",
+        "throttled",
+    )  # fmt: skip
+
+    def __init__(self, resources: ResourceConfigs, max_bytes: int, time: Time) -> None:
+        self._resources = resources
+        self._time = time
+        self._version = 0
+        self._matches: dict[str, dict[str, Any]] = {}
+        self._clients: OrderedDict[bytes, _Client] = OrderedDict()
+        self.max_bytes = max_bytes
+        self.pushes = self.pushed_bytes = self.throttled = self.failed = 0
+        resources.on_changed.append(self._changed)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def subscribe(
+        self, instance_id: bytes, attributes: Mapping[str, str], new_id: Callable[[], bytes]
+    ) -> tuple[bytes, Subscription]:
+        """(the client's id, what it shall push). Without an id it gets one. `attributes` are those of `MATCHED`.
+
+        Raises `ProtocolError` THROTTLING_QUOTA_EXCEEDED when it asks again before its interval has passed.
+        """
+        if instance_id == _NO_ID:
+            instance_id = new_id()
+        now = self._time.monotonic_ms()
+        client, is_changed = self._client(instance_id, attributes, now)
+        last = max(client.asked_ms, client.pushed_ms)
+        expected = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if now - last < client.subscription.interval_ms and not is_changed and client.error not in expected:
+            self.throttled += 1
+            raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the push interval has not passed")
+        client.asked_ms = now
+        client.error = ErrorCode.NONE
+        return instance_id, client.subscription
+
+    def push(
+        self, instance_id: bytes, attributes: Mapping[str, str], subscription_id: int, codec: int, size: int, last: bool
+    ) -> None:
+        """A client pushes `size` bytes of metrics; `last`: it is about to end. Raises `ProtocolError`."""
+        if instance_id == _NO_ID:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "a push needs the client's instance id")
+        now = self._time.monotonic_ms()
+        client, _ = self._client(instance_id, attributes, now)
+        try:
+            self._check(client, now, subscription_id, codec, size, last)
+        except ProtocolError as error:
+            client.error = error.code
+            self.failed += error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            raise
+        finally:
+            client.is_terminating = last
+        client.error = ErrorCode.NONE
+        self.pushes += 1
+        self.pushed_bytes += size
+
+    def _check(self, client: _Client, now: float, subscription_id: int, codec: int, size: int, last: bool) -> None:
+        if client.is_terminating:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "the client has said that it ends")
+        # A push right after the subscription comes at a random part of the interval.
+        may_push = client.asked_ms > client.pushed_ms or now - client.pushed_ms >= client.subscription.interval_ms
+        if may_push:
+            client.pushed_ms = now
+        elif not last:
+            self.throttled += 1
+            raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the push interval has not passed")
+        if subscription_id != client.subscription.subscription_id:
+            raise ProtocolError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, "the subscription has changed")
+        if codec not in _CODECS:
+            raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no codec {codec}")
+        if size > self.max_bytes:
+            raise ProtocolError(
+                ErrorCode.TELEMETRY_TOO_LARGE, f"{size} bytes; telemetry.max.bytes allows {self.max_bytes}"
+            )
+
+    def refused(self) -> None:
+        """A push that was taken turned out to be broken."""
+        self.pushes -= 1
+        self.failed += 1
+
+    def _client(self, instance_id: bytes, attributes: Mapping[str, str], now: float) -> tuple[_Client, bool]:
+        """The client, and whether what it shall push is another than before."""
+        self._forget(now)
+        client = self._clients.get(instance_id)
+        if client is None:
+            given = {**attributes, "client_instance_id": _text(instance_id)}
+            client = self._clients[instance_id] = _Client(given)
+        self._clients.move_to_end(instance_id)
+        client.seen_ms = now
+        if client.version == self._version:
+            return client, False
+        before = client.subscription
+        client.subscription = self._subscription(instance_id, client.attributes)
+        client.version = self._version
+        return client, before != client.subscription
+
+    def _subscription(self, instance_id: bytes, attributes: Mapping[str, str]) -> Subscription:
+        metrics: set[str] = set()
+        interval = DEFAULT_INTERVAL_MS
+        for name in self._resources.names(CLIENT_METRICS):
+            expressions = self._matches.get(name)
+            if expressions is None:
+                text = self._resources.own(CLIENT_METRICS, name).get("match", "")
+                expressions = self._matches[name] = parse_match(text)
+            if all(expression.fullmatch(attributes[key]) for key, expression in expressions.items()):
+                values = self._resources.values(CLIENT_METRICS, name)
+                metrics.update(cast("tuple[str, ...]", values["metrics"]))
+                interval = min(interval, cast(int, values["interval.ms"]))
+        wanted = (_ALL,) if _ALL in metrics else tuple(sorted(metrics))
+        mixed = zlib.crc32(instance_id + f"{wanted}{interval}".encode())
+        return Subscription(mixed - (1 << 32 if mixed >= 1 << 31 else 0), wanted, interval)
+
+    def _forget(self, now: float) -> None:
+        while self._clients:
+            client = next(iter(self._clients.values()))
+            memory = max(_SHORTEST_MEMORY_MS, 3 * client.subscription.interval_ms)
+            if len(self._clients) < MAX_CLIENTS and now - client.seen_ms < memory:
+                return
+            self._clients.popitem(last=False)
+
+    def _changed(self, kind: str, name: str) -> None:
+        if kind == CLIENT_METRICS:
+            self._version += 1
+            self._matches.pop(name, None)
+
+
+def attributes_of(client_id: str | None, software: tuple[str, str], address: str, port: int) -> dict[str, str]:
+    """What subscriptions can match of a client, but for its instance id."""
+    values = ("", client_id or "", *software, address, str(port))
+    return dict(zip(MATCHED, values, strict=True))
+
+
+def _text(instance_id: bytes) -> str:
+    import base64
+
+    return base64.urlsafe_b64encode(instance_id).decode().rstrip("=")

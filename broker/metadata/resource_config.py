@@ -1,0 +1,135 @@
+"""Settings of groups and of subscriptions to clients' metrics: stored in `metadata.db`, told by DescribeConfigs.
+
+A resource exists when it has a setting of its own; a group with settings need not have a member yet. Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...config.definitions_resources import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
+from ...config.group_limits import group_problems
+from ...config.validation import validate
+from ...protocol.errors import ErrorCode, ProtocolError
+from .store import CLIENT_METRICS, GROUP
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...config.setting import Setting, Value
+    from .store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+TABLES: Mapping[str, Mapping[str, Setting]] = {GROUP: GROUP_SETTINGS, CLIENT_METRICS: CLIENT_METRICS_SETTINGS}
+#: Of a client, what a subscription can match.
+MATCHED = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+Change = Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
+class ResourceConfigs:
+    """`on_changed` is called with (kind, resource) after each change."""
+
+    def __init__(
+        self,
+        stored: Mapping[str, Mapping[str, Mapping[str, str]]],
+        store: MetadataStore,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        """`stored`: kind → resource → name → value; other kinds than `TABLES`' are left alone. `config`: the broker's
+        settings as they are now, whose limits hold for groups."""
+        self._config = config
+        self._settings: dict[str, dict[str, dict[str, str]]] = {
+            kind: {resource: dict(settings) for resource, settings in stored.get(kind, {}).items()} for kind in TABLES
+        }
+        self._store = store
+        self._alone = asyncio.Lock()
+        self.on_changed: list[Callable[[str, str], object]] = []
+
+    def names(self, kind: str) -> list[str]:
+        """Resources with settings of their own."""
+        return sorted(self._settings[kind])
+
+    def own(self, kind: str, resource: str) -> Mapping[str, str]:
+        """What was set, as text."""
+        return self._settings[kind].get(resource, {})
+
+    def values(self, kind: str, resource: str) -> dict[str, Value]:
+        """What holds: own values and defaults, typed."""
+        table = TABLES[kind]
+        values, _ = validate(dict(self.own(kind, resource)), table)
+        return {name: values.get(name, row.default) for name, row in table.items()}
+
+    def check(self, kind: str, resource: str, change: Change) -> dict[str, str]:
+        """The settings after `change`. Raises `ProtocolError`."""
+        if not resource:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"settings of a {kind} need its name")
+        settings = dict(change(self.own(kind, resource)))
+        table = TABLES[kind]
+        for name in settings:
+            if name not in table:
+                raise ProtocolError(
+                    ErrorCode.INVALID_CONFIG, f"unknown {kind} setting {name}; there are {', '.join(sorted(table))}"
+                )
+        _, problems = validate(settings, table)
+        if problems:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+        if kind == GROUP and (problems := group_problems(settings, self._config())):
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+        if kind == CLIENT_METRICS:
+            parse_match(settings.get("match", ""))
+        return settings
+
+    async def alter(self, kind: str, resource: str, change: Change) -> None:
+        """Stores the settings after `change`. Raises `ProtocolError`, or `KafkaStorageError`."""
+        async with self._alone:
+            settings = self.check(kind, resource, change)
+            await self._store.set_resource(kind, resource, settings)
+            if settings:
+                self._settings[kind][resource] = settings
+            else:
+                self._settings[kind].pop(resource, None)
+            log.info("settings of %s %s are now: %s", kind, resource, settings or "none")
+            for callback in self.on_changed:
+                callback(kind, resource)
+
+
+def parse_match(text: str) -> dict[str, Any]:
+    """The expressions of a subscription's `match`, by RE2: clients choose what they are matched with, and RE2 takes time in
+    proportion to that. Raises `ProtocolError` INVALID_CONFIG."""
+    if not text.strip():
+        return {}
+    import re2  # not before somebody has an expression
+
+    options = re2.Options()
+    options.log_errors = False
+    found: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, expression = part.partition("=")
+        if not equals or name.strip() not in MATCHED:
+            raise ProtocolError(
+                ErrorCode.INVALID_CONFIG, f"'{part}' is not NAME=EXPRESSION with a NAME of {', '.join(MATCHED)}"
+            )
+        try:
+            found[name.strip()] = re2.compile(expression.strip(), options)
+        except re2.error as error:
+            raise ProtocolError(
+                ErrorCode.INVALID_CONFIG, f"'{expression}' is not an expression of RE2: {_reason(error)}"
+            ) from None
+    return found
+
+
+def _reason(error: Exception) -> str:
+    """What RE2 says, which its binding gives as bytes."""
+    text = error.args[0] if error.args else error
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)

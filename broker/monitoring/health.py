@@ -1,0 +1,182 @@
+"""Whether the daemon is well, and if not, why: what `/health` says, and the metric `tidelog_degraded`.
+
+    /health/live    200 while the process can answer and its event loop turns; 503 when that has stood still for a minute
+    /health/ready   200 from the moment that clients are served; 503 while logs are recovered, and during a stop
+    /health         200 when ready and nothing is wrong; 503 with the reasons otherwise
+
+A degraded daemon stays ready: consumers must still get at what makes room, and a broker that is taken out of service for a
+partition that can't be cleaned helps nobody. Probes that restart or route ask the first two, people and monitors the third.
+
+    loading                 logs are being recovered
+    stopping                SIGTERM has come
+    uncleanable_partition   the last pass over a compacted partition failed: it grows
+    disk_reserve_reached    appends are refused: log.dir.reserve.bytes are all that is free
+    dead_thread             a thread that should be there has died
+    flush_behind            a sync that flush.ms or flush.messages asks for is late by more than `FLUSH_GRACE_MS`
+    failed_partition        a sync failed: the partition takes no records until the daemon is started again
+    damaged_log             records that were durable were damaged and left out: see the `.damaged` files, until they are deleted
+    loop_stuck              the event loop has not turned for a minute
+
+`/health` also has notes: what somebody should know and is no fault (a listener that asks nobody and that others may reach).
+
+Any thread but the loop's; no I/O.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..open_listeners import open_listeners
+
+if TYPE_CHECKING:
+    from ...storage.unified_log import UnifiedLog
+    from ..server import Broker
+
+FLUSH_GRACE_MS = 10_000
+STUCK_S = 60.0
+MOST_PROBLEMS = 100
+"""In one answer; a disk that fails takes thousands of partitions with it."""
+
+DEGRADED = (
+    "uncleanable_partition",
+    "disk_reserve_reached",
+    "dead_thread",
+    "flush_behind",
+    "failed_partition",
+    "damaged_log",
+    "loop_stuck",
+)
+"""The reasons that a daemon which serves may have."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong: a word for machines, what it is about (a partition, a directory), a line for people."""
+
+    reason: str
+    subject: str
+    text: str
+
+
+class Verdict(NamedTuple):
+    """What an HTTP answer says. `is_well` decides its status."""
+
+    is_well: bool
+    content: dict[str, Any]
+
+
+def flush_is_behind(log: UnifiedLog, now_ms: int) -> bool:
+    """Whether a sync that the log's settings ask for has not come in time."""
+    return log.unsynced_ms(now_ms) > FLUSH_GRACE_MS + (0 if log.needs_sync else log.config.flush_ms)
+
+
+class Health:
+    """One daemon's. Made with the HTTP listener, long before there are logs."""
+
+    def __init__(self, broker: Broker, now_s: Callable[[], float] = time.monotonic) -> None:
+        """`now_s`: a clock that only rises."""
+        self._broker = broker
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._asked_s: float | None = None
+
+    def live(self) -> Verdict:
+        """Asks the loop for a sign, and goes by how long it has not given one."""
+        stuck_s = self._loop_silence_s()
+        is_well = stuck_s < STUCK_S
+        return Verdict(is_well, {"status": "alive" if is_well else "stuck", "loopSilenceS": round(stuck_s, 1)})
+
+    def ready(self) -> Verdict:
+        """Whether clients are served, how far a recovery is, and what is wrong all the same."""
+        broker = self._broker
+        content: dict[str, Any] = {"status": "ready" if broker.ready else self._unready()}
+        if broker.ready:
+            content["degraded"] = sorted({problem.reason for problem in self.problems()})
+        else:
+            recovery = broker.recovery
+            content["recovery"] = {
+                "bytesDone": recovery.done_bytes,
+                "bytesTotal": recovery.total_bytes,
+                "partitionsRemaining": broker.logs.partitions_remaining if hasattr(broker, "logs") else 0,
+            }
+        return Verdict(broker.ready, content)
+
+    def whole(self) -> Verdict:
+        """Everything."""
+        broker = self._broker
+        found = list(self.problems())
+        if not broker.ready:
+            reason = self._unready()
+            text = {"loading": "logs are being recovered", "stopping": "the daemon is being stopped"}[reason]
+            found.insert(0, Problem(reason, "", text))
+        content = {
+            "status": "ok" if not found else ("degraded" if broker.ready else self._unready()),
+            "ready": broker.ready,
+            "reasons": [problem._asdict() for problem in found[:MOST_PROBLEMS]],
+            "reasonsOmitted": max(0, len(found) - MOST_PROBLEMS),
+            "notes": [
+                {"note": "open_listener", "subject": one.address, "text": one.text}
+                for one in open_listeners(broker.config)
+            ],
+        }
+        return Verdict(not found, content)
+
+    def _unready(self) -> str:
+        return "stopping" if self._broker.stopping else "loading"
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong now with a daemon that serves; nothing before and after."""
+        broker = self._broker
+        if self._loop_silence_s() >= STUCK_S:
+            yield Problem(
+                "loop_stuck", "", f"the event loop has not turned for {STUCK_S:g} s: a disk hangs, or there is a bug"
+            )
+        if not broker.ready:
+            return
+        for path, space in broker.logs.spaces:
+            if space.is_full:
+                yield Problem(
+                    "disk_reserve_reached", path,
+                    f"appends to {path} are refused until more than log.dir.reserve.bytes={space.reserve} are free",
+                )  # fmt: skip
+        for name, failure in broker.cleaner.manager.uncleanable():
+            yield Problem("uncleanable_partition", str(name), f"attempt {failure.attempts}: {failure.cause}")
+        if dead := broker.cleaner.pool.dead_threads:
+            yield Problem("dead_thread", "cleaner", f"{dead} cleaner threads have died")
+        if dead := broker.partitions.dead_threads:
+            yield Problem("dead_thread", "sync", f"{dead} threads for syncs and slow disks have died")
+        now_ms = broker.time.milliseconds()
+        for log in broker.logs.logs():
+            if log.failure is not None:
+                yield Problem("failed_partition", log.name, str(log.failure))
+            elif flush_is_behind(log, now_ms):
+                yield Problem(
+                    "flush_behind", log.name,
+                    f"records have waited {log.unsynced_ms(now_ms) / 1000:.0f} s for a sync; flush.ms={log.config.flush_ms}, "
+                    f"flush.messages={log.config.flush_messages}",
+                )  # fmt: skip
+            if log.holes:
+                hole = log.holes[0]
+                yield Problem(
+                    "damaged_log", log.name,
+                    f"{len(log.holes)} holes, the first at offsets {hole.first_offset} to {hole.last_offset}: it was "
+                    f"damaged, and is kept in {log.directory}/{hole.name}; delete that when it is settled",
+                )  # fmt: skip
+
+    def _loop_silence_s(self) -> float:
+        """For how long the loop has owed a sign. Asks for the next one."""
+        with self._lock:
+            if self._asked_s is not None:
+                return self._now_s() - self._asked_s
+            self._asked_s = self._now_s()
+        try:
+            self._broker.loop.call_soon_threadsafe(self._answered)
+        except RuntimeError:  # closed: the process ends
+            self._answered()
+        return 0.0
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._asked_s = None

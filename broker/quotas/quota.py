@@ -1,0 +1,200 @@
+"""Client quotas as values: what they are on, which of them holds for a client, which match a filter (KIP-546).
+
+An entity is a user, a client id, both, or an address; each by its name or as the default for those without a quota of
+their own. For a client the most particular entity wins, in this order:
+
+    user + client id · user + any client · user · any user + client id · any user + any client · any user ·
+    client id · any client
+
+What it bounds is shared by all who come by that entity's names: a user's quota by all its clients, a client id's by all
+users of it, and a default is each one's own. Pure functions and one table; any one thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from ...protocol.errors import ErrorCode, ProtocolError
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+CONSUMER_BYTE_RATE = "consumer_byte_rate"
+REQUEST_PERCENTAGE = "request_percentage"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+_CLIENT_KEYS = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
+_IP_KEYS = frozenset({CONNECTION_CREATION_RATE})
+_WHOLE = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE})
+_MOST_WHOLE = 2**63 - 1
+_MOST_CONNECTIONS = 2**31 - 1
+_MAX_NAME_LENGTH = 1000
+
+Part = tuple[str, str | None]
+"""(entity type, name); None is the default."""
+Entity = tuple[Part, ...]
+"""Parts by type."""
+
+
+class Limit(NamedTuple):
+    """A bound that holds for a client, and the name under which what it bounds is counted."""
+
+    bound: float
+    scope: tuple[str | None, str | None]
+
+
+class Match(Enum):
+    """How a filter compares a part of an entity."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One part of a filter; `name` is for EXACT alone."""
+
+    entity_type: str
+    match: Match
+    name: str | None = None
+
+
+def _invalid(message: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REQUEST, message)
+
+
+def checked_entity(parts: Sequence[Part]) -> Entity:
+    """The entity with these parts. Raises `ProtocolError` INVALID_REQUEST where there can be none."""
+    if not parts:
+        raise _invalid("a client quota needs an entity")
+    types = [kind for kind, _ in parts]
+    for kind, name in parts:
+        if kind not in (USER, CLIENT_ID, IP):
+            raise _invalid(f"there is no client quota entity type '{kind}': {USER}, {CLIENT_ID} and {IP} are known")
+        if name is not None and not 0 < len(name) <= _MAX_NAME_LENGTH:
+            raise _invalid(f"the name of a {kind} has 1 to {_MAX_NAME_LENGTH} characters, not {len(name)}")
+    if len(set(types)) < len(types):
+        raise _invalid(f"an entity has each type once, not {', '.join(types)}")
+    if IP in types and len(types) > 1:
+        raise _invalid(f"a quota on an {IP} can't be one on a {USER} or {CLIENT_ID} too")
+    if types == [IP] and parts[0][1] is not None:
+        _check_address(parts[0][1])
+    return tuple(sorted(parts))
+
+
+def _check_address(text: str) -> None:
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise _invalid(f"'{text}' is not an IP address") from None
+
+
+def check_value(entity: Entity, key: str, value: float) -> None:
+    """Raises `ProtocolError` INVALID_REQUEST unless `entity` can have this bound."""
+    known = _IP_KEYS if entity[0][0] == IP else _CLIENT_KEYS
+    if key not in known:
+        raise _invalid(f"there is no quota '{key}' on {' and '.join(k for k, _ in entity)}: {', '.join(sorted(known))}")
+    if not math.isfinite(value) or value <= 0:
+        raise _invalid(f"quota {key} must be greater than 0, not {value}")
+    if key in _WHOLE:
+        most = _MOST_CONNECTIONS if key == CONNECTION_CREATION_RATE else _MOST_WHOLE
+        if abs(value - round(value)) > 1e-6 or value > most:
+            raise _invalid(f"quota {key} is a whole number up to {most}, not {value}")
+
+
+def check_filter(components: Sequence[Component]) -> None:
+    """Raises `ProtocolError` for a filter that contradicts itself, or names types that there are not."""
+    types = [component.entity_type for component in components]
+    for component in components:
+        if not component.entity_type:
+            raise _invalid("an entity type is empty")
+        if component.entity_type not in (USER, CLIENT_ID, IP):
+            raise ProtocolError(
+                ErrorCode.UNSUPPORTED_VERSION, f"entity type '{component.entity_type}' is not known to this broker"
+            )
+        if (component.match is Match.EXACT) == (component.name is None):
+            raise _invalid(f"a {component.entity_type} is matched exactly with a name, and otherwise without one")
+    if len(set(types)) < len(types):
+        raise _invalid(f"a filter has each entity type once, not {', '.join(types)}")
+    if IP in types and len(types) > 1:
+        raise _invalid(f"a filter can't ask for an {IP} together with a {USER} or {CLIENT_ID}")
+
+
+def matches(entity: Entity, components: Iterable[Component], strict: bool) -> bool:
+    """Whether `entity` has what each component asks for; `strict`: and nothing else."""
+    parts = dict(entity)
+    asked = 0
+    for component in components:
+        asked += 1
+        if component.entity_type not in parts:
+            return False
+        name = parts[component.entity_type]
+        match component.match:
+            case Match.EXACT:
+                fits = name is not None and name == component.name
+            case Match.DEFAULT:
+                fits = name is None
+            case Match.SPECIFIED:
+                fits = name is not None
+        if not fits:
+            return False
+    return not strict or asked == len(parts)
+
+
+class QuotaTable:
+    """All quotas: entity → key → bound."""
+
+    __slots__ = ("_keys", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[Entity, dict[str, float]] = {}
+        self._keys: frozenset[str] = frozenset()
+
+    def set(self, entity: Entity, values: Mapping[str, float]) -> None:
+        """Gives `entity` these bounds and no others; none: it is forgotten."""
+        if values:
+            self.entries[entity] = dict(values)
+        else:
+            self.entries.pop(entity, None)
+        self._keys = frozenset(key for bounds in self.entries.values() for key in bounds)
+
+    def has(self, key: str) -> bool:
+        """Whether anybody has such a bound: what most brokers answer with no, at once."""
+        return key in self._keys
+
+    def limit(self, key: str, user: str, client_id: str) -> Limit | None:
+        """What bounds `key` for this client, None for nothing."""
+        if key not in self._keys:
+            return None
+        for users, clients in (
+            ((USER, user), (CLIENT_ID, client_id)),
+            ((USER, user), (CLIENT_ID, None)),
+            ((USER, user), None),
+            ((USER, None), (CLIENT_ID, client_id)),
+            ((USER, None), (CLIENT_ID, None)),
+            ((USER, None), None),
+            (None, (CLIENT_ID, client_id)),
+            (None, (CLIENT_ID, None)),
+        ):
+            entity = tuple(part for part in (clients, users) if part is not None)
+            bound = self.entries.get(entity, {}).get(key)
+            if bound is not None:
+                return Limit(bound, (user if users else None, client_id if clients else None))
+        return None
+
+    def address_limit(self, address: str) -> float | None:
+        """New connections a second that `address` may make."""
+        if CONNECTION_CREATION_RATE not in self._keys:
+            return None
+        for name in (address, None):
+            bound = self.entries.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
+            if bound is not None:
+                return bound
+        return None

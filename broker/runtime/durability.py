@@ -1,0 +1,35 @@
+"""Which of the three levels of durability is in force, for the log line at start and for a metric.
+
+`page cache`: an answer means that the kernel has the records. `interval`: it syncs every `flush.messages` records or
+`flush.ms`. `ack after sync` (`flush.messages=1`): an answer means that the disk has them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .metric_family import Family
+
+if TYPE_CHECKING:
+    from ...config.log_config import LogConfig
+
+LEVELS = ("page cache", "interval", "ack after sync")
+
+
+def durability_line(defaults: LogConfig, logs: Iterable[LogConfig]) -> str:
+    """What new topics get, and how many logs have another level. Any thread."""
+    usual = defaults.durability
+    counts = Counter(config.durability for config in logs)
+    others = [
+        f"{counts[level]} of {counts.total()} logs: {level}" for level in LEVELS if level != usual and counts[level]
+    ]
+    return "; ".join([f"durability: {usual}", *others])
+
+
+def durability_family(logs: Iterable[LogConfig]) -> Family:
+    """How many logs have each level."""
+    counts = Counter(config.durability for config in logs)
+    rows = [((level,), float(counts[level])) for level in LEVELS]
+    return Family("tidelog_logs", "gauge", "Logs by when an answer to a produce is sent.", ("durability",), rows)

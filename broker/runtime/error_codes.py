@@ -1,0 +1,59 @@
+"""One table from what went wrong below the network to the error code that a client gets."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.records import exceptions as records
+from ...storage import exceptions as storage
+
+log = logging.getLogger(__name__)
+
+#: The first class that fits wins, so subclasses stand before their bases.
+_CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
+    (records.RecordTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
+    (records.InvalidTimestampError, ErrorCode.INVALID_TIMESTAMP),
+    (records.InvalidRecordError, ErrorCode.INVALID_RECORD),
+    (records.UnsupportedCompressionError, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    (records.FormatLacksFeatureError, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    (records.CorruptRecordError, ErrorCode.CORRUPT_MESSAGE),
+    (storage.OffsetOutOfRangeError, ErrorCode.OFFSET_OUT_OF_RANGE),
+    (storage.OutOfOrderSequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (storage.InvalidProducerEpochError, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (storage.UnknownProducerError, ErrorCode.UNKNOWN_PRODUCER_ID),
+    (storage.InvalidTxnStateError, ErrorCode.INVALID_TXN_STATE),
+    (storage.TransactionCoordinatorFencedError, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+    (storage.DiskFullError, ErrorCode.KAFKA_STORAGE_ERROR),  # clients try again; said once, not each time
+    (storage.KafkaStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
+    (OSError, ErrorCode.KAFKA_STORAGE_ERROR),
+)
+
+
+def error_code(error: Exception) -> tuple[ErrorCode, str]:
+    """The wire code and a message for a client. What has no code is a defect of ours: it is logged whole.
+
+    What the disk refused is one line in the log, with its path, which no client is told: where the data are is nobody's business.
+    """
+    if isinstance(error, ProtocolError):
+        return error.code, str(error)
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            if code is ErrorCode.KAFKA_STORAGE_ERROR and kind is not storage.DiskFullError:
+                log.error("storage failed: %s", error)
+            return code, _told(error) if code is ErrorCode.KAFKA_STORAGE_ERROR else str(error)
+    log.exception("a request met a defect", exc_info=error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker met an unexpected error; its log has the details"
+
+
+def _told(error: Exception) -> str:
+    """Of a disk, without a path: the code's words, and the system's where it was the system that refused."""
+    if isinstance(error, storage.DiskFullError):
+        return "the disk is full but for its reserve"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return f"{ErrorCode.KAFKA_STORAGE_ERROR.text}: {os.strerror(cause.errno)}"
+        cause = cause.__cause__ or cause.__context__
+    return ErrorCode.KAFKA_STORAGE_ERROR.text

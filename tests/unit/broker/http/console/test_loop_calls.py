@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tidelog.broker.apis import registry
+from tidelog.broker.apis.registry import load_apis
+from tidelog.broker.http.console.loop_calls import CALLER, NOBODY, Caller, LoopCalls
+from tidelog.broker.http.console.page_request import PageError
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.security.acl import AclOperation, ResourceType
+from tidelog.protocol.api_keys import ApiKey
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever)
+    thread.start()
+    yield made
+    made.call_soon_threadsafe(made.stop)
+    thread.join()
+    made.close()
+
+
+def test_calls_are_made_on_the_loop(loop: asyncio.AbstractEventLoop) -> None:
+    calls = LoopCalls(SimpleNamespace(loop=loop))  # type: ignore[arg-type]
+
+    async def later() -> int:
+        await asyncio.sleep(0)
+        return threading.get_ident()
+
+    assert calls.run(threading.get_ident) == calls.run(later) != threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        calls.run(lambda: 1 // 0)
+
+
+def test_a_loop_that_does_not_answer(loop: asyncio.AbstractEventLoop) -> None:
+    calls = LoopCalls(SimpleNamespace(loop=loop))  # type: ignore[arg-type]
+    with pytest.raises(PageError, match="has not answered"):
+        calls.run(lambda: asyncio.Event().wait(), timeout_s=0.01)
+    closed = asyncio.new_event_loop()
+    closed.close()
+    with pytest.raises(PageError, match="stops"):
+        LoopCalls(SimpleNamespace(loop=closed)).run(int)  # type: ignore[arg-type]
+
+
+def test_handlers_of_the_protocol_are_asked(loop: asyncio.AbstractEventLoop) -> None:
+    """In their newest version unless told, imported when need be, without a connection."""
+    load_apis()
+    groups = SimpleNamespace(list_groups=lambda states, types: [])
+    broker: Any = SimpleNamespace(loop=loop, groups=groups)
+    calls = LoopCalls(broker)
+    assert calls.ask(ApiKey.LIST_GROUPS, lambda request: request(states_filter=["Stable"])).groups == []
+    assert calls.has(ApiKey.DELETE_GROUPS)
+    assert not calls.has(ApiKey.CONTROLLED_SHUTDOWN)
+
+
+def test_no_access_rule_is_asked_and_the_user_is_told(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Roles have decided; who it was goes with the request."""
+    seen: list[Any] = []
+
+    def handler(_request: object, context: RequestContext) -> None:
+        seen.append((context.connection.principal, context.connection.peer_host, context.user))
+        assert context.allows(AclOperation.DELETE, ResourceType.TOPIC, "t")
+        assert context.allows_any(AclOperation.WRITE, ResourceType.TOPIC)
+
+    authorizer = SimpleNamespace(allows=lambda *_: False, allows_any=lambda *_: False)
+    calls = LoopCalls(SimpleNamespace(loop=loop, authorizer=authorizer))  # type: ignore[arg-type]
+    load_apis()
+    monkeypatch.setattr(registry, "loaded", lambda found: SimpleNamespace(handler=handler, max_version=0, request=None))
+    calls.ask(ApiKey.LIST_GROUPS, None)
+    token = CALLER.set(Caller("User:alice", "10.0.0.7"))
+    calls.ask(ApiKey.LIST_GROUPS, None)
+    CALLER.reset(token)
+    assert seen == [(*NOBODY, "ANONYMOUS"), ("User:alice", "10.0.0.7", "alice")]

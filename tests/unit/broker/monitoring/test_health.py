@@ -1,0 +1,220 @@
+"""Each reason that a daemon may have for not being well, and what the three paths make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.fake_filesystem import FakeFileSystem
+from support.logs import World, append
+from tidelog.broker.monitoring.health import DEGRADED, FLUSH_GRACE_MS, MOST_PROBLEMS, STUCK_S, Health
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.storage.disk_space import DiskSpace
+from tidelog.storage.exceptions import KafkaStorageError
+from tidelog.storage.log_names import Hole
+
+
+class Loop:
+    """Turns when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], object]] = []
+
+    def call_soon_threadsafe(self, call: Callable[[], object]) -> None:
+        self.calls.append(call)
+
+    def turn(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+class Rig:
+    """A daemon that serves, as far as health looks at it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.world = World()
+        self.world.start(**settings)
+        self.log = self.world.log()
+        self.space = DiskSpace(FakeFileSystem(), "/data", 100)
+        self.uncleanable: list[tuple[str, Any]] = []
+        self.loop = Loop()
+        self.now_s = 1000.0
+        self.broker = SimpleNamespace(
+            ready=True,
+            stopping=False,
+            loop=self.loop,
+            time=self.world.time,
+            recovery=SimpleNamespace(done_bytes=30, total_bytes=40),
+            logs=SimpleNamespace(spaces=[("/data", self.space)], logs=self.world.manager.logs, partitions_remaining=2),
+            cleaner=SimpleNamespace(
+                manager=SimpleNamespace(uncleanable=lambda: self.uncleanable), pool=SimpleNamespace(dead_threads=0)
+            ),
+            partitions=SimpleNamespace(dead_threads=0),
+            config=BrokerConfig(),
+        )
+        self.health = Health(self.broker, lambda: self.now_s)  # type: ignore[arg-type]
+
+    def reasons(self) -> list[tuple[str, str]]:
+        """(reason, subject), and that all three paths agree about them."""
+        self.loop.turn()
+        whole, ready = self.health.whole(), self.health.ready()
+        found = [(one["reason"], one["subject"]) for one in whole.content["reasons"]]
+        assert whole.is_well == (not found)
+        assert ready.is_well, "a degraded daemon still serves"
+        assert ready.content["degraded"] == sorted({reason for reason, _ in found})
+        assert {reason for reason, _ in found} <= set(DEGRADED)
+        return found
+
+
+def test_a_daemon_that_is_well() -> None:
+    rig = Rig()
+    assert rig.reasons() == []
+    assert rig.health.whole().content == {
+        "status": "ok",
+        "ready": True,
+        "reasons": [],
+        "reasonsOmitted": 0,
+        "notes": [],
+    }
+    assert rig.health.ready().content == {"status": "ready", "degraded": []}
+    assert rig.health.live().content == {"status": "alive", "loopSilenceS": 0.0}
+    rig.world.stop()
+
+
+def test_a_recovery_is_alive_and_not_ready() -> None:
+    rig = Rig()
+    rig.broker.ready = False
+    assert rig.health.live().is_well
+    ready = rig.health.ready()
+    assert not ready.is_well
+    progress = {"bytesDone": 30, "bytesTotal": 40, "partitionsRemaining": 2}
+    assert ready.content == {"status": "loading", "recovery": progress}
+    whole = rig.health.whole()
+    assert not whole.is_well
+    assert [one["reason"] for one in whole.content["reasons"]] == ["loading"]
+    rig.broker.stopping = True
+    assert rig.health.ready().content["status"] == "stopping"
+    assert rig.health.whole().content["status"] == "stopping"
+    rig.world.stop()
+
+
+def test_the_first_answers_come_before_there_are_logs() -> None:
+    recovery = SimpleNamespace(done_bytes=0, total_bytes=0)
+    broker: Any = SimpleNamespace(ready=False, stopping=False, loop=Loop(), recovery=recovery, config=BrokerConfig())
+    health = Health(broker)
+    assert not health.ready().is_well
+    assert not health.whole().is_well
+    assert health.live().is_well
+
+
+def test_a_full_disk() -> None:
+    rig = Rig()
+    rig.space.is_full = True
+    assert rig.reasons() == [("disk_reserve_reached", "/data")]
+    assert "log.dir.reserve.bytes=100" in rig.health.whole().content["reasons"][0]["text"]
+    rig.world.stop()
+
+
+def test_a_partition_that_cannot_be_cleaned() -> None:
+    rig = Rig()
+    rig.uncleanable.append(("t-0", SimpleNamespace(attempts=3, cause="OSError: disk")))
+    assert rig.reasons() == [("uncleanable_partition", "t-0")]
+    assert rig.health.whole().content["reasons"][0]["text"] == "attempt 3: OSError: disk"
+    rig.world.stop()
+
+
+@pytest.mark.parametrize(("part", "subject"), [("cleaner", "cleaner"), ("partitions", "sync")])
+def test_a_dead_thread(part: str, subject: str) -> None:
+    rig = Rig()
+    held = rig.broker.cleaner.pool if part == "cleaner" else rig.broker.partitions
+    held.dead_threads = 1
+    assert rig.reasons() == [("dead_thread", subject)]
+    rig.world.stop()
+
+
+def test_a_sync_that_is_late() -> None:
+    rig = Rig(flush_ms=60_000)
+    append(rig.log, "a")
+    now_ms = rig.log.unsynced_since_ms
+    rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms + 60_000 + FLUSH_GRACE_MS)
+    assert rig.reasons() == []
+    rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms + 60_001 + FLUSH_GRACE_MS)
+    assert rig.reasons() == [("flush_behind", "t-0")]
+    rig.log.flush()
+    assert rig.reasons() == []
+    rig.world.stop()
+
+
+def test_a_sync_that_an_answer_waits_for_is_late_sooner() -> None:
+    rig = Rig(flush_messages=1)
+    append(rig.log, "a")
+    assert rig.log.needs_sync
+    now_ms = rig.log.unsynced_since_ms + FLUSH_GRACE_MS + 1
+    rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms)
+    assert rig.reasons() == [("flush_behind", "t-0")]
+    rig.world.stop()
+
+
+def test_where_no_sync_is_asked_for_none_is_late() -> None:
+    rig = Rig()
+    append(rig.log, "a")
+    rig.broker.time = SimpleNamespace(milliseconds=lambda: rig.log.unsynced_since_ms + 10**10)
+    assert rig.reasons() == []
+    rig.world.stop()
+
+
+def test_a_sync_that_failed() -> None:
+    rig = Rig()
+    rig.log.failure = KafkaStorageError("t-0: sync failed: EIO")
+    assert rig.reasons() == [("failed_partition", "t-0")]
+    rig.log.failure = None
+    rig.world.stop()
+
+
+def test_a_hole_is_told_until_its_file_is_deleted() -> None:
+    rig = Rig()
+    hole = Hole(0, 100, 5, 9)
+    rig.world.fake.put(f"{rig.log.directory}/{hole.name}", b"bytes")
+    rig.log.holes = (hole,)
+    rig.log.forget_holes()
+    assert rig.reasons() == [("damaged_log", "t-0")]
+    assert "offsets 5 to 9" in rig.health.whole().content["reasons"][0]["text"]
+    rig.world.fake.unlink(f"{rig.log.directory}/{hole.name}")
+    rig.log.forget_holes()
+    assert rig.reasons() == []
+    rig.world.stop()
+
+
+def test_a_loop_that_stands_still_is_not_alive() -> None:
+    rig = Rig()
+    assert rig.health.live().is_well, "it is asked for the first time"
+    rig.now_s += STUCK_S - 1
+    assert rig.health.live().is_well
+    rig.now_s += 1
+    assert not rig.health.live().is_well
+    assert rig.health.live().content == {"status": "stuck", "loopSilenceS": STUCK_S}
+    assert [one["reason"] for one in rig.health.whole().content["reasons"]] == ["loop_stuck"]
+    rig.loop.turn()
+    assert rig.health.live().is_well
+    assert rig.reasons() == []
+    rig.world.stop()
+
+
+def test_time_between_two_questions_is_not_held_against_the_loop() -> None:
+    rig = Rig()
+    rig.health.live()
+    rig.loop.turn()
+    rig.now_s += 10 * STUCK_S
+    assert rig.health.live().is_well
+    rig.world.stop()
+
+
+def test_an_answer_names_a_bounded_number() -> None:
+    rig = Rig()
+    rig.uncleanable += [(f"t-{number}", SimpleNamespace(attempts=1, cause="x")) for number in range(MOST_PROBLEMS + 5)]
+    content = rig.health.whole().content
+    assert (len(content["reasons"]), content["reasonsOmitted"]) == (MOST_PROBLEMS, 5)
+    rig.world.stop()

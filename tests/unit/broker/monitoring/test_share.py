@@ -1,0 +1,31 @@
+"""What share groups' state becomes in /metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tidelog.broker.monitoring.share import share_families
+from tidelog.broker.runtime.metric_family import Family
+
+
+def told(shares: Any) -> dict[str, dict[tuple[str, ...], float]]:
+    families = [cast(Family, family) for family in share_families(shares)]
+    return {family.name.removeprefix("tidelog_share_"): dict(family.rows) for family in families}
+
+
+def test_the_same_metrics_before_and_after_the_first_share_group() -> None:
+    before = told(None)
+    assert {value for rows in before.values() for value in rows.values()} == {0}
+    coordinator = SimpleNamespace(partition_count=7, writes=8)
+    shares = SimpleNamespace(
+        sessions=[1, 2], partition_count=3, in_flight_records=40, coordinator=coordinator, acquired=50, expired=6,
+        lost_sessions=1, acknowledged=Counter({1: 9, 4: 2}),
+    )  # fmt: skip
+    after = told(shares)
+    assert after.keys() == before.keys()
+    assert after["records_acknowledged"] == {
+        ("gap",): 0, ("accept",): 9, ("release",): 0, ("reject",): 0, ("renew",): 2,
+    }  # fmt: skip
+    assert (after["sessions"], after["state_partitions"], after["locks_expired"]) == ({(): 2}, {(): 7}, {(): 6})

@@ -1,0 +1,69 @@
+"""Long work in slices: small work is done in one go, what is left takes turns."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tidelog.broker.runtime.cooperative import SLICE_UNITS, Sliced, Steps, batches, in_slices
+
+
+class Turns:
+    """A context; `trace` has the work done at each turn."""
+
+    def __init__(self) -> None:
+        self.work = 0
+        self.trace: list[int] = []
+
+    async def next_turn(self) -> None:
+        self.trace.append(self.work)
+        await asyncio.sleep(0)
+
+
+def steps(turns: Turns, units: list[int], error: Exception | None = None) -> Steps[str]:
+    for one in units:
+        turns.work += one
+        yield one
+    if error is not None:
+        raise error
+    return "done"
+
+
+def test_what_takes_less_than_a_slice_is_done_at_once() -> None:
+    turns = Turns()
+    assert in_slices(steps(turns, [1] * (SLICE_UNITS - 1)), turns) == "done"
+    assert in_slices(steps(turns, []), turns) == "done"
+    assert turns.trace == []
+
+
+async def test_between_slices_others_have_their_turn() -> None:
+    turns = Turns()
+    left = in_slices(steps(turns, [1] * (3 * SLICE_UNITS + 1)), turns)
+    assert isinstance(left, Sliced)
+    assert turns.work == SLICE_UNITS, "the first slice is done by then"
+    assert await left == "done"
+    assert turns.trace == [SLICE_UNITS, 2 * SLICE_UNITS, 3 * SLICE_UNITS]
+    assert left.busy_s > 0
+
+
+async def test_a_heavy_step_is_a_slice_of_its_own() -> None:
+    turns = Turns()
+    left: Any = in_slices(steps(turns, [10 * SLICE_UNITS] * 3), turns)
+    assert await left == "done"
+    assert turns.trace == [10 * SLICE_UNITS, 20 * SLICE_UNITS, 30 * SLICE_UNITS]
+
+
+async def test_errors_come_out_of_the_first_slice_and_of_later_ones() -> None:
+    turns = Turns()
+    with pytest.raises(KeyError):
+        in_slices(steps(turns, [1], KeyError()), turns)
+    left: Any = in_slices(steps(turns, [SLICE_UNITS], KeyError()), turns)
+    with pytest.raises(KeyError):
+        await left
+
+
+def test_batches_are_full_but_for_the_last() -> None:
+    assert list(batches(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(batches(range(4), 2)) == [[0, 1], [2, 3]]
+    assert list(batches((), 2)) == []
