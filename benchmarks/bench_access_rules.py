@@ -12,8 +12,8 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any, cast
 
-from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
-from tidelog.broker.security.acl_authorizer import AclAuthorizer, stored_form
+from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer, stored_form
+from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.config.broker_config import BrokerConfig
 
 QUESTIONS = 2000

@@ -33,15 +33,9 @@ from ..storage.log_manager import LogManager
 from ..storage.log_names import CLUSTER_METADATA_TOPIC, partition_directory_name
 from ..storage.scheduler import ThreadPoolScheduler
 from .apis.api_versions import listed_versions
-from .apis.registry import load_apis
-from .changes import Changes
 from .cleaning.service import LogCleaner
-from .conversions import Conversions
-from .dispatcher import Dispatcher
-from .fetch_session import FetchSessions
-from .group_coordinator import GroupCoordinator
+from .groups.coordinator import GroupCoordinator
 from .http.server import HttpServer
-from .long_requests import LongRequests
 from .metadata.client_telemetry import ClientTelemetry
 from .metadata.dynamic_config import DynamicSettings
 from .metadata.features import Features
@@ -50,31 +44,37 @@ from .metadata.resource_config import ResourceConfigs
 from .metadata.store import ACL, QUOTA, SCRAM, MetadataStore
 from .metadata.topics import SHARE_GROUP_STATE, TRANSACTION_STATE, TopicRegistry
 from .monitoring.requests import RequestCounters
-from .open_listeners import ADVICE, open_listeners
-from .partition import PartitionTable
-from .purgatory import FetchPurgatory
+from .network.socket_server import SocketServer
+from .partitions.fetch_session import FetchSessions
+from .partitions.format_conversion import Conversions
+from .partitions.partition import PartitionTable
+from .partitions.purgatory import FetchPurgatory
 from .quotas.manager import QuotaManager
+from .requests.audited_requests import Changes
+from .requests.bulk_lane import LongRequests
+from .requests.dispatcher import Dispatcher
+from .requests.registry import load_apis
 from .runtime.durability import durability_line
 from .runtime.garbage import undisturbed
 from .runtime.thread_priority import lower_priority, prefer_latency
 from .runtime.timer import LoopTimer, Timer
-from .socket_server import SocketServer
+from .security.open_listeners import ADVICE, open_listeners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..config.broker_config import BrokerConfig
     from ..config.listener import Listener
-    from .dispatcher import Dispatches
-    from .log_mover import LogMover
     from .message_set.listener import MessageSetListener
-    from .security.audit import AuditLog
-    from .security.authorizer import Authorizer
+    from .partitions.log_mover import LogMover
+    from .requests.dispatcher import Dispatches
+    from .security.acl.authorizer import Authorizer
+    from .security.audit_log import AuditLog
     from .security.credentials import Users
-    from .security.listener_security import ListenerSecurity, SaslCommons
-    from .security.password_checks import Guesses
+    from .security.sasl.listener_security import ListenerSecurity, SaslCommons
+    from .security.sasl.password_checks import Guesses
     from .share.manager import SharePartitions
-    from .transaction_coordinator import TransactionCoordinator
+    from .transactions.coordinator import TransactionCoordinator
 
 log = logging.getLogger(__name__)
 
@@ -199,14 +199,14 @@ class Broker:
     def audit(self) -> AuditLog:
         """Made, and its code imported, when there is first something to note."""
         if self.known_audit is None:
-            from .security.audit import AuditLog
+            from .security.audit_log import AuditLog
 
             self.known_audit = AuditLog(self.time)
         return self.known_audit
 
     def _security_of(self, listener: Listener) -> ListenerSecurity:
         """What a listener that does not speak PLAINTEXT asks for. Reads files: pool thread."""
-        from .security.listener_security import ListenerSecurity
+        from .security.sasl.listener_security import ListenerSecurity
 
         return ListenerSecurity(listener, self.config, self._commons_of(listener))
 
@@ -215,8 +215,8 @@ class Broker:
         if not listener.security_protocol.startswith("SASL_"):
             return None
         if self._commons is None:
-            from .security.disguise import SECRET
-            from .security.listener_security import SaslCommons
+            from .security.sasl.disguise import SECRET
+            from .security.sasl.listener_security import SaslCommons
 
             self._commons = SaslCommons.of(self.users, self.metadata.secret(SECRET), self._guesses)
         return self._commons
@@ -224,7 +224,7 @@ class Broker:
     @cached_property
     def _guesses(self) -> Guesses:
         """What all listeners that check passwords share. Asked for by one thread at a time."""
-        from .security.password_checks import Guesses
+        from .security.sasl.password_checks import Guesses
 
         # One thread: whoever guesses gets no more of the machine, and no thread that files need.
         self._passwords = ThreadPoolExecutor(1, "passwords", lower_priority)
@@ -256,7 +256,7 @@ class Broker:
     def transactions(self) -> TransactionCoordinator:
         """Made when first asked for, or at start when there is something to load: who has no transactions pays nothing."""
         if self._transactions is None:
-            from .transaction_coordinator import TransactionCoordinator
+            from .transactions.coordinator import TransactionCoordinator
 
             self._transactions = TransactionCoordinator.of(self)
         return self._transactions
@@ -265,7 +265,7 @@ class Broker:
     def mover(self) -> LogMover:
         """Made when a log is first to be moved to another data directory."""
         if self.known_mover is None:
-            from .log_mover import LogMover
+            from .partitions.log_mover import LogMover
 
             self.known_mover = LogMover(
                 self.config, self.logs, self.partitions, self.cleaner.manager, self.time, self.loop
@@ -366,7 +366,7 @@ class Broker:
         self.resources = ResourceConfigs(stored.resources, self.metadata, lambda: self.config)
         self._stored_credentials = stored.resources.get(SCRAM, {})
         if self.config.authorizer_class_name:
-            from .security.acl_authorizer import AclAuthorizer
+            from .security.acl.acl_authorizer import AclAuthorizer
 
             self.authorizer = authorizer = AclAuthorizer.read(stored.resources.get(ACL, {}), self.metadata, self.config)
             authorizer.log_state()

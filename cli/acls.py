@@ -16,8 +16,8 @@ from .serve import add_configuration
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..broker.security.acl import Acl
-    from ..broker.security.acl_rules import AclFilter
+    from ..broker.security.acl.model import Acl
+    from ..broker.security.acl.rules import AclFilter
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -136,7 +136,7 @@ def run_add(options: Any) -> int:
 
 def run_remove(options: Any) -> int:
     """Prints what was removed; returns 0. KafkaFailure when there was nothing."""
-    from ..broker.security.acl_rules import AclFilter
+    from ..broker.security.acl.rules import AclFilter
     from .support.acl_source import acl_source
     from .support.kafka_client import KafkaFailure
 
@@ -159,8 +159,8 @@ def run_remove(options: Any) -> int:
 
 def run_explain(options: Any) -> int:
     """Prints; returns 0, whatever the answer is."""
-    from ..broker.security.acl import AclOperation, PatternType, ResourceType
-    from ..broker.security.acl_rules import AclFilter, AclRules, Policy, rule_words
+    from ..broker.security.acl.model import AclOperation, PatternType, ResourceType
+    from ..broker.security.acl.rules import AclFilter, AclRules, Policy, rule_words
     from .support import acl_words
     from .support.acl_source import acl_source
     from .support.kafka_client import KafkaFailure
@@ -214,8 +214,8 @@ def _reason(reason: str, allowed: bool) -> str:
 
 def _filters_of(options: Any) -> list[AclFilter]:
     """What the options find; one for each host that they name."""
-    from ..broker.security.acl import AclOperation, PatternType, Permission, ResourceType
-    from ..broker.security.acl_rules import AclFilter
+    from ..broker.security.acl.model import AclOperation, PatternType, Permission, ResourceType
+    from ..broker.security.acl.rules import AclFilter
 
     return [
         AclFilter(
@@ -233,7 +233,7 @@ def _filters_of(options: Any) -> list[AclFilter]:
 
 def _rules_of(options: Any) -> list[Acl]:
     """The rules that the words say, one for each operation and host. KafkaFailure where a word is missing."""
-    from ..broker.security.acl import EVERYTHING, Acl, PatternType
+    from ..broker.security.acl.model import EVERYTHING, Acl, PatternType
     from .support.kafka_client import KafkaFailure
 
     if options.resource is None:
@@ -247,7 +247,7 @@ def _rules_of(options: Any) -> list[Acl]:
 
 
 def _name_of(options: Any) -> str:
-    from ..broker.security.acl import CLUSTER_NAME, ResourceType
+    from ..broker.security.acl.model import CLUSTER_NAME, ResourceType
     from .support.kafka_client import KafkaFailure
 
     if options.resource is ResourceType.CLUSTER:

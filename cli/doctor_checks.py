@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..broker.metadata.store import FILE_NAME
-from ..broker.open_listeners import ADVICE, open_listeners
+from ..broker.security.open_listeners import ADVICE, open_listeners
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig

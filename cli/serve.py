@@ -30,7 +30,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(options: Any) -> int:
     """Serves; returns 0 after a clean stop."""
-    from ..broker.descriptors import raise_limit
+    from ..broker.network.descriptor_limit import raise_limit
     from ..broker.runtime.logging import log_uncaught, set_up_logging
     from ..broker.server import serve
     from ..config.loader import load_config

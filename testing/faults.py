@@ -20,8 +20,8 @@ from tidelog.protocol.headers import parse_request_header, response_header_bytes
 from tidelog.protocol.schema import decode, encode
 
 if TYPE_CHECKING:
-    from tidelog.broker.dispatcher import Answer, Dispatches
-    from tidelog.broker.send import FileSlice, Part
+    from tidelog.broker.network.outbound import FileSlice, Part
+    from tidelog.broker.requests.dispatcher import Answer, Dispatches
 
 _HEADER = struct.Struct(">hhi")
 _SIZE = struct.Struct(">i")
@@ -85,7 +85,7 @@ class Faults:
         an API whose answers have no error code.
         """
         key = api_key(api)
-        from tidelog.broker.mirrored_errors import request_class  # who starts a process imports no daemon
+        from tidelog.broker.requests.mirrored_errors import request_class
 
         response = request_class(key, "Response")
         if not any("error_code" in name for name in _field_names(response)):
@@ -197,7 +197,7 @@ class FaultyDispatcher:
         """The framed answer; None where the request is malformed or can't carry the code: it is handled as ever."""
         try:
             _, body = parse_request_header(frame)
-            from tidelog.broker.mirrored_errors import error_answer, request_class
+            from tidelog.broker.requests.mirrored_errors import error_answer, request_class
 
             request, _ = decode(request_class(key, "Request"), version, frame, body)
             response = error_answer(key, version, request, code)
@@ -256,7 +256,7 @@ def _read(part: FileSlice) -> bytes:
 
 def _release(answer: Answer) -> None:
     if isinstance(answer, list):
-        from tidelog.broker.send import release_parts
+        from tidelog.broker.network.outbound import release_parts
 
         parts: list[Part] = answer
         release_parts(parts)

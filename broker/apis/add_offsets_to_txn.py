@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ..requests.access import on_field
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_field
-from ..transaction_states import Producer
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
+from ..transactions.states import Producer
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 FENCED_FROM = 2
 

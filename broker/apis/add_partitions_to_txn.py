@@ -22,15 +22,15 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
-from ..group_offsets import TopicPartition
+from ..groups.store.offsets import TopicPartition
+from ..requests.access import on_each, on_request
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_each, on_request
-from ..transaction_states import VERSION_2, Producer
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
+from ..transactions.states import VERSION_2, Producer
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 FENCED_FROM = 2

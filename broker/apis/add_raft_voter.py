@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
-from .registry import api
+from ..requests.access import on_cluster
+from ..requests.registry import api
+from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

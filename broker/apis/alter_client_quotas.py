@@ -18,13 +18,13 @@ from ...protocol.messages.alter_client_quotas import (
     EntryData,
     EntryResult,
 )
+from ..requests.access import on_request
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_request
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

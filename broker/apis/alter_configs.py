@@ -20,18 +20,18 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from ..metadata.topics import check_name
+from ..requests.access import on_each
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
+from ..security.acl.model import AclOperation, ResourceType
 from .describe_configs import BROKER, BROKER_LOGGER, check_allowed
 from .incremental_alter_configs import RESOURCES, alter_broker, alter_resource, check_configs, check_resource
-from .registry import api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..metadata.topics import Topic
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -18,14 +18,14 @@ from ...protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from ..requests.access import on_cluster
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
+from ..security.acl.model import AclOperation
 from .create_topics import check_assignments
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -21,12 +21,12 @@ from ...protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_request
-from .registry import api
+from ..requests.access import on_request
+from ..requests.registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 log = logging.getLogger(__name__)

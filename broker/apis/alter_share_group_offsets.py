@@ -15,14 +15,14 @@ from ...protocol.messages.alter_share_group_offsets import (
     ResponsePartition,
     ResponseTopic,
 )
+from ..requests.access import on_each, on_field
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, on_field
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 from .share_group_heartbeat import check_enabled
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -18,15 +18,15 @@ from ...protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
+from ..requests.access import on_request
+from ..requests.registry import api
 from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_request
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..security.credentials import Credential, Users
 
 MAX_NAME = 1024

@@ -23,12 +23,12 @@ from ...protocol.messages.api_versions import (
 )
 from ...protocol.schema import EncodedOnce
 from ..metadata.features import SUPPORTED
-from .registry import Registration, api
+from ..requests.registry import Registration, api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -20,17 +20,17 @@ from ...protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from ..authorized_operations import operations_of
-from ..group_types import GroupType
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
+from ..groups.store.group import GroupType
+from ..requests.access import on_each
+from ..requests.authorized_operations import operations_of
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 from .consumer_group_heartbeat import check_enabled
-from .registry import api
 
 if TYPE_CHECKING:
+    from ..groups.consumer.group import ConsumerGroup, ConsumerMember
     from ..metadata.topics import TopicRegistry
-    from ..modern_groups.consumer_group import ConsumerGroup, ConsumerMember
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _CLASSIC, _CONSUMER = 0, 1
 

@@ -18,16 +18,16 @@ from ...protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ..group_types import GroupType
+from ..groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from ..groups.store.group import GroupType
 from ..metadata.features import GROUP_VERSION
-from ..modern_groups.consumer_requests import HeartbeatRequest, HeartbeatResult
-from ..request_context import visible_topics
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_field, on_request, shows
-from .registry import api
+from ..requests.access import on_field, on_request, shows
+from ..requests.context import visible_topics
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 

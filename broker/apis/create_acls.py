@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ..requests.access import on_cluster
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import Acl, AclOperation
-from ..security.asks import on_cluster
+from ..security.acl.model import Acl, AclOperation
 from .describe_acls import acl_authorizer
-from .registry import api
 
 if TYPE_CHECKING:
     from ...protocol.messages.create_acls import AclCreation
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(
@@ -41,7 +41,7 @@ async def create_acls(request: CreateAclsRequest, context: RequestContext) -> Cr
 
 
 def _rule(creation: AclCreation) -> Acl | ProtocolError:
-    from ..security.acl_checks import new_rule
+    from ..security.acl.validation import new_rule
 
     try:
         return new_rule(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from ..connection import ANONYMOUS
-from .registry import api
+from ..network.connection import ANONYMOUS
+from ..requests.registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 def token_refusal(context: RequestContext) -> ErrorCode:

@@ -20,16 +20,16 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from ..making_room import Room
+from ..requests.access import on_each
+from ..requests.creation_budget import Room
+from ..requests.registry import api
 from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
+from ..security.acl.model import AclOperation, ResourceType
 from .create_topics import check_assignments
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 _STRICT_FROM = 3

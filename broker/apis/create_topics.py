@@ -27,16 +27,16 @@ from ...protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ...storage.log_names import CLUSTER_METADATA_TOPIC
-from ..making_room import Room
+from ..requests.access import on_each, suffices, tells
+from ..requests.creation_budget import Room
+from ..requests.registry import api
 from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_each, suffices, tells
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...config.log_config import LogConfig
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 _FIRST_WITH_SETTINGS = 5

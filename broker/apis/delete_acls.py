@@ -16,16 +16,16 @@ from ...protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from ..requests.access import on_cluster
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import Acl, AclOperation
-from ..security.asks import on_cluster
+from ..security.acl.model import Acl, AclOperation
 from .describe_acls import acl_authorizer
-from .registry import api
 
 if TYPE_CHECKING:
     from ...protocol.messages.delete_acls import DeleteAclsFilter
-    from ..request_context import RequestContext
-    from ..security.acl_rules import AclFilter
+    from ..requests.context import RequestContext
+    from ..security.acl.rules import AclFilter
 
 
 @api(
@@ -54,7 +54,7 @@ async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> De
 
 
 def _filter(one: DeleteAclsFilter) -> AclFilter | ProtocolError:
-    from ..security.acl_checks import new_filter
+    from ..security.acl.validation import new_filter
 
     try:
         return new_filter(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ..group_types import GroupType
+from ..groups.store.group import GroupType
+from ..requests.access import on_each
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 

@@ -20,13 +20,13 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ..metadata.topics import INTERNAL_TOPICS
+from ..requests.access import on_each
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 HIGH_WATERMARK = -1
 _NO_OFFSET = -1

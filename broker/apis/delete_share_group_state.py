@@ -16,14 +16,14 @@ from ...protocol.messages.delete_share_group_state import (
     PartitionData,
     PartitionResult,
 )
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
+from ..requests.access import on_cluster
+from ..requests.registry import api
+from ..security.acl.model import AclOperation
 from ..share.manager import synced
 from ..share.state_requests import topic_results
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..share.coordinator import ShareCoordinator
     from ..share.records import SharePartitionKey
 

@@ -25,14 +25,14 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ...storage.partition_metadata import encode_uuid
+from ..requests.access import on_each, suffices, tells
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_each, suffices, tells
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..quotas.manager import Mutations
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _NO_ID = bytes(16)
 _STRICT_FROM = 5

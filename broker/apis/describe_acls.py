@@ -15,14 +15,14 @@ from ...protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from ..requests.access import on_cluster
+from ..requests.registry import api
 from ..runtime.cooperative import Sliced, Steps, in_slices
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
-from .registry import api
+from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
-    from ..security.acl_authorizer import AclAuthorizer
+    from ..requests.context import RequestContext
+    from ..security.acl.acl_authorizer import AclAuthorizer
 
 NO_AUTHORIZER = "No Authorizer is configured; authorizer.class.name switches access rules on"
 
@@ -32,7 +32,7 @@ def acl_authorizer(context: RequestContext) -> AclAuthorizer:
 
     Raises `ProtocolError` SECURITY_DISABLED where there is none.
     """
-    from ..security.acl_authorizer import AclAuthorizer
+    from ..security.acl.acl_authorizer import AclAuthorizer
 
     authorizer = context.broker.authorizer
     if not isinstance(authorizer, AclAuthorizer):
@@ -54,7 +54,7 @@ def describe_acls(
 
 
 def _steps(request: DescribeAclsRequest, context: RequestContext) -> Steps[DescribeAclsResponse]:
-    from ..security.acl_checks import new_filter
+    from ..security.acl.validation import new_filter
 
     try:
         authorizer = acl_authorizer(context)

@@ -15,13 +15,13 @@ from ...protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from ..quotas.quota import Component, Match, check_filter
+from ..requests.access import on_cluster
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
-from .registry import api
+from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -15,13 +15,13 @@ from ...protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ..authorized_operations import cluster_operations
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import tells
-from .registry import api
+from ..requests.access import tells
+from ..requests.authorized_operations import cluster_operations
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _BROKERS, _CONTROLLERS = 1, 2
 

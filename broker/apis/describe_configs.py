@@ -31,15 +31,15 @@ from ...protocol.messages.describe_configs import (
 )
 from ..metadata import store as kinds
 from ..metadata.topics import check_name
+from ..requests.access import DENIED, on_each
+from ..requests.registry import api
 from ..runtime.cooperative import Sliced, Steps, in_slices
 from ..runtime.error_codes import error_code
 from ..runtime.logger_levels import levels
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import DENIED, on_each
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6

@@ -13,11 +13,11 @@ from ...protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from ..requests.registry import api
 from .create_delegation_token import token_refusal
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(ApiKey.DESCRIBE_DELEGATION_TOKEN, (0, 3), DescribeDelegationTokenRequest, asks=())

@@ -16,14 +16,14 @@ from ...protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ..authorized_operations import NOT_ASKED, operations_of
+from ..requests.access import on_each
+from ..requests.authorized_operations import NOT_ASKED, operations_of
+from ..requests.registry import api
 from ..runtime.cooperative import Sliced, Steps, in_slices
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -22,15 +22,15 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from ..requests.access import on_request
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_request
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 _FIRST_WITH_DISK_SIZE = 4

@@ -16,12 +16,12 @@ from ...protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
-from .registry import api
+from ..requests.access import on_each
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 

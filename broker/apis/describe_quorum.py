@@ -22,12 +22,12 @@ from ...protocol.messages.describe_quorum import (
     TopicResult,
 )
 from ...storage.log_names import CLUSTER_METADATA_TOPIC
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
-from .registry import api
+from ..requests.access import on_cluster
+from ..requests.registry import api
+from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _PARTITION = 0
 

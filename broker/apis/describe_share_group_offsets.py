@@ -19,14 +19,14 @@ from ...protocol.messages.describe_share_group_offsets import (
     ResponsePartition,
     ResponseTopic,
 )
-from ..request_context import EVERY_NAME
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, shows
-from .registry import api
+from ..requests.access import on_each, shows
+from ..requests.context import EVERY_NAME
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 from .share_group_heartbeat import check_enabled
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -18,16 +18,16 @@ from ...protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from ..authorized_operations import NOT_ASKED, operations_of
 from ..metadata.topics import INTERNAL_TOPICS, check_name
+from ..requests.access import on_each, shows
+from ..requests.authorized_operations import NOT_ASKED, operations_of
+from ..requests.registry import api
 from ..runtime.cooperative import Sliced, Steps, in_slices
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, shows
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 MAX_PARTITIONS = 2000
 """The default of Kafka's max.request.partition.size.limit."""

@@ -12,12 +12,12 @@ from ...protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, shows
-from .registry import api
+from ..requests.access import on_each, shows
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

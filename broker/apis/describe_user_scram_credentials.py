@@ -13,12 +13,12 @@ from ...protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
-from .registry import api
+from ..requests.access import on_cluster
+from ..requests.registry import api
+from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..security.credentials import Users
 
 

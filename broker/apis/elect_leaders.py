@@ -17,12 +17,12 @@ from ...protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
-from .registry import api
+from ..requests.access import on_cluster
+from ..requests.registry import api
+from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _ELECTION_TYPES = (0, 1)
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ..requests.access import on_field
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_field
-from ..transaction_states import VERSION_2, Producer
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
+from ..transactions.states import VERSION_2, Producer
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 FENCED_FROM = 2
 VERSION_2_FROM = 5

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ..requests.registry import api
 from .create_delegation_token import token_refusal
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(ApiKey.EXPIRE_DELEGATION_TOKEN, (0, 2), ExpireDelegationTokenRequest, asks=())

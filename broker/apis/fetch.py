@@ -1,6 +1,6 @@
 """Fetch, API key 1, versions 0 to 18.
 
-- 0 to 3 are for clients that know formats 0 and 1 only: see `old_fetch.py`. 1 tells how long a client was throttled, 3
+- 0 to 3 are for clients that know formats 0 and 1 only: see `legacy_fetch.py`. 1 tells how long a client was throttled, 3
   limits the whole answer.
 - 4 is the first with message format V2 and isolation levels; 5 tells log start offsets; 7 brings sessions (KIP-227);
   9 fences by leader epoch; 10 allows zstd; 11 has rack ids; 12 is flexible; 13 names topics by id; 15 to 18 changed
@@ -29,21 +29,21 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ManyElements
 from ...protocol.messages._hot import parse_fetch, write_fetch_response
 from ...protocol.messages.fetch import FetchRequest
-from ..fetch_session import FetchContext, FetchPartition, PartitionKey
-from ..request_context import RequestContext
+from ..network.outbound import FileSlice, release_parts
+from ..partitions.fetch_session import FetchContext, FetchPartition, PartitionKey
+from ..requests.access import on_each
+from ..requests.context import RequestContext
+from ..requests.registry import api
 from ..runtime.cooperative import MANY_ELEMENTS, SLICE_UNITS, batches
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
-from ..send import FileSlice, release_parts
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...storage.log_values import FetchDataInfo
     from ...storage.unified_log import UnifiedLog
-    from ..connection import Connection
-    from ..partition import Partition
-    from ..send import Part
+    from ..network.connection import Connection
+    from ..network.outbound import Part
+    from ..partitions.partition import Partition
     from ..server import Broker
 
 READ_COMMITTED = 1
@@ -70,7 +70,7 @@ def fetch(
     try:
         request = parse_fetch(buffer, start, end, version, MANY_ELEMENTS)
     except ManyElements:
-        from ..long_fetch import long_fetch
+        from ..partitions.long_fetch import long_fetch
 
         return long_fetch(broker, buffer, start, end, version, correlation_id, connection)
     client_id, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
@@ -86,7 +86,7 @@ def fetch(
         version >= 13,
     )
     if len(context.partitions) > SLICE_UNITS:  # of a session, most of them
-        from ..long_fetch import fetch_in_turns
+        from ..partitions.long_fetch import fetch_in_turns
 
         asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)
         return fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes)
@@ -97,7 +97,7 @@ def fetch(
     most = most_bytes(broker, max_bytes, client_id, connection)
     min_bytes = min(min_bytes, most)
     if version < FIRST_OF_ALL_FORMATS:
-        from ..old_fetch import OldFetchJob
+        from ..partitions.legacy_fetch import OldFetchJob
 
         old = OldFetchJob(broker, context, version, correlation_id, isolation, most, denied)
         return old.answer(max_wait, min_bytes, connection.client)

@@ -15,17 +15,17 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..metadata.features import SHARE_VERSION
+from ..requests.access import DENIED, on_each, on_request
+from ..requests.registry import api
 from ..runtime.cooperative import SLICE_UNITS, batches
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import DENIED, on_each, on_request
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..group_coordinator import GroupCoordinator
-    from ..request_context import RequestContext
+    from ..groups.coordinator import GroupCoordinator
+    from ..requests.context import RequestContext
     from ..share.coordinator import ShareCoordinator
-    from ..transaction_coordinator import TransactionCoordinator
+    from ..transactions.coordinator import TransactionCoordinator
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SHARE_FROM = 6

@@ -15,10 +15,10 @@ from ...protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from ..metadata.client_telemetry import ACCEPTED_CODECS, attributes_of
-from .registry import api
+from ..requests.registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, (0, 0), GetTelemetrySubscriptionsRequest, asks=())

@@ -31,17 +31,17 @@ from ...protocol.messages.incremental_alter_configs import (
 from ..metadata import store as kinds
 from ..metadata.resource_config import TABLES
 from ..metadata.topics import check_name
+from ..requests.access import on_each
+from ..requests.registry import api
 from ..runtime import logger_levels
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
+from ..security.acl.model import AclOperation, ResourceType
 from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, check_allowed
-from .registry import api
 
 if TYPE_CHECKING:
     from ...config.setting import Setting
     from ..metadata.topics import Topic
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 class Operation(IntEnum):

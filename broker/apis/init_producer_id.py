@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ..requests.access import on_request, suffices
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_request, suffices
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _NO_EPOCH = -1
 _NO_PRODUCER = (-1, -1)
@@ -66,7 +66,7 @@ def _refusal(transactional_id: str | None, context: RequestContext) -> ErrorCode
 async def _transactional(
     request: InitProducerIdRequest, transactional_id: str, context: RequestContext
 ) -> InitProducerIdResponse:
-    from ..transaction_states import Producer  # not before somebody has transactions
+    from ..transactions.states import Producer
 
     said = Producer(request.producer_id, request.producer_epoch)
     if said != _NO_PRODUCER and min(said) < 0:

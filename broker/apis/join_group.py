@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from ..deferred import then
-from ..group_events import GroupProtocol, JoinRequest, JoinResult
-from ..request_context import visible_topics
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_field
-from .registry import api
+from ..groups.classic.events import GroupProtocol, JoinRequest, JoinResult
+from ..network.deferred import then
+from ..requests.access import on_field
+from ..requests.context import visible_topics
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from ..group_events import LeavingMember
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_field
-from .registry import api
+from ..groups.classic.events import LeavingMember
+from ..requests.access import on_field
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

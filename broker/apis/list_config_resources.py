@@ -16,13 +16,13 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from ..metadata import store as kinds
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
+from ..requests.access import on_cluster
+from ..requests.registry import api
+from ..security.acl.model import AclOperation
 from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import shows, suffices
-from .registry import api
+from ..requests.access import shows, suffices
+from ..requests.registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -22,16 +22,16 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ..requests.access import on_each
+from ..requests.registry import api
 from ..runtime.cooperative import SLICE_UNITS
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...storage.log_values import TimestampOffset
     from ...storage.unified_log import UnifiedLog
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 FIRST_WITH_EPOCH = 4
 LATEST = -1

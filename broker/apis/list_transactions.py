@@ -16,14 +16,14 @@ from ...protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from .. import transaction_states as states
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import shows
-from ..transaction_coordinator import TransactionFilter
-from .registry import api
+from ..requests.access import shows
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
+from ..transactions import states
+from ..transactions.coordinator import TransactionFilter
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

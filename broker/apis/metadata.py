@@ -28,19 +28,19 @@ from ...protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ...storage.log_names import is_valid_topic
-from ..authorized_operations import NOT_ASKED, cluster_operations, operations_of
-from ..making_room import Room
 from ..metadata.topics import INTERNAL_TOPICS, Topic
+from ..requests.access import on_each, shows, suffices, tells
+from ..requests.authorized_operations import NOT_ASKED, cluster_operations, operations_of
+from ..requests.creation_budget import Room
+from ..requests.registry import api
 from ..runtime.cooperative import Steps, batches, in_slices
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_each, shows, suffices, tells
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _NO_ID = bytes(16)
 # A request names thousands that are not there: to look a member of an enumeration up costs as much as the rest of a row.

@@ -20,14 +20,14 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ..group_commits import CommitRequest, OffsetToCommit
+from ..groups.offset_commits import CommitRequest, OffsetToCommit
+from ..requests.access import on_each, on_field
+from ..requests.registry import api
 from ..runtime.cooperative import Sliced, Steps, in_slices
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, on_field
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _Checked = tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitResponsePartition]]
 

@@ -14,12 +14,12 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, on_field
-from .registry import api
+from ..requests.access import on_each, on_field
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -26,14 +26,14 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ..group_commits import NO_OFFSET, FetchedGroup, FetchedOffset, FetchedTopic, TopicToFetch
+from ..groups.offset_commits import NO_OFFSET, FetchedGroup, FetchedOffset, FetchedTopic, TopicToFetch
+from ..requests.access import on_each, shows
+from ..requests.registry import api
 from ..runtime.cooperative import SLICE_UNITS, batches
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, shows
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 FIRST_WITH_GROUPS = 8
 FIRST_WITH_IDS = 10

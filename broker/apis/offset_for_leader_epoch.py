@@ -19,14 +19,14 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ..request_context import EVERY_NAME
+from ..requests.access import on_each, suffices
+from ..requests.context import EVERY_NAME
+from ..requests.registry import api
 from ..runtime.cooperative import Sliced, Steps, in_slices
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_each, suffices
-from .registry import api
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -2,7 +2,7 @@
 
 - 0 to 2 carry message sets of formats 0 and 1, whichever of the two (pykafka puts format 1 into version 0); a batch of
   format 2 is taken there too, as in Kafka. 1 tells a throttle time, 2 the log append time. Converting a set takes long:
-  see `conversions.py`, as for a batch that goes to a topic of format 0 or 1. Kafka 4 lists these versions without
+  see `format_conversion.py`, as for a batch that goes to a topic of format 0 or 1. Kafka 4 lists these versions without
   answering them, since librdkafka compresses nothing when the list begins later (KAFKA-18659); here they are answered.
 - 3 is the first with message format 2 alone, one batch a partition. 5 adds the log start offset to the answer, 7 allows
   zstd, 8 adds record errors, 9 is flexible, 12 belongs to transactions of version 2, 13 names topics by id (KIP-516).
@@ -42,24 +42,24 @@ from ...protocol.records.exceptions import (
 )
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
-from ..connection import ConnectionAborted
-from ..conversions import MOST_QUICK_BYTES, is_quick, quick_expansion
-from ..later_answer import LaterAnswer
 from ..metadata.topics import INTERNAL_TOPICS
-from ..request_context import RequestContext
+from ..network.connection import ConnectionAborted
+from ..network.pending_response import LaterAnswer
+from ..partitions.format_conversion import MOST_QUICK_BYTES, is_quick, quick_expansion
+from ..requests.access import on_each, on_request
+from ..requests.context import RequestContext
+from ..requests.registry import api
 from ..runtime.cooperative import MANY_ELEMENTS
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, on_request
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...storage.log_values import LogAppendInfo
-    from ..connection import Connection
     from ..monitoring.requests import RequestCounters
-    from ..partition import Partition
+    from ..network.connection import Connection
+    from ..partitions.partition import Partition
     from ..server import Broker
-    from ..transactional_produce import Admission, Refusals
+    from ..transactions.produce_admission import Admission, Refusals
 
 #: (index, error code, base offset, log append time, log start offset, message)
 PartitionAnswer = tuple[int, ErrorCode, int, int, int, str | None]
@@ -112,7 +112,7 @@ def produce(
     try:
         request = parse_produce(buffer, start, end, version, MANY_ELEMENTS)
     except ManyElements:
-        from ..long_produce import long_produce
+        from ..partitions.long_produce import long_produce
 
         return long_produce(broker, buffer, start, end, version, correlation_id, connection)
     client_id, transactional_id, acks, _timeout, topics = request
@@ -129,7 +129,7 @@ def produce(
         return _append(
             broker, buffer, client_id, acks, topics, version, correlation_id, None, ids, since, denied, connection
         )
-    from ..transactional_produce import admit  # not before somebody has transactions
+    from ..transactions.produce_admission import admit
 
     # What may not be written does not come into the transaction either.
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]

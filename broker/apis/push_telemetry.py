@@ -13,11 +13,11 @@ from ...protocol.messages.push_telemetry import PushTelemetryRequest, PushTeleme
 from ...protocol.records.compression import decompress
 from ...protocol.records.exceptions import RecordError
 from ..metadata.client_telemetry import MOST_GROWTH
+from ..requests.registry import api
 from .get_telemetry_subscriptions import attributes
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(ApiKey.PUSH_TELEMETRY, (0, 0), PushTelemetryRequest, asks=())

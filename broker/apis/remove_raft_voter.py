@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
+from ..requests.access import on_cluster
+from ..requests.registry import api
+from ..security.acl.model import AclOperation
 from .add_raft_voter import voters_refusal
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

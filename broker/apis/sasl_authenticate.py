@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from .registry import api
+from ..requests.registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(ApiKey.SASL_AUTHENTICATE, (0, 2), SaslAuthenticateRequest, asks=())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from .registry import api
+from ..requests.registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(ApiKey.SASL_HANDSHAKE, (0, 1), SaslHandshakeRequest, asks=())

@@ -20,15 +20,15 @@ from ...protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from ..metadata.features import SHARE_VERSION
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, on_field
+from ..requests.access import on_each, on_field
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 from ..share.acknowledgements import Refused, acknowledge, check_member
 from ..share.manager import durable
 from ..share.sessions import FINAL_EPOCH, TopicIdPartition
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -18,20 +18,20 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.headers import parse_request_header
 from ...protocol.messages.share_fetch import ShareFetchRequest
 from ...protocol.schema import decode
-from ..connection import ConnectionAborted
 from ..metadata.features import SHARE_VERSION
-from ..request_context import RequestContext
+from ..network.connection import ConnectionAborted
+from ..requests.access import on_each, on_request
+from ..requests.context import RequestContext
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, on_request
+from ..security.acl.model import AclOperation, ResourceType
 from ..share.acknowledgements import RENEW_FROM, Refused, check_member
-from ..share.answer import share_fetch_frame
 from ..share.fetch import ShareFetchJob
-from .registry import api
+from ..share.fetch_response import share_fetch_frame
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..send import Part
+    from ..network.connection import Connection
+    from ..network.outbound import Part
     from ..server import Broker
 
 

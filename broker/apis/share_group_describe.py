@@ -14,17 +14,17 @@ from ...protocol.messages.share_group_describe import (
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
-from ..authorized_operations import operations_of
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
+from ..requests.access import on_each
+from ..requests.authorized_operations import operations_of
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 from .consumer_group_describe import UNSEEN_TOPICS, may_describe_all
-from .registry import api
 from .share_group_heartbeat import check_enabled
 
 if TYPE_CHECKING:
+    from ..groups.share.group import ShareMember
     from ..metadata.topics import TopicRegistry
-    from ..modern_groups.share_group import ShareMember
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 ASSIGNOR = "simple"
 

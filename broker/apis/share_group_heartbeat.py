@@ -18,17 +18,17 @@ from ...protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
+from ..groups.modern.group import JOINING_EPOCH, LEAVING_EPOCH
+from ..groups.share.machine import ShareHeartbeat, ShareHeartbeatResult
 from ..metadata.features import SHARE_VERSION
-from ..modern_groups.modern_group import JOINING_EPOCH, LEAVING_EPOCH
-from ..modern_groups.share_groups import ShareHeartbeat, ShareHeartbeatResult
+from ..requests.access import on_field, on_request
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_field, on_request
+from ..security.acl.model import AclOperation, ResourceType
 from .consumer_group_heartbeat import check_topics
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 

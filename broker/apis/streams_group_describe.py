@@ -22,18 +22,18 @@ from ...protocol.messages.streams_group_describe import (
     StreamsGroupDescribeResponse,
 )
 from ...protocol.messages.streams_group_heartbeat import KeyValue, TopicInfo
-from ..authorized_operations import operations_of
-from ..modern_groups.streams_group import StreamsGroup, StreamsMember
-from ..modern_groups.streams_tasks import NO_TASKS, Tasks, task_set
-from ..modern_groups.streams_topology import InternalTopic
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each
+from ..groups.streams.group import StreamsGroup, StreamsMember
+from ..groups.streams.tasks import NO_TASKS, Tasks, task_set
+from ..groups.streams.topology import InternalTopic
+from ..requests.access import on_each
+from ..requests.authorized_operations import operations_of
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 from .consumer_group_describe import may_describe_all
-from .registry import api
 from .streams_group_heartbeat import check_streams_enabled, endpoint_of, task_ids
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -15,22 +15,22 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages import streams_group_heartbeat as wire
 from ...protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
-from ..group_types import GroupType
-from ..making_room import Room
+from ..groups.store.group import GroupType
+from ..groups.streams.group import StreamsEndpoint
+from ..groups.streams.requests import StreamsAnswer, StreamsHeartbeat, read_heartbeat
+from ..groups.streams.tasks import TaskSet, task_set
+from ..groups.streams.topology import InternalTopic, StatusCode
 from ..metadata.features import STREAMS_VERSION
-from ..modern_groups.streams_group import StreamsEndpoint
-from ..modern_groups.streams_requests import StreamsAnswer, StreamsHeartbeat, read_heartbeat
-from ..modern_groups.streams_tasks import TaskSet, task_set
-from ..modern_groups.streams_topology import InternalTopic, StatusCode
-from ..request_context import EVERY_NAME
+from ..requests.access import on_field, on_request, shows, suffices
+from ..requests.context import EVERY_NAME
+from ..requests.creation_budget import Room
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from ..security.asks import on_field, on_request, shows, suffices
+from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 from .consumer_group_heartbeat import check_topics
-from .registry import api
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 _SHOWN_ERRORS = 3

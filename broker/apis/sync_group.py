@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from ..deferred import then
-from ..group_events import SyncRequest, SyncResult
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_field
-from .registry import api
+from ..groups.classic.events import SyncRequest, SyncResult
+from ..network.deferred import then
+from ..requests.access import on_field
+from ..requests.registry import api
+from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

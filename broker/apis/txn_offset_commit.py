@@ -19,16 +19,16 @@ from ...protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from ..group_commits import CommitRequest, OffsetToCommit, TxnCommitRequest
-from ..group_offsets import TopicPartition
+from ..groups.offset_commits import CommitRequest, OffsetToCommit, TxnCommitRequest
+from ..groups.store.offsets import TopicPartition
+from ..requests.access import on_each, on_field
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation, ResourceType
-from ..security.asks import on_each, on_field
-from ..transaction_states import VERSION_2, Producer
-from .registry import api
+from ..security.acl.model import AclOperation, ResourceType
+from ..transactions.states import VERSION_2, Producer
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
     from ..server import Broker
 
 ABORTABLE_FROM = 4

@@ -21,14 +21,14 @@ from ...protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ..metadata.features import SUPPORTED
+from ..requests.access import on_cluster
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster
-from .registry import api
+from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
     from ..metadata.features import Features
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 _LAST_WITH_RESULTS = 1

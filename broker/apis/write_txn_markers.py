@@ -21,16 +21,16 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ...storage.transaction_marker import TransactionMarker
-from ..group_offsets import TopicPartition
+from ..groups.store.offsets import TopicPartition
+from ..requests.access import on_cluster, suffices_on_cluster
+from ..requests.registry import api
 from ..runtime.error_codes import error_code
-from ..security.acl import AclOperation
-from ..security.asks import on_cluster, suffices_on_cluster
-from ..transaction_markers import MarkerWriter
-from ..transaction_states import Producer
-from .registry import api
+from ..security.acl.model import AclOperation
+from ..transactions.markers import MarkerWriter
+from ..transactions.states import Producer
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..requests.context import RequestContext
 
 
 @api(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...storage.unified_log import UnifiedLog
     from ..cleaning.requests import CleanRequest
     from ..server import Broker
-    from ..transaction_states import TransactionMetadata
+    from ..transactions.states import TransactionMetadata
 
 MAX_WAIT_S = 5.0
 LOOP_TIMEOUT_S = 2.0
@@ -116,7 +116,7 @@ class HttpApi:
         open_ones = {txn.producer_id for log in logs if (txn := log.oldest_transaction()) is not None}
         if not open_ones:
             return {}
-        from ..transaction_coordinator import TransactionFilter
+        from ..transactions.coordinator import TransactionFilter
 
         async def ask() -> list[TransactionMetadata]:
             return self._broker.transactions.list_transactions(TransactionFilter(producer_ids=open_ones))

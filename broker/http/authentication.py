@@ -23,8 +23,8 @@ from .users import FORBIDDEN, UNAUTHORIZED, HttpUsers, NotLetInError, wait_for
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ..security.credentials import Users
-    from ..security.password_checks import Guesses
     from ..security.principal import MappingRule
+    from ..security.sasl.password_checks import Guesses
     from .connections import Peer
     from .users import Submit
 
@@ -50,11 +50,11 @@ class HttpGate:
 
             tokens = TokenFile(config.http_tokens_file)
         if "oauthbearer" in config.http_authentication:
-            from ..security.listener_security import token_verifier
+            from ..security.sasl.listener_security import token_verifier
 
             verifier = token_verifier(HTTP, config, "http.authentication")
         if "certificate" in config.http_authentication:
-            from ..security.listener_security import mapping_rules
+            from ..security.sasl.listener_security import mapping_rules
 
             rules = mapping_rules(HTTP, config)
         listener = config.http_listener

@@ -29,18 +29,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..security.credentials import check_password
-from ..security.plain import MAX_PASSWORD_BYTES
 from ..security.principal import name_of
+from ..security.sasl.plain import MAX_PASSWORD_BYTES
 from .login_attempts import HttpFailures, TurnedAway
 from .user import HttpUser, Role
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ..security.credentials import Credential, Users
-    from ..security.jwks import Wait
-    from ..security.password_checks import Guesses
     from ..security.principal import MappingRule
-    from ..security.tokens import TokenVerifier
+    from ..security.sasl.jwks import Wait
+    from ..security.sasl.password_checks import Guesses
+    from ..security.sasl.tokens import TokenVerifier
     from .login_attempts import Attempt
     from .token_file import TokenFile
 
@@ -239,8 +239,8 @@ class HttpUsers:
         if self.verifier is None:
             raise self._refusal(peer, "the bearer token is wrong", bearer_error="invalid_token")
         # With the libraries of tokens, which are there if there is a verifier.
-        from ..connection import ConnectionAborted
-        from ..security.mechanism import Refusal
+        from ..network.connection import ConnectionAborted
+        from ..security.sasl.mechanism import Refusal
 
         try:
             return self.verifier.verify_blocking(token, lambda keys: self._wait_for_keys(keys, wait)).user

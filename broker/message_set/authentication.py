@@ -24,16 +24,16 @@ from ...protocol.message_set.wire import (
     parse_authenticate,
     refusal_answer,
 )
-from ..connection import ConnectionAborted
 from ..http.login_attempts import TurnedAway
-from ..security.mechanism import WRONG, Refusal
+from ..network.connection import ConnectionAborted
 from ..security.principal import user
+from ..security.sasl.mechanism import WRONG, Refusal
 
 if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..dispatcher import Answer, Dispatches
-    from ..security.listener_security import ListenerSecurity
-    from ..security.sasl import Authentication
+    from ..network.connection import Connection
+    from ..requests.dispatcher import Answer, Dispatches
+    from ..security.sasl.handshake import Authentication
+    from ..security.sasl.listener_security import ListenerSecurity
 
 log = logging.getLogger(__name__)
 

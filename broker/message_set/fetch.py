@@ -2,7 +2,7 @@
 
     the log's own bytes     header from memory, entries by sendfile: the usual way
     converted entries       under message.set.max.magic below 2, when the slice has newer ones: looked at in the I/O pool,
-                            made by the thread of `conversions.py`
+                            made by the thread of `format_conversion.py`
 
 The answer is cut at the size asked for, within an entry too. An empty set says that the log ends there, so it is never
 given while there is something to read: what converts to nothing (control batches) is walked over.
@@ -20,17 +20,17 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.message_set.wire import HEADER_SIZE, MAX_TOTAL, message_set_header
 from ...protocol.records.conversion import down_convert
 from ...protocol.records.record_batch import LOG_OVERHEAD, MAGIC_V2
-from ..down_conversion import ReadableSlice, read_for_magic
+from ..network.outbound import FileSlice, release_parts
+from ..partitions.down_conversion import ReadableSlice, read_for_magic
 from ..runtime.error_codes import error_code
-from ..send import FileSlice, release_parts
 
 if TYPE_CHECKING:
     from collections import Counter
 
     from ...protocol.message_set.wire import FetchBody
     from ...storage.log_values import FetchDataInfo
-    from ..partition import Partition
-    from ..send import Part
+    from ..network.outbound import Part
+    from ..partitions.partition import Partition
     from ..server import Broker
 
 #: FETCH bodies in one MULTIFETCH. Each may hold a segment file open while the answer is sent, and all are looked up in one go.

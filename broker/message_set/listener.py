@@ -34,21 +34,21 @@ from ...protocol.message_set.wire import (
     refusal_answer,
 )
 from ..monitoring.requests import BITS, BOUNDS_S, told_buckets
-from ..request_context import RequestContext
+from ..network.outbound import FileSlice
+from ..requests.context import RequestContext
 from ..runtime.error_codes import error_code
 from ..runtime.metric_family import AnyFamily, Family, HistogramFamily
-from ..security.acl import AclOperation, ResourceType
-from ..send import FileSlice
+from ..security.acl.model import AclOperation, ResourceType
 from .fetch import MAX_FETCHES, MessageSetFetches
 from .offsets import offsets_before
 from .produce import MAX_PRODUCES, MessageSetAppends
 
 if TYPE_CHECKING:
-    from ..connection import Connection
+    from ..network.connection import Connection
+    from ..network.outbound import Part
+    from ..network.socket_server import SocketServer
     from ..quotas.manager import QuotaManager
-    from ..send import Part
     from ..server import Broker
-    from ..socket_server import SocketServer
 
 log = logging.getLogger(__name__)
 

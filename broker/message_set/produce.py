@@ -2,7 +2,7 @@
 
 A set goes the way of a batch of Kafka's Produce with acks=1: validated and given offsets, in the log, and on the disk first
 where `flush.messages` says so; through the directory's writer thread while its disk is slow, and through that of
-`conversions.py` when its format changes and it is large. The answer tells the base offset.
+`format_conversion.py` when its format changes and it is large. The answer tells the base offset.
 
 A set is one batch of format 2, or messages of format 0 or 1: any number of plain ones, or one wrapper.
 """
@@ -18,8 +18,8 @@ from ...protocol.message_set.wire import multi_produce_answer, produce_answer
 from ...protocol.records.attributes import COMPRESSION_MASK
 from ...protocol.records.exceptions import RecordTooLargeError
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
-from ..conversions import QUICK_BYTES, is_quick, quick_expansion
 from ..metadata.topics import INTERNAL_TOPICS
+from ..partitions.format_conversion import QUICK_BYTES, is_quick, quick_expansion
 from ..runtime.error_codes import error_code
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ...protocol.message_set.wire import ProduceBody
     from ...storage.log_values import LogAppendInfo
-    from ..partition import Partition
+    from ..partitions.partition import Partition
     from ..server import Broker
 
 #: PRODUCE bodies in one MULTIPRODUCE: they are appended in one go, and others wait meanwhile.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..security.acl import super_users_of
+from ..security.acl.model import super_users_of
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig

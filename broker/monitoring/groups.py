@@ -23,13 +23,13 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.record_counts import RecordCounts
-from ..offsets_records import read_offset_value
+from ..groups.store.records import read_offset_value
 from ..runtime.metric_family import Family, label_of, one
 
 if TYPE_CHECKING:
     from ...storage.log_manager import LogManager
     from ...storage.unified_log import UnifiedLog
-    from ..group_coordinator import GroupCoordinator
+    from ..groups.coordinator import GroupCoordinator
 
 COUNTING_S = 1.0
 """Of one scrape: Prometheus gives up after ten seconds."""

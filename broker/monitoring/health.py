@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..open_listeners import open_listeners
+from ..security.open_listeners import open_listeners
 
 if TYPE_CHECKING:
     from ...storage.unified_log import UnifiedLog

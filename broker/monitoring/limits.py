@@ -9,9 +9,9 @@ from ..runtime.log_flood import FLOOD
 from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, by, one
 
 if TYPE_CHECKING:
-    from ..long_requests import LongRequests
     from ..metadata.creation_limits import MakerAccounts
-    from ..socket_server import SocketServer
+    from ..network.socket_server import SocketServer
+    from ..requests.bulk_lane import LongRequests
 
 
 def limit_families(server: SocketServer) -> Iterator[AnyFamily]:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ...storage.log_move import LogMove
     from ...storage.unified_log import UnifiedLog
     from ...storage.write_pace import WritePace
-    from ..log_mover import LogMover
+    from ..partitions.log_mover import LogMover
+    from ..partitions.slow_directory import SlowDirectory
     from ..server import Broker
-    from ..slow_directory import SlowDirectory
 
 _PLACE = ("topic", "partition")
 _NONE = Deleted(0, 0)

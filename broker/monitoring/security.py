@@ -10,9 +10,9 @@ from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, Family, by, one
 
 if TYPE_CHECKING:
     from ..http.server import HttpServer
-    from ..security.audit import AuditLog
-    from ..security.authorizer import Authorizer
-    from ..socket_server import SocketServer
+    from ..network.socket_server import SocketServer
+    from ..security.acl.authorizer import Authorizer
+    from ..security.audit_log import AuditLog
 
 
 def security_families(server: SocketServer, http: HttpServer | None = None) -> Iterator[AnyFamily]:

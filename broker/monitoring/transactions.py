@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, one
 
 if TYPE_CHECKING:
-    from ..transaction_coordinator import TransactionCoordinator
+    from ..transactions.coordinator import TransactionCoordinator
 
 
 def transaction_families(transactions: TransactionCoordinator | None) -> Iterator[AnyFamily]:

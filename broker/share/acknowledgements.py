@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode
 from .manager import Acknowledged, SharePartitions
+from .partition import Acknowledgement, AcknowledgeType
 from .records import SharePartitionKey
 from .sessions import MemberKey, TopicIdPartition
-from .share_partition import Acknowledgement, AcknowledgeType
 
 if TYPE_CHECKING:
-    from ..partition import PartitionTable
+    from ..partitions.partition import PartitionTable
 
 #: Kafka's member ids are the text of a UUID at most.
 MAX_MEMBER_ID = 36

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import says_what_is_wrong
-from ..coordinator_log import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
-from ..group_shards import append_failure, partition_for
+from ..groups.store.shards import append_failure, partition_for
 from ..metadata.topics import SHARE_GROUP_STATE
+from ..partitions.internal_topic import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
 from . import state as states
-from .batches import StateBatch
 from .loading import Loaded, load_share_state
+from .record_batches import StateBatch
 from .records import SharePartitionKey, ShareState
 from .state import StateEntry, StateShard
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import OffsetOutOfRangeError
+from ..network.outbound import FileSlice
 from ..runtime.error_codes import error_code
-from ..send import FileSlice
 from .acknowledgements import acknowledge
-from .answer import PartitionAnswer
+from .fetch_response import PartitionAnswer
 from .log_spans import place_of, read_spans
 from .manager import Acknowledged, HeldPartition, SharePartitions, durable, session_partitions
 from .records import SharePartitionKey

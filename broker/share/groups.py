@@ -16,19 +16,19 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..group_types import Group, GroupType
-from ..modern_groups.modern_group import LEAVING_EPOCH
-from ..modern_groups.outcome import Outcome
-from ..modern_groups.share_group import ShareGroup, StatePartitions
-from ..modern_groups.share_groups import Machine, ShareHeartbeat, ShareHeartbeatResult, share_group
+from ..groups.modern.group import LEAVING_EPOCH
+from ..groups.modern.outcome import Outcome
+from ..groups.share.group import ShareGroup, StatePartitions
+from ..groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult, share_group
+from ..groups.store.group import Group, GroupType
 from ..runtime.error_codes import error_code
-from .batches import NO_OFFSET
 from .manager import SharePartitions, synced
+from .record_batches import NO_OFFSET
 from .records import SharePartitionKey
 
 if TYPE_CHECKING:
+    from ..groups.modern.runtime import ModernGroups
     from ..metadata.topics import Topic
-    from ..modern_groups.modern_groups import ModernGroups
     from ..server import Broker
 
 log = logging.getLogger(__name__)

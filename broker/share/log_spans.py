@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.records.record_batch import MAGIC_V2
 from ...storage.file_records import read_headers
-from .share_partition import Acquired, Span
+from .partition import Acquired, Span
 
 if TYPE_CHECKING:
     from ...storage.log_values import FetchDataInfo

@@ -17,17 +17,17 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..group_shards import append_failure
-from .batches import NO_OFFSET
+from ..groups.store.shards import append_failure
 from .coordinator import ShareCoordinator, Unsynced
-from .group_settings import BY_DURATION, EARLIEST, ShareGroupSettings
+from .partition import Acknowledgement, Changes, SharePartition
+from .record_batches import NO_OFFSET
 from .records import SharePartitionKey, ShareState
 from .sessions import MemberKey, ShareSession, ShareSessions, TopicIdPartition
-from .share_partition import Acknowledgement, Changes, SharePartition
+from .settings import BY_DURATION, EARLIEST, ShareGroupSettings
 
 if TYPE_CHECKING:
-    from ..partition import Partition
-    from ..purgatory import DelayedFetch
+    from ..partitions.partition import Partition
+    from ..partitions.purgatory import DelayedFetch
     from ..runtime.timer import TimerHandle
     from ..server import Broker
     from .groups import ShareGroups

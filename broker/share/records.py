@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ...protocol.errors import ProtocolError
 from ...protocol.messages import share_group_state as layout
 from ...protocol.schema import decode_with_version, encode_with_version
-from .batches import NO_OFFSET, RecordState, StateBatch
+from .record_batches import NO_OFFSET, RecordState, StateBatch
 
 SNAPSHOT, UPDATE = 0, 1
 VALUE_VERSION = 0

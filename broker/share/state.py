@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..coordinator_log import CoordinatorRecord
-from .batches import NO_OFFSET, StateBatch, combined
+from ..partitions.internal_topic import CoordinatorRecord
+from .record_batches import NO_OFFSET, StateBatch, combined
 from .records import SharePartitionKey, ShareState, ShareUpdate, snapshot_key, snapshot_value, update_key, update_value
 
 NO_EPOCH = -1

@@ -40,7 +40,7 @@ def add_parser(tools: Subparsers) -> None:
 
 def run(options: Any) -> int:
     """Prints; 0 when nothing is wrong with any file, else 1."""
-    from ...broker.internal_records import decoder_for
+    from ...broker.partitions.internal_records import decoder_for
     from ...storage.dump import explain
     from ...storage.exceptions import StorageError
     from ...storage.filesystem import RealFileSystem

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from ...broker.security.acl import EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
+from ...broker.security.acl.model import EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
 
 E = TypeVar("E", bound=IntEnum)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from generate import formats_samples as samples
-from tidelog.broker import offsets_records
+from tidelog.broker.groups.store import records as offsets_records
 from tidelog.broker.metadata import store as metadata_store
 from tidelog.protocol.records import attributes, legacy_record, record_batch, varint
 from tidelog.storage import (
@@ -195,7 +195,7 @@ def _internal_topics() -> list[str]:
     key, value = samples.offset_commit()
     return [
         "## Records of `__consumer_offsets`\n",
-        _home("broker/offsets_records.py"),
+        _home("broker/groups/store/records.py"),
         _rulers(offsets_records),
         "Group `g` has committed offset 42 of `orders-0`:\n",
         _sample(key),

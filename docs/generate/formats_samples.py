@@ -12,7 +12,7 @@ from pathlib import Path
 from struct import Struct, calcsize
 from typing import NamedTuple
 
-from tidelog.broker.offsets_records import OffsetAndMetadata, offset_key, offset_value
+from tidelog.broker.groups.store.records import OffsetAndMetadata, offset_key, offset_value
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import HEADER_V0, HEADER_V1, append_legacy_record, build_legacy_set

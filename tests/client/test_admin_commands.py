@@ -272,7 +272,7 @@ async def test_a_transaction_that_no_coordinator_ends_is_ended_in_its_partition(
 
 
 def test_the_levels_of_loggers(run: Run) -> None:
-    logger = logging.getLogger("tidelog.broker.connection")
+    logger = logging.getLogger("tidelog.broker.network.connection")
     before = logger.level
     try:
         assert run("configs", "alter", "--loggers", "1", "--config", f"{logger.name}=DEBUG").code == 0

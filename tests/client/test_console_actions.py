@@ -235,18 +235,18 @@ def test_off_unless_switched_on() -> None:
 
 
 def test_the_level_of_a_logger(broker: Broker, browser: Browser) -> None:
-    logger = logging.getLogger("tidelog.broker.connection")
+    logger = logging.getLogger("tidelog.broker.network.connection")
     before = logger.level
-    path = "/actions/log-level?logger=tidelog.broker.connection"
+    path = "/actions/log-level?logger=tidelog.broker.network.connection"
     try:
-        assert "tidelog.broker.connection" in browser.get("/settings/loggers?q=connection").words
+        assert "tidelog.broker.network.connection" in browser.get("/settings/loggers?q=connection").words
         assert "No logger has all these words" in browser.get("/settings/loggers?q=no+such").words
         assert "Show what would change" in browser.get(path).words
         assert "changes from" in browser.get(f"{path}&level=DEBUG").words
         assert logger.level == before, "asking changes nothing"
-        assert "Done: tidelog.broker.connection is DEBUG" in browser.confirm(f"{path}&level=DEBUG").words
+        assert "Done: tidelog.broker.network.connection is DEBUG" in browser.confirm(f"{path}&level=DEBUG").words
         assert logger.level == logging.DEBUG
-        assert "Done: tidelog.broker.connection is" in browser.confirm(f"{path}&level=inherited").words
+        assert "Done: tidelog.broker.network.connection is" in browser.confirm(f"{path}&level=inherited").words
         assert logger.level == logging.NOTSET
         assert "can't be taken away" in browser.get("/actions/log-level?logger=tidelog&level=inherited").words
         assert browser.get("/actions/log-level?logger=no.such").status == 404

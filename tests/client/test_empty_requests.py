@@ -14,9 +14,9 @@ import pytest
 from support.permission_case import TOPICS, Fields, made
 from support.permissions import Rule, Rules, nothing
 from support.wire_client import WireClient
-from tidelog.broker.apis.registry import load_apis, loaded
-from tidelog.broker.error_answers import response_class
-from tidelog.broker.security.acl import AclOperation, ResourceType
+from tidelog.broker.requests.error_responses import response_class
+from tidelog.broker.requests.registry import load_apis, loaded
+from tidelog.broker.security.acl.model import AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.storage.partition_metadata import encode_uuid
 from tidelog.testing import Broker

@@ -17,7 +17,7 @@ from support.logs import batch
 from support.permission_case import TOPICS, Fields, made
 from support.permission_cases import CASES
 from support.wire_client import WireClient, request_frame
-from tidelog.broker.apis.registry import load_apis, loaded
+from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -10,9 +10,9 @@ import pytest
 from support.patience import until
 from support.permission_case import made
 from support.wire_client import WireClient, request_frame
-from tidelog.broker.apis.registry import load_apis, loaded
-from tidelog.broker.error_answers import response_class
-from tidelog.broker.member_room import GROUP_BYTES, MEMBER_BYTES
+from tidelog.broker.groups.store.member_memory import GROUP_BYTES, MEMBER_BYTES
+from tidelog.broker.requests.error_responses import response_class
+from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.testing import Broker

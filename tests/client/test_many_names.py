@@ -14,7 +14,7 @@ import pytest
 from support.many_names import crowded, held, is_in_turns
 from support.patience import until
 from support.wire_client import WireClient, request_frame
-from tidelog.broker.apis.registry import load_apis, loaded
+from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import response_header_bytes

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import trustme
 from support.message_sets import message_set_address
-from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
 from tidelog.clients.async_message_set_client import AsyncMessageSetClient
 from tidelog.clients.message_set_client import MessageSetClient

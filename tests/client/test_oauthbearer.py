@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from support.wire_client import WireClient
-from tidelog.broker.security.jwks_source import MAX_BYTES, HttpSource, SourceError, source_of
+from tidelog.broker.security.sasl.jwks_source import MAX_BYTES, HttpSource, SourceError, source_of
 from tidelog.config.exceptions import ConfigError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

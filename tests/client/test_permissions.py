@@ -16,12 +16,12 @@ from support.permission_case import GROUPS, NEW_TOPICS, OPEN, TOPICS, TRANSACTIO
 from support.permission_cases import CASES
 from support.permissions import Rule, Rules, nothing
 from support.wire_client import WireClient
-from tidelog.broker.apis.registry import load_apis, loaded
-from tidelog.broker.error_answers import response_class
-from tidelog.broker.request_context import EVERY_NAME
+from tidelog.broker.requests.access import DENIED, Consequence
+from tidelog.broker.requests.context import EVERY_NAME
+from tidelog.broker.requests.error_responses import response_class
+from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.broker.runtime.logger_levels import levels
-from tidelog.broker.security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from tidelog.broker.security.asks import DENIED, Consequence
+from tidelog.broker.security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.schema import Struct, encode
 from tidelog.storage.partition_metadata import encode_uuid

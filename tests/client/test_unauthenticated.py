@@ -23,9 +23,9 @@ from support.message_sets import message_set_address
 from support.permission_case import TOPICS, made
 from support.permission_cases import CASES
 from support.wire_client import WireClient, request_frame
-from tidelog.broker.apis.registry import load_apis, loaded
-from tidelog.broker.error_answers import response_class
 from tidelog.broker.http.console.routes import ROUTES
+from tidelog.broker.requests.error_responses import response_class
+from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import response_header_bytes

@@ -17,7 +17,7 @@ from support.kafka_broker import free_port, kafka
 from support.patience import until
 from support.permission_case import GROUPS, NEW_TOPICS, TOPICS, TRANSACTIONS, Case
 from support.permission_cases import CASES
-from tidelog.broker.apis.registry import load_apis
+from tidelog.broker.requests.registry import load_apis
 from tidelog.protocol.api_keys import ApiKey
 
 SETTINGS: dict[str, str] = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from support.transaction_table import HELD, TOPIC, Prober, Table, differences, kafkas_table, read_table
-from tidelog.broker.group_offsets import TopicPartition
-from tidelog.broker.transaction_markers import MarkerWriter
+from tidelog.broker.groups.store.offsets import TopicPartition
+from tidelog.broker.transactions.markers import MarkerWriter
 from tidelog.testing import Broker
 
 SETTINGS = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}

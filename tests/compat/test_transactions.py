@@ -25,7 +25,7 @@ from support.daemon import Daemon
 from support.dump_log_segments import dump
 from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
-from tidelog.broker.transaction_states import TransactionState
+from tidelog.broker.transactions.states import TransactionState
 from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse

@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tidelog.broker.coordinator_log import BatchReader, CoordinatorRecord, coordinator_batch
-from tidelog.broker.group_loading import load_partition
-from tidelog.broker.group_metadata import subscribed_topics
-from tidelog.broker.offsets_records import (
+from tidelog.broker.groups.classic.metadata import subscribed_topics
+from tidelog.broker.groups.loading import load_partition
+from tidelog.broker.groups.store.records import (
     GroupKey,
     OffsetKey,
     group_key,
@@ -21,6 +20,7 @@ from tidelog.broker.offsets_records import (
     read_key,
     read_offset_value,
 )
+from tidelog.broker.partitions.internal_topic import BatchReader, CoordinatorRecord, coordinator_batch
 from tidelog.protocol.records.builder import build_batch, seal
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 

@@ -10,7 +10,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from tidelog.broker.internal_records import decoder_for
+from tidelog.broker.partitions.internal_records import decoder_for
 from tidelog.storage.dump import explain
 from tidelog.storage.filesystem import RealFileSystem
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tidelog.broker.apis.registry import load_apis, loaded
+from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import parse_request_header, request_header_bytes
 from tidelog.protocol.messages._hot import parse_fetch, parse_produce

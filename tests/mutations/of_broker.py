@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from .mutation import Mutation
 
-PARTITION = "tests/unit/broker/test_partition.py"
-STATES = "tests/unit/broker/test_transaction_states.py"
-COORDINATOR = "tests/unit/broker/test_transaction_coordinator.py"
-MARKERS = "tests/unit/broker/test_transaction_markers.py"
-GROUP_OFFSETS = "tests/unit/broker/test_group_offsets.py"
-GROUP_COMMITS = "tests/unit/broker/test_group_commits.py"
+PARTITION = "tests/unit/broker/partitions/test_partition.py"
+STATES = "tests/unit/broker/transactions/test_states.py"
+COORDINATOR = "tests/unit/broker/transactions/test_coordinator.py"
+MARKERS = "tests/unit/broker/transactions/test_markers.py"
+GROUP_OFFSETS = "tests/unit/broker/groups/store/test_offsets.py"
+GROUP_COMMITS = "tests/unit/broker/groups/test_offset_commits.py"
 
 MUTATIONS = [
     Mutation(
         "broker/early-acknowledgement",
-        "broker/partition.py",
+        "broker/partitions/partition.py",
         "        if self.log.high_watermark >= offset:\n            return None",
         "        if self.log.high_watermark >= offset - 1:\n            return None",
         "A produce is acknowledged before its last record is synced.",
@@ -22,7 +22,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/one-sync-for-all",
-        "broker/partition.py",
+        "broker/partitions/partition.py",
         "        while self._unsynced and self._unsynced[0][0] <= reached:",
         "        while self._unsynced:",
         "One sync acknowledges whatever waits.",
@@ -30,7 +30,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/failed-sync-acknowledged",
-        "broker/partition.py",
+        "broker/partitions/partition.py",
         "            self._tell(tell, failure)\n\n    def _synced_up_to",
         "            self._tell(tell, None)\n\n    def _synced_up_to",
         "A failed sync acknowledges.",
@@ -38,7 +38,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/transaction-time-out",
-        "broker/transaction_states.py",
+        "broker/transactions/states.py",
         "        return self.start_ms + self.timeout_ms + 1 if",
         "        return self.start_ms + self.timeout_ms if",
         "A transaction is aborted a millisecond early.",
@@ -46,7 +46,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/fenced-producer",
-        "broker/transaction_states.py",
+        "broker/transactions/states.py",
         "    if metadata.producer_epoch != producer.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n    return",
         "    return",
         "A producer whose epoch was raised by another goes on with its transaction.",
@@ -54,7 +54,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/markers-of-undurable-decision",
-        "broker/transaction_markers.py",
+        "broker/transactions/markers.py",
         "            if not done.cancelled() and done.exception() is None:\n                self._begin(entry)",
         "            if not done.cancelled():\n                self._begin(entry)",
         "Markers are written though the sync of the decision failed.",
@@ -62,7 +62,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/completed-before-markers",
-        "broker/transaction_markers.py",
+        "broker/transactions/markers.py",
         "        if self._waiting or self._owner.closed:\n            return",
         "        if self._owner.closed:\n            return",
         "A transaction is complete while its markers are not durable.",
@@ -70,7 +70,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/deleted-transactional-id",
-        "broker/transaction_loading.py",
+        "broker/transactions/loading.py",
         "            elif value is None:\n                newest.pop(key, None)",
         "            elif value is None:\n                pass",
         "A deleted transactional id comes back with a restart.",
@@ -78,7 +78,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/decided-before-restart",
-        "broker/transaction_coordinator.py",
+        "broker/transactions/coordinator.py",
         "                    decided += 1\n                    self._completions.begin(entry)",
         "                    decided += 1",
         "A transaction that was decided before a restart is never completed.",
@@ -86,7 +86,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/failed-sync-forgotten",
-        "broker/transaction_log.py",
+        "broker/transactions/log.py",
         "        if self.unsynced is done and not done.cancelled() and done.exception() is None:",
         "        if self.unsynced is done:",
         "AddPartitionsToTxn that is sent again after its sync failed is answered as done.",
@@ -94,7 +94,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/pending-offset-of-the-same-record",
-        "broker/group_offsets.py",
+        "broker/groups/store/offsets.py",
         "            if held is not None and (before is None or held[0] < before):",
         "            if held is not None and (before is None or held[0] <= before):",
         "A pending offset yields to a record at its own place.",
@@ -103,7 +103,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/offsets-retention",
-        "broker/group_offsets.py",
+        "broker/groups/store/offsets.py",
         "                    over = now_ms - start_ms >= retention_ms",
         "                    over = now_ms - start_ms > retention_ms",
         "Offsets expire a millisecond late.",
@@ -111,7 +111,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/expiry-in-transaction",
-        "broker/group_offsets.py",
+        "broker/groups/store/offsets.py",
         "                if over and not (self._pending and self.has_pending(group.group_id, topic, partition)):",
         "                if over:",
         "Offsets expire for which a transaction holds new ones.",
@@ -119,7 +119,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/offsets-before-marker",
-        "broker/group_commits.py",
+        "broker/groups/offset_commits.py",
         "        self._shards.wait_for(shard, unsynced)\n        now_ms",
         "        now_ms",
         "Offsets of a transaction can be read before its marker is durable.",
@@ -127,7 +127,7 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/pending-offsets-of-deleted-group",
-        "broker/group_commits.py",
+        "broker/groups/offset_commits.py",
         "            gone.update(dict.fromkeys(shard.offsets.pending_of(group_id)))",
         "            ",
         "An open transaction brings a deleted group back.",

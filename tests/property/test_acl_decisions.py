@@ -10,9 +10,9 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
-from tidelog.broker.security.acl_authorizer import AclAuthorizer, stored_form
-from tidelog.broker.security.acl_rules import AclFilter, AclRules
+from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer, stored_form
+from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.security.acl.rules import AclFilter, AclRules
 from tidelog.config.broker_config import BrokerConfig
 
 NAMES = st.sampled_from(("a", "ab", "aba", "b", "*"))

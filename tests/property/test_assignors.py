@@ -8,8 +8,9 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidelog.broker.modern_groups import range_assignor, uniform_assignor
-from tidelog.broker.modern_groups.assignment_spec import GroupSpec, MemberSpec
+from tidelog.broker.groups.assignors import range as range_assignor
+from tidelog.broker.groups.assignors import uniform as uniform_assignor
+from tidelog.broker.groups.assignors.spec import GroupSpec, MemberSpec
 
 TOPICS = [bytes([number]) * 16 for number in range(1, 6)]
 ASSIGNORS = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}

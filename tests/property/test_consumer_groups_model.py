@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.groups import Groups
 from support.modern_groups import Image, make_environment, state_of
-from tidelog.broker.group_types import GroupType
-from tidelog.broker.modern_groups.consumer_requests import HeartbeatRequest, HeartbeatResult
-from tidelog.broker.modern_groups.registry import replay_bytes
+from tidelog.broker.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from tidelog.broker.groups.modern.registry import replay_bytes
+from tidelog.broker.groups.store.group import GroupType
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError
 

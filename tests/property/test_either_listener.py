@@ -28,10 +28,10 @@ from support.logs import ROOT, World
 from support.message_sets import FETCH, ListenerWorld
 from support.mock_time import START_MS, MockTimer
 from tidelog.broker.apis.fetch import fetch
-from tidelog.broker.fetch_session import FetchSessions
 from tidelog.broker.monitoring.collector import RequestCounters
-from tidelog.broker.partition import Partition
-from tidelog.broker.purgatory import FetchPurgatory
+from tidelog.broker.partitions.fetch_session import FetchSessions
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.runtime.fair_places import FairPlaces
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import RequestHeader, request_header_bytes, response_header_bytes

@@ -19,12 +19,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from support.groups import Groups, run_callbacks
 from support.modern_groups import Image, make_environment, state_of
-from tidelog.broker.group_events import GroupProtocol, JoinRequest, JoinResult, LeavingMember, SyncRequest, SyncResult
-from tidelog.broker.group_metadata import GroupMetadata
-from tidelog.broker.modern_groups.consumer_group import ConsumerGroup
-from tidelog.broker.modern_groups.consumer_protocol import assignment_bytes, named, read_assignment, read_subscription
-from tidelog.broker.modern_groups.registry import replay_bytes
-from tidelog.broker.offsets_records import GroupKey, read_key
+from tidelog.broker.groups.classic.events import (
+    GroupProtocol,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
+from tidelog.broker.groups.classic.metadata import GroupMetadata
+from tidelog.broker.groups.consumer.classic_protocol import assignment_bytes, named, read_assignment, read_subscription
+from tidelog.broker.groups.consumer.group import ConsumerGroup
+from tidelog.broker.groups.modern.registry import replay_bytes
+from tidelog.broker.groups.store.records import GroupKey, read_key
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from tidelog.protocol.schema import encode_with_version

@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.groups import Groups, MemoryCoordinatorLog, run_callbacks, subscription
 from support.mock_time import MockTime
-from tidelog.broker.group_commits import CommitRequest, OffsetToCommit
-from tidelog.broker.group_events import GroupProtocol, JoinResult, LeavingMember, SyncRequest, SyncResult
-from tidelog.broker.group_metadata import EMPTY, PREPARING_REBALANCE, STABLE, GroupMetadata
-from tidelog.broker.offsets_records import GroupKey, read_key, read_offset_value
+from tidelog.broker.groups.classic.events import GroupProtocol, JoinResult, LeavingMember, SyncRequest, SyncResult
+from tidelog.broker.groups.classic.metadata import EMPTY, PREPARING_REBALANCE, STABLE, GroupMetadata
+from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
+from tidelog.broker.groups.store.records import GroupKey, read_key, read_offset_value
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from support.groups import Groups, Member, subscription
 from support.modern_groups import Image, make_environment
-from tidelog.broker.group_commits import CommitRequest, OffsetToCommit
-from tidelog.broker.group_events import GroupProtocol, LeavingMember
-from tidelog.broker.group_types import GroupType
-from tidelog.broker.modern_groups.consumer_requests import HeartbeatRequest
-from tidelog.broker.offsets_records import read_offset_value
+from tidelog.broker.groups.classic.events import GroupProtocol, LeavingMember
+from tidelog.broker.groups.consumer.requests import HeartbeatRequest
+from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
+from tidelog.broker.groups.store.group import GroupType
+from tidelog.broker.groups.store.records import read_offset_value
 from tidelog.protocol.errors import ErrorCode
 
 RETENTION_MIN = 60

@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tidelog.broker.share.batches import RecordState, StateBatch, combined
-from tidelog.broker.share.share_partition import (
+from tidelog.broker.share.partition import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,
@@ -27,6 +26,7 @@ from tidelog.broker.share.share_partition import (
     SharePartition,
     Span,
 )
+from tidelog.broker.share.record_batches import RecordState, StateBatch, combined
 from tidelog.protocol.errors import ProtocolError
 
 MEMBERS = ("ann", "bob", "cat")

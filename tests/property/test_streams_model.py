@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.modern_groups import Image, state_of
 from support.streams_groups import GROUP, StreamsClient, StreamsWorld
-from tidelog.broker.modern_groups.streams_assignor import Candidate, TaskGroup, assign
-from tidelog.broker.modern_groups.streams_tasks import NO_TASKS, Task, each_task
+from tidelog.broker.groups.streams.assignor import Candidate, TaskGroup, assign
+from tidelog.broker.groups.streams.tasks import NO_TASKS, Task, each_task
 from tidelog.protocol.errors import ProtocolError
 
 SESSION_MS = 45_000

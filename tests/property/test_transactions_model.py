@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from support.logs import ROOT
 from support.transactions import Node
-from tidelog.broker.transaction_states import Producer
+from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ProtocolError
 from tidelog.storage.exceptions import StorageError
 from tidelog.storage.verify import verify

@@ -16,9 +16,9 @@ from support.patience import until
 from support.permission_case import GROUPS, TOPICS, TRANSACTIONS, Case, made
 from support.permission_cases import CASES
 from support.wire_client import WireClient
-from tidelog.broker.apis.registry import load_apis, loaded
-from tidelog.broker.error_answers import response_class
-from tidelog.broker.security.acl import CLUSTER_NAME, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.requests.error_responses import response_class
+from tidelog.broker.requests.registry import load_apis, loaded
+from tidelog.broker.security.acl.model import CLUSTER_NAME, AclOperation, PatternType, Permission, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

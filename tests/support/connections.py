@@ -6,12 +6,12 @@ import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
-from tidelog.broker.connection import Connection
-from tidelog.broker.receive_room import ReceiveRoom
-from tidelog.broker.send import SendCounters
-from tidelog.broker.send_room import SendRoom
-from tidelog.broker.socket_server import Endpoint
-from tidelog.broker.turns import Turns
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.fair_queue import Turns
+from tidelog.broker.network.outbound import SendCounters
+from tidelog.broker.network.receive_budget import ReceiveRoom
+from tidelog.broker.network.send_budget import SendRoom
+from tidelog.broker.network.socket_server import Endpoint
 
 
 class Transport(asyncio.Transport):

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.mock_time import MockTime, MockTimer
-from tidelog.broker.coordinator_log import CoordinatorRecord, ReplayBatch
-from tidelog.broker.group_coordinator import GroupCoordinator
-from tidelog.broker.group_events import GroupProtocol, JoinRequest, JoinResult, SyncRequest, SyncResult
+from tidelog.broker.groups.classic.events import GroupProtocol, JoinRequest, JoinResult, SyncRequest, SyncResult
+from tidelog.broker.groups.coordinator import GroupCoordinator
+from tidelog.broker.partitions.internal_topic import CoordinatorRecord, ReplayBatch
 from tidelog.protocol.errors import ErrorCode
 
 CONFIG = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from support.fake_logs import InlineExecutor
 from tidelog.broker.http.login_attempts import Attempts
-from tidelog.broker.security.password_checks import Guesses, PasswordChecks
+from tidelog.broker.security.sasl.password_checks import Guesses, PasswordChecks
 
 
 def guesses(now_s: Callable[[], float] = lambda: 0.0) -> Guesses:

@@ -13,10 +13,10 @@ from typing import Any
 
 from support.logs import SMALL_INDEX, World
 from support.topic_world import topic_world
-from tidelog.broker.conversions import Conversions
 from tidelog.broker.message_set.listener import MessageSetListener
 from tidelog.broker.monitoring.requests import RequestCounters
-from tidelog.broker.send import FileSlice, SendCounters
+from tidelog.broker.network.outbound import FileSlice, SendCounters
+from tidelog.broker.partitions.format_conversion import Conversions
 from tidelog.testing import Broker
 
 PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, cast
 
 from support.groups import Groups
-from tidelog.broker.group_types import GroupType
-from tidelog.broker.modern_groups.consumer_requests import HeartbeatRequest, HeartbeatResult
-from tidelog.broker.modern_groups.group_settings import GroupSettings
-from tidelog.broker.modern_groups.machine import Environment
-from tidelog.broker.modern_groups.topic_image import ImageTopic
+from tidelog.broker.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
+from tidelog.broker.groups.modern.machine import Environment
+from tidelog.broker.groups.modern.settings import GroupSettings
+from tidelog.broker.groups.modern.topic_image import ImageTopic
+from tidelog.broker.groups.store.group import GroupType
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tidelog.broker.security.acl import AclOperation, ResourceType
+from tidelog.broker.security.acl.model import AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.schema import Struct
 

@@ -14,7 +14,7 @@ from support.permission_case import (
     share_fetch,
     state,
 )  # fmt: skip
-from tidelog.broker.security.acl import AclOperation, ResourceType
+from tidelog.broker.security.acl.model import AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 
 T, G, X, C = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.CLUSTER

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tidelog.broker.request_context import EVERY_NAME
-from tidelog.broker.security.acl import AclOperation, ResourceType
-from tidelog.broker.security.authorizer import Authorizer
+from tidelog.broker.requests.context import EVERY_NAME
+from tidelog.broker.security.acl.authorizer import Authorizer
+from tidelog.broker.security.acl.model import AclOperation, ResourceType
 
 EVERYTHING: dict[str, Callable[..., Any]] = {
     "allows": lambda *asked, quietly=False: True,

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from support.modern_groups import Image, make_environment
-from tidelog.broker.group_types import Group
-from tidelog.broker.modern_groups.outcome import Delay, DelayCleared, DelaySet, MemberGone, Outcome
-from tidelog.broker.modern_groups.registry import encoded, replay, replay_bytes
-from tidelog.broker.modern_groups.streams_group import StreamsGroup
-from tidelog.broker.modern_groups.streams_groups import Machine
-from tidelog.broker.modern_groups.streams_requests import StreamsAnswer, StreamsHeartbeat
-from tidelog.broker.modern_groups.streams_tasks import NO_TASKS, Task, Tasks, each_task, task_set
-from tidelog.broker.modern_groups.streams_topology import InternalTopic, Subtopology, Topology
+from tidelog.broker.groups.modern.outcome import Delay, DelayCleared, DelaySet, MemberGone, Outcome
+from tidelog.broker.groups.modern.registry import encoded, replay, replay_bytes
+from tidelog.broker.groups.store.group import Group
+from tidelog.broker.groups.streams.group import StreamsGroup
+from tidelog.broker.groups.streams.machine import Machine
+from tidelog.broker.groups.streams.requests import StreamsAnswer, StreamsHeartbeat
+from tidelog.broker.groups.streams.tasks import NO_TASKS, Task, Tasks, each_task, task_set
+from tidelog.broker.groups.streams.topology import InternalTopic, Subtopology, Topology
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 #: Orders are counted by account: a repartition topic in between, and a store with its changelog.

@@ -15,7 +15,6 @@ from uuid import UUID
 from support.fake_logs import FakeLogs, InlineExecutor
 from support.mock_time import MockScheduler, MockTime
 from support.permissions import EVERYTHING
-from tidelog.broker.log_mover import LogMover
 from tidelog.broker.metadata.client_telemetry import ClientTelemetry
 from tidelog.broker.metadata.dynamic_config import DynamicSettings
 from tidelog.broker.metadata.features import Features
@@ -23,7 +22,8 @@ from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.metadata.resource_config import ResourceConfigs
 from tidelog.broker.metadata.store import QUOTA, MetadataStore
 from tidelog.broker.metadata.topics import TopicRegistry
-from tidelog.broker.partition import PartitionTable
+from tidelog.broker.partitions.log_mover import LogMover
+from tidelog.broker.partitions.partition import PartitionTable
 from tidelog.broker.quotas.manager import QuotaManager
 from tidelog.cleaner.cleaner_manager import CleanerManager
 from tidelog.config.broker_config import BrokerConfig

@@ -24,7 +24,7 @@ from support.fake_filesystem import FakeFileSystem, Operation
 from support.fake_states import Moment
 from support.logs import ROOT
 from support.transactions import TOPICS, Node
-from tidelog.broker.transaction_states import Producer
+from tidelog.broker.transactions.states import Producer
 from tidelog.storage.verify import verify
 
 TIMEOUT_MS = 60_000

@@ -21,18 +21,18 @@ from support.fake_filesystem import FakeFileSystem
 from support.groups import CONFIG, run_callbacks
 from support.logs import World, batch
 from support.mock_time import MockTimer
-from tidelog.broker.coordinator_log import PartitionCoordinatorLog
-from tidelog.broker.group_commits import CommitRequest, OffsetToCommit, TopicToFetch, TxnCommitRequest
-from tidelog.broker.group_coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
-from tidelog.broker.group_offsets import TopicPartition
+from tidelog.broker.groups.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
+from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit, TopicToFetch, TxnCommitRequest
+from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
 from tidelog.broker.metadata.topics import TRANSACTION_STATE
-from tidelog.broker.partition import Partition
-from tidelog.broker.slow_directory import SlowDirectory
-from tidelog.broker.transaction_coordinator import TransactionCoordinator
-from tidelog.broker.transaction_markers import MarkerWriter
-from tidelog.broker.transaction_states import Producer
-from tidelog.broker.transactional_produce import admit
+from tidelog.broker.partitions.internal_topic import PartitionCoordinatorLog
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.transactions.coordinator import TransactionCoordinator
+from tidelog.broker.transactions.markers import MarkerWriter
+from tidelog.broker.transactions.produce_admission import admit
+from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.unified_log import UnifiedLog

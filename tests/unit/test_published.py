@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.documentation import DOCS, ROOT, blocks
-from tidelog.broker.apis.registry import load_apis
+from tidelog.broker.requests.registry import load_apis
 from tidelog.config.definitions import TOPIC_SETTINGS, Status, find_broker_setting
 
 README = ROOT / "README.md"

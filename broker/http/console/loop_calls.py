@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from ...apis import registry
-from ...connection import ANONYMOUS
-from ...request_context import RequestContext
+from ...network.connection import ANONYMOUS
+from ...requests import registry
+from ...requests.context import RequestContext
 from .page_request import UNAVAILABLE, PageError
 
 if TYPE_CHECKING:
     from ....protocol.api_keys import ApiKey
-    from ...connection import Connection
+    from ...network.connection import Connection
     from ...server import Broker
 
 T = TypeVar("T")

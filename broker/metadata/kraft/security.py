@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ....protocol.metadata_records.records import AccessControlEntryRecord, UserScramCredentialRecord
-from ...security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
-from ...security.acl_authorizer import read_rules, stored_form
+from ...security.acl.acl_authorizer import read_rules, stored_form
+from ...security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from ...security.credentials import NUMBERS, Credential, parse_credential
 from ..store import ACL, SCRAM
 

@@ -10,15 +10,16 @@ from typing import Any
 from fuzz.target import target
 from fuzz.targets.records import batches, mended
 from support.messages import random_struct
-from tidelog.broker import offsets_records as offsets
-from tidelog.broker.coordinator_log import BatchReader, CoordinatorRecord, ReplayBatch, coordinator_batch
-from tidelog.broker.group_loading import load_partition
-from tidelog.broker.modern_groups import consumer_protocol, expressions
-from tidelog.broker.modern_groups.registry import TYPES, record_kind
+from tidelog.broker.groups.consumer import classic_protocol as consumer_protocol
+from tidelog.broker.groups.loading import load_partition
+from tidelog.broker.groups.modern import regex_subscription as expressions
+from tidelog.broker.groups.modern.registry import TYPES, record_kind
+from tidelog.broker.groups.store import records as offsets
+from tidelog.broker.partitions.internal_topic import BatchReader, CoordinatorRecord, ReplayBatch, coordinator_batch
 from tidelog.broker.share import records as share
 from tidelog.broker.share.loading import load_share_state
-from tidelog.broker.transaction_loading import load_transactions
-from tidelog.broker.transaction_records import (
+from tidelog.broker.transactions.loading import load_transactions
+from tidelog.broker.transactions.records import (
     TransactionRecordError,
     read_transaction_key,
     read_transaction_value,

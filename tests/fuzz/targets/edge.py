@@ -25,11 +25,11 @@ from fuzz.targets.records import RECORDS
 from fuzz.targets.wire import REQUESTS
 from support.connections import Server, Transport
 from support.messages import random_struct
-from tidelog.broker.apis.registry import load_apis
-from tidelog.broker.connection import Connection, ConnectionAborted
+from tidelog.broker.network.connection import Connection, ConnectionAborted
+from tidelog.broker.network.socket_server import Endpoint
+from tidelog.broker.network.tls_connection import TlsConnection
+from tidelog.broker.requests.registry import load_apis
 from tidelog.broker.security.principal import parse_rules
-from tidelog.broker.socket_server import Endpoint
-from tidelog.broker.tls_connection import TlsConnection
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.headers import RequestHeader, parse_request_header, request_header_bytes
@@ -346,9 +346,9 @@ def tls_records(data: bytes) -> None:
             connection.eof_received()
             connection.connection_lost(None)
 
-    level = logging.getLogger("tidelog.broker.connection").level
-    logging.getLogger("tidelog.broker.connection").setLevel(logging.CRITICAL)
+    level = logging.getLogger("tidelog.broker.network.connection").level
+    logging.getLogger("tidelog.broker.network.connection").setLevel(logging.CRITICAL)
     try:
         asyncio.run(run())
     finally:
-        logging.getLogger("tidelog.broker.connection").setLevel(level)
+        logging.getLogger("tidelog.broker.network.connection").setLevel(level)

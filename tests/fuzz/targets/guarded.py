@@ -18,7 +18,7 @@ from fuzz.targets.records import RECORDS
 from fuzz.targets.tokens import CLAIMS, HEADER, SET, signed
 from fuzz.targets.tokens import messages as token_messages
 from fuzz.targets.web import basic
-from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import RequestHeader, request_header_bytes

@@ -13,9 +13,9 @@ from fuzz.target import target
 from support.fake_filesystem import FakeFileSystem
 from tidelog.broker.metadata.resource_config import MATCHED, parse_match
 from tidelog.broker.quotas.manager import entity_name, parse_entity
-from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
-from tidelog.broker.security.acl_authorizer import acl_text, parse_acl, read_rules
-from tidelog.broker.share.group_settings import parse_offset_reset
+from tidelog.broker.security.acl.acl_authorizer import acl_text, parse_acl, read_rules
+from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.share.settings import parse_offset_reset
 from tidelog.cleaner import cleaner_state
 from tidelog.cli import acls
 from tidelog.cli.groups import parse_time

@@ -20,12 +20,12 @@ from unittest.mock import patch
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from fuzz.target import target
-from tidelog.broker.connection import ConnectionAborted
 from tidelog.broker.http.token_file import _read, parse_tokens
-from tidelog.broker.security.jwks import Keys, Pauses, parse_keys
-from tidelog.broker.security.mechanism import Refusal, Step
-from tidelog.broker.security.oauthbearer import MAX_EXTENSIONS, OAuthExchange, parse_message
-from tidelog.broker.security.tokens import MAX_LIFETIME_S, Token, TokenRules, TokenVerifier
+from tidelog.broker.network.connection import ConnectionAborted
+from tidelog.broker.security.sasl.jwks import Keys, Pauses, parse_keys
+from tidelog.broker.security.sasl.mechanism import Refusal, Step
+from tidelog.broker.security.sasl.oauthbearer import MAX_EXTENSIONS, OAuthExchange, parse_message
+from tidelog.broker.security.sasl.tokens import MAX_LIFETIME_S, Token, TokenRules, TokenVerifier
 from tidelog.protocol.client_security import ClientSecurityError
 from tidelog.protocol.http_exchange import Answer, Endpoint
 from tidelog.protocol.oauth_token import BearerExchange, ClientToken, TokenCache, TokenSettings, fetch
@@ -175,7 +175,7 @@ def key_sets() -> Iterator[bytes]:
 @target(ValueError, seeds=key_sets, extra=8 << 20, growth=4000)
 def json_web_keys(data: bytes) -> None:
     """A key set: each key is a public one, and only for what its type can sign."""
-    log = logging.getLogger("tidelog.broker.security.jwks")
+    log = logging.getLogger("tidelog.broker.security.sasl.jwks")
     log.disabled = True
     try:
         keys = parse_keys(data)

@@ -283,7 +283,7 @@ def test_an_open_transaction_until_it_ends() -> None:
 
 
 def test_an_open_transaction_until_its_coordinator_aborts_it() -> None:
-    """Whose it is, and when: the coordinator's own word (tests/unit/broker/test_transaction_coordinator.py ends it then)."""
+    """Whose it is, and when: the coordinator's own word (tests/unit/broker/transactions/test_coordinator.py ends it then)."""
     made = world()
     producer = Producer(77)
     producer.send(made.log(), (b"t", b"1"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from generate import formats_samples as samples
 from generate.formats_samples import Field, Sample, annotate
-from tidelog.broker.offsets_records import OffsetKey, read_key, read_offset_value
+from tidelog.broker.groups.store.records import OffsetKey, read_key, read_offset_value
 from tidelog.protocol.records.legacy_record import iterate_legacy_records, read_legacy_record, unwrap
 from tidelog.protocol.records.record_batch import iterate_records
 from tidelog.storage.producer_snapshot import decode_snapshot

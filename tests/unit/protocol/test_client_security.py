@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tidelog.broker.security.credentials import new_credential
-from tidelog.broker.security.disguise import Disguise
-from tidelog.broker.security.scram import ScramExchange
+from tidelog.broker.security.sasl.disguise import Disguise
+from tidelog.broker.security.sasl.scram import ScramExchange
 from tidelog.protocol.client_security import ClientSecurity, ClientSecurityError, security_of, tls_failure
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

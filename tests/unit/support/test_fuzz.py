@@ -112,7 +112,7 @@ os.abort()
 def test_a_decoder_that_no_target_gets_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found in the source: one that reads bytes by its name, one that does not, one that was called, one of a kernel."""
     known = {str(one) for one in (*reach.decoders(), *reach.kernel_functions())}
-    assert {"broker/security/oauthbearer.py:parse_message", "storage/ledger.py:decode"} <= known
+    assert {"broker/security/sasl/oauthbearer.py:parse_message", "storage/ledger.py:decode"} <= known
     assert "protocol/records/_kernel.pyx:decode_records" in known
     assert "protocol/schema.py:encode_into" not in known
     reached = reach.Reached()
@@ -120,7 +120,8 @@ def test_a_decoder_that_no_target_gets_to_is_told(monkeypatch: pytest.MonkeyPatc
         ledger.decode(b"{}")
     lines = reach.complaints(reached)
     assert any(
-        line.startswith("broker/security/oauthbearer.py:parse_message is a decoder, and no target") for line in lines
+        line.startswith("broker/security/sasl/oauthbearer.py:parse_message is a decoder, and no target")
+        for line in lines
     )
     assert not any(line.startswith("storage/ledger.py:decode ") for line in lines)
     monkeypatch.setitem(reach.NOT_REACHED, "storage/ledger.py:decode", "for no good reason")

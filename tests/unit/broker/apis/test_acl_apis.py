@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.broker.apis.registry import load_apis, loaded
-from tidelog.broker.dispatcher import refused
-from tidelog.broker.error_answers import response_class
-from tidelog.broker.request_context import RequestContext
-from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
-from tidelog.broker.security.acl_authorizer import AclAuthorizer
-from tidelog.broker.security.asks import refusal
+from tidelog.broker.requests.access import refusal
+from tidelog.broker.requests.context import RequestContext
+from tidelog.broker.requests.dispatcher import refused
+from tidelog.broker.requests.error_responses import response_class
+from tidelog.broker.requests.registry import load_apis, loaded
+from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer
+from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest

@@ -21,9 +21,9 @@ from tidelog.broker.apis.list_groups import list_groups
 from tidelog.broker.apis.offset_commit import offset_commit
 from tidelog.broker.apis.offset_delete import offset_delete
 from tidelog.broker.apis.offset_fetch import offset_fetch
-from tidelog.broker.apis.registry import load_apis
 from tidelog.broker.apis.sync_group import sync_group
 from tidelog.broker.metadata.features import Features
+from tidelog.broker.requests.registry import load_apis
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from support.permissions import EVERYTHING
-from tidelog.broker.apis.registry import load_apis, loaded
-from tidelog.broker.error_answers import response_class
+from tidelog.broker.requests.error_responses import response_class
+from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.broker.security.credentials import Credential, Users, is_password, new_credential, salted_password
-from tidelog.broker.security.disguise import Disguise
-from tidelog.broker.security.scram import ScramExchange
+from tidelog.broker.security.sasl.disguise import Disguise
+from tidelog.broker.security.sasl.scram import ScramExchange
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.alter_user_scram_credentials import (

@@ -11,8 +11,8 @@ import pytest
 from support.fake_logs import FakeLogs
 from support.permissions import EVERYTHING
 from support.topic_world import TopicWorld, topic_world
-from tidelog.broker.apis.registry import load_apis, loaded
-from tidelog.broker.error_answers import response_class
+from tidelog.broker.requests.error_responses import response_class
+from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.streams_broker import streams_world
-from tidelog.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from tidelog.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import streams_group_heartbeat as wire
 

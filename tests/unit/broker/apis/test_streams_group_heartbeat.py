@@ -1,4 +1,4 @@
-"""Heartbeats of streams groups from wire to wire; what the group makes of them is in test_streams_heartbeat.py."""
+"""Heartbeats of streams groups from wire to wire; what the group makes of them is in test_heartbeat.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.streams_broker import streams_world, topology
 from tidelog.broker.apis.streams_group_heartbeat import streams_group_heartbeat
-from tidelog.broker.group_commits import CommitRequest, OffsetToCommit
+from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.messages import streams_group_heartbeat as wire
 

@@ -23,7 +23,7 @@ from tidelog.broker.apis.init_producer_id import init_producer_id
 from tidelog.broker.apis.list_transactions import list_transactions
 from tidelog.broker.apis.txn_offset_commit import txn_offset_commit
 from tidelog.broker.apis.write_txn_markers import write_txn_markers
-from tidelog.broker.transaction_states import Producer
+from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import add_partitions_to_txn as adding
 from tidelog.protocol.messages import describe_producers as producers

@@ -26,9 +26,9 @@ from tidelog.broker.http.users import (
     NotLetInError,
 )
 from tidelog.broker.security.credentials import check_password, new_credential
-from tidelog.broker.security.jwks import Keys, Pauses
 from tidelog.broker.security.principal import parse_rules
-from tidelog.broker.security.tokens import TokenRules, TokenVerifier
+from tidelog.broker.security.sasl.jwks import Keys, Pauses
+from tidelog.broker.security.sasl.tokens import TokenRules, TokenVerifier
 from tidelog.config.broker_config import BrokerConfig
 
 SCRAM = "SCRAM-SHA-256"

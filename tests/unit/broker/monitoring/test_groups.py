@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from support.cleaning import CleaningWorld, Producer, put
-from tidelog.broker.group_metadata import EMPTY, GroupMetadata
-from tidelog.broker.group_offsets import OffsetStore
-from tidelog.broker.group_types import GroupType
+from tidelog.broker.groups.classic.metadata import EMPTY, GroupMetadata
+from tidelog.broker.groups.store.group import GroupType
+from tidelog.broker.groups.store.offsets import OffsetStore
+from tidelog.broker.groups.store.records import OffsetAndMetadata, offset_value
 from tidelog.broker.monitoring import groups as group_metrics
 from tidelog.broker.monitoring.groups import GroupLag, group_facts
-from tidelog.broker.offsets_records import OffsetAndMetadata, offset_value
 from tidelog.broker.runtime.metric_family import MAX_LABEL
 from tidelog.storage.record_counts import RecordCounts
 

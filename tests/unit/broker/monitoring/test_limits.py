@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 from tidelog.broker.metadata.creation_limits import MakerAccounts, Makers
 from tidelog.broker.monitoring.limits import limit_families, long_request_families, maker_families
-from tidelog.broker.receive_room import ReceiveRoom
-from tidelog.broker.send_room import SendRoom
+from tidelog.broker.network.receive_budget import ReceiveRoom
+from tidelog.broker.network.send_budget import SendRoom
 from tidelog.config.broker_config import BrokerConfig
 
 

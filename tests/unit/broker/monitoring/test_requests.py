@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.fetch_session import FetchSessions
 from tidelog.broker.monitoring.requests import (
     BOUNDS_S,
     RequestCounters,
@@ -13,9 +12,10 @@ from tidelog.broker.monitoring.requests import (
     request_families,
     told_buckets,
 )
+from tidelog.broker.network.outbound import SendCounters
+from tidelog.broker.network.socket_server import ListenerCounts
+from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.runtime.metric_family import Family, HistogramFamily
-from tidelog.broker.send import SendCounters
-from tidelog.broker.socket_server import ListenerCounts
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 

@@ -7,7 +7,7 @@ from typing import cast
 from support.transactions import Node
 from tidelog.broker.monitoring.transactions import transaction_families
 from tidelog.broker.runtime.metric_family import Family
-from tidelog.broker.transaction_coordinator import TransactionCoordinator
+from tidelog.broker.transactions.coordinator import TransactionCoordinator
 
 
 def told(transactions: TransactionCoordinator | None) -> dict[str, float]:

@@ -11,7 +11,7 @@ from tidelog.broker.runtime.log_flood import MAX_EXAMPLE, MOST, MOST_OF_OTHERS, 
 
 
 def record(
-    message: str, at_s: float, *args: object, name: str = "tidelog.broker.connection", level: int = logging.WARNING, line: int = 1
+    message: str, at_s: float, *args: object, name: str = "tidelog.broker.network.connection", level: int = 30, line: int = 1
 ) -> logging.LogRecord:  # fmt: skip
     made = logging.LogRecord(name, level, "module.py", line, message, args, None)
     made.created = at_s
@@ -30,7 +30,8 @@ def test_so_many_of_a_kind_pass_and_the_rest_is_counted_and_told(caplog: pytest.
     flood.flush(100.0 + WINDOW_S)
     (told,) = caplog.records
     assert (
-        told.getMessage() == f"{1000 - MOST} more lines of broker.connection in 10 s, such as: peer{MOST}: refused: no"
+        told.getMessage()
+        == f"{1000 - MOST} more lines of broker.network.connection in 10 s, such as: peer{MOST}: refused: no"
     )
     assert told.levelno == logging.WARNING
     assert not flood.pending
@@ -41,7 +42,9 @@ def test_a_new_window_begins_with_what_the_last_one_left_out(caplog: pytest.LogC
     for _ in range(MOST + 5):
         flood.filter(record("same", 5.0))
     assert flood.filter(record("same", 5.0 + WINDOW_S))
-    assert [one.getMessage() for one in caplog.records] == ["5 more lines of broker.connection in 10 s, such as: same"]
+    assert [one.getMessage() for one in caplog.records] == [
+        "5 more lines of broker.network.connection in 10 s, such as: same"
+    ]
     flood.flush(1e9)
     assert len(caplog.records) == 1
 
@@ -62,7 +65,8 @@ def test_a_kind_is_a_place_in_the_source_whatever_its_message_has(caplog: pytest
     """A message that is made before it is logged has the client's text in itself."""
     flood = FloodFilter()
     passed = [
-        flood.filter(record(f"group g{n} was made", 1.0, name="tidelog.broker.group_commits")) for n in range(5000)
+        flood.filter(record(f"group g{n} was made", 1.0, name="tidelog.broker.groups.offset_commits"))
+        for n in range(5000)
     ]
     assert sum(passed) == MOST
     assert len(flood._kinds) == 1
@@ -81,9 +85,9 @@ def test_what_stands_for_the_rest_has_a_bound_and_a_message_that_does_not_fit_is
 @pytest.mark.parametrize(
     ("name", "level", "most"),
     [
-        ("tidelog.broker.group_rebalance", logging.INFO, MOST),
-        ("tidelog.broker.modern_groups.consumer_heartbeat", logging.ERROR, MOST),
-        ("tidelog.broker.group_rebalance", logging.DEBUG, MOST_OF_OTHERS),
+        ("tidelog.broker.groups.classic.rebalance", logging.INFO, MOST),
+        ("tidelog.broker.groups.consumer.heartbeat", logging.ERROR, MOST),
+        ("tidelog.broker.groups.classic.rebalance", logging.DEBUG, MOST_OF_OTHERS),
         ("tidelog.storage.log_loader", logging.WARNING, MOST_OF_OTHERS),
         ("asyncio", logging.ERROR, MOST_OF_OTHERS),
         ("tidelog.audit", logging.INFO, 3000),

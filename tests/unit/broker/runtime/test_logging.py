@@ -28,7 +28,7 @@ def logger_as_before() -> Iterator[None]:
 
 def test_json_is_one_object_a_line_whatever_the_text(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging("info", "json")
-    log = logging.getLogger("tidelog.broker.connection")
+    log = logging.getLogger("tidelog.broker.network.connection")
     log.info('a %s of\ntwo lines and "quotes"', "text")
     log.debug("not told")
     try:
@@ -36,7 +36,7 @@ def test_json_is_one_object_a_line_whatever_the_text(capsys: pytest.CaptureFixtu
     except ValueError:
         log.exception("it failed")
     first, second = map(json.loads, capsys.readouterr().err.splitlines())
-    assert (first["level"], first["logger"]) == ("INFO", "broker.connection")
+    assert (first["level"], first["logger"]) == ("INFO", "broker.network.connection")
     assert first["message"] == 'a text of\\ntwo lines and "quotes"', "as in a plain line"
     assert first["time"].endswith("Z")
     assert "exception" not in first
@@ -85,7 +85,7 @@ def test_no_text_of_a_client_begins_a_line_or_speaks_to_a_terminal(
 ) -> None:
     """A name in a message, an exception as an argument, and an exception with its traceback."""
     set_up_logging("info", style)
-    log = logging.getLogger("tidelog.broker.group_commits")
+    log = logging.getLogger("tidelog.broker.groups.offset_commits")
     name = f"x{end}{FORGED}"
     log.info("group %s: %s", name, ValueError(name))
     try:
@@ -103,7 +103,7 @@ def test_no_text_of_a_client_begins_a_line_or_speaks_to_a_terminal(
     else:
         begun = [line for line in lines if LINE.match(line)]
         assert [line.split(": ")[0].split()[1:] for line in begun] == [
-            ["INFO", "broker.group_commits"], ["ERROR", "broker.group_commits"], ["ERROR", "asyncio"],
+            ["INFO", "broker.groups.offset_commits"], ["ERROR", "broker.groups.offset_commits"], ["ERROR", "asyncio"],
         ]  # fmt: skip
         assert all(line.startswith("  ") for line in lines if line not in begun)
 
@@ -111,7 +111,7 @@ def test_no_text_of_a_client_begins_a_line_or_speaks_to_a_terminal(
 @pytest.mark.parametrize("style", ["plain", "json"])
 def test_a_line_has_a_bound_and_keeps_its_end(style: str, capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging("info", style)
-    log = logging.getLogger("tidelog.broker.group_commits")
+    log = logging.getLogger("tidelog.broker.groups.offset_commits")
     log.info("group %s was made", "\x01" * 32_000)
     try:
         raise ValueError("\n".join(["y" * 90_000] * 3))
@@ -128,13 +128,13 @@ def test_a_line_has_a_bound_and_keeps_its_end(style: str, capsys: pytest.Capture
 def test_the_loggers_of_groups_are_limited_as_the_others_are(capsys: pytest.CaptureFixture[str]) -> None:
     """5,000 groups wrote 5,000 lines."""
     set_up_logging("info", "plain")
-    log = logging.getLogger("tidelog.broker.group_commits")
+    log = logging.getLogger("tidelog.broker.groups.offset_commits")
     for number in range(5000):
         log.info("group %s was made", number)
     assert len(capsys.readouterr().err.splitlines()) == MOST
     FLOOD.flush(float("inf"))
     (told,) = capsys.readouterr().err.splitlines()
-    assert f"{5000 - MOST} more lines of broker.group_commits in 10 s, such as: group {MOST} was made" in told
+    assert f"{5000 - MOST} more lines of broker.groups.offset_commits in 10 s, such as: group {MOST} was made" in told
 
 
 def test_what_ends_a_thread_is_told_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from support.groups import MemoryCoordinatorLog
 from support.mock_time import MockTime, MockTimer
-from tidelog.broker.coordinator_log import CoordinatorRecord
-from tidelog.broker.share.batches import RecordState, StateBatch
+from tidelog.broker.partitions.internal_topic import CoordinatorRecord
 from tidelog.broker.share.coordinator import ShareCoordinator
 from tidelog.broker.share.loading import load_share_state
+from tidelog.broker.share.record_batches import RecordState, StateBatch
 from tidelog.broker.share.records import SNAPSHOT, SharePartitionKey, read_key
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError

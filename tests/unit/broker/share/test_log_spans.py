@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from support.logs import World, append
 from tidelog.broker.share.log_spans import place_of, read_spans
-from tidelog.broker.share.share_partition import Acquired, Span
+from tidelog.broker.share.partition import Acquired, Span
 from tidelog.storage.log_values import FetchDataInfo
 from tidelog.storage.transaction_index import AbortedTxn
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.broker.group_shards import partition_for
-from tidelog.broker.share.batches import RecordState, StateBatch
+from tidelog.broker.groups.store.shards import partition_for
+from tidelog.broker.share.record_batches import RecordState, StateBatch
 from tidelog.broker.share.records import (
     SNAPSHOT,
     UPDATE,

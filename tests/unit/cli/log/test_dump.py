@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.logs import batch
-from tidelog.broker.offsets_records import offset_key
+from tidelog.broker.groups.store.records import offset_key
 from tidelog.cli.main import main
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record

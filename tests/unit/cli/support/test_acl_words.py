@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidelog.broker.security.acl import Acl, AclOperation, PatternType, Permission, ResourceType
+from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.cli.support import acl_words
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support.fake_brokers import FakeBrokers
 from tidelog.broker.security.credentials import new_credential
-from tidelog.broker.security.disguise import Disguise
-from tidelog.broker.security.scram import ScramExchange
+from tidelog.broker.security.sasl.disguise import Disguise
+from tidelog.broker.security.sasl.scram import ScramExchange
 from tidelog.pipeline.exceptions import AuthenticationError, BrokerUnreachableError
 from tidelog.pipeline.wire.connection import Connection
 from tidelog.pipeline.wire.settings import ClientSettings

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.broker.apis import registry
-from tidelog.broker.apis.registry import load_apis
 from tidelog.broker.http.console.loop_calls import CALLER, NOBODY, Caller, LoopCalls
 from tidelog.broker.http.console.page_request import PageError
-from tidelog.broker.request_context import RequestContext
-from tidelog.broker.security.acl import AclOperation, ResourceType
+from tidelog.broker.requests import registry
+from tidelog.broker.requests.context import RequestContext
+from tidelog.broker.requests.registry import load_apis
+from tidelog.broker.security.acl.model import AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 
 

@@ -1,0 +1,455 @@
+"""The group coordinator: groups of all types and their committed offsets, as one object.
+
+    apis/join_group, … ────► GroupCoordinator ─┬─► GroupMembership ─► group_rebalance (decides) ─► group_metadata
+    apis/consumer_group_heartbeat, … ──────────├─► ModernGroups ─► modern_groups.registry: a machine for each type
+    apis/offset_commit, …                      ├─► GroupCommits ─► group_offsets
+                                               └─► Shards ─► CoordinatorLog: `__consumer_offsets`
+
+Loop thread, except that `load` reads the log in pool threads. It holds no lock: everything happens between two turns
+of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...storage.exceptions import says_what_is_wrong
+from ..metadata.store import GROUP
+from ..partitions.internal_topic import CoordinatorLog, PartitionCoordinatorLog
+from .classic.events import (
+    UNKNOWN_MEMBER_ID,
+    DescribedGroup,
+    GroupLimits,
+    JoinRequest,
+    JoinResult,
+    LeavingMember,
+    LeftMember,
+    SyncRequest,
+    SyncResult,
+)
+from .classic.membership import GroupMembership
+from .classic.metadata import DEAD, GroupMetadata
+from .loading import LoadedPartition, load_partition
+from .offset_commits import CommitRequest, FetchedGroup, GroupCommits, TopicToFetch, TxnCommitRequest
+from .store.group import Group, GroupType, wanted_types
+from .store.member_memory import MemberRoom
+from .store.offsets import TopicPartition
+from .store.shards import Shard, Shards
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...storage.clock import Time
+    from ..runtime.timer import Timer, TimerHandle
+    from ..server import Broker
+    from .modern.machine import Environment
+    from .modern.runtime import ModernGroups
+
+log = logging.getLogger(__name__)
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+#: How long a start waits for groups and offsets before it takes connections: some 20,000 commits are read by then.
+START_PATIENCE_S = 0.1
+
+#: Runs a function in the pool.
+RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+def group_limits(config: BrokerConfig) -> GroupLimits:
+    """The settings that the protocol obeys."""
+    return GroupLimits(
+        config.group_initial_rebalance_delay_ms,
+        config.group_min_session_timeout_ms,
+        config.group_max_session_timeout_ms,
+        config.group_max_size,
+    )
+
+
+class GroupCoordinator:
+    """Made at start; `start` when topics are known, `close` before the logs are closed."""
+
+    __slots__ = (
+        "_check_interval_ms", "_commits", "_environment", "_expiry", "_loading", "_log", "_loop", "_membership", "_modern",
+        "_room", "_run_blocking", "_shards", "_time", "_timer",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        config: BrokerConfig,
+        time: Time,
+        timer: Timer,
+        loop: asyncio.AbstractEventLoop,
+        run_blocking: RunBlocking,
+        environment: Callable[[], Environment],
+        new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        """`environment` makes what modern groups look at; it is called when there is one."""
+        self._log = log
+        self._loop = loop
+        self._loading: asyncio.Task[None] | None = None
+        self._time = time
+        self._timer = timer
+        self._run_blocking = run_blocking
+        self._environment = environment
+        self._modern: ModernGroups | None = None
+        self._shards = Shards(log, time)
+        self._room = MemberRoom(
+            lambda: (group for shard in self._shards for group in shard.groups.values()), time.milliseconds
+        )
+        self._membership = GroupMembership(self._shards, group_limits(config), time, timer, loop, new_uuid)
+        self._commits = GroupCommits(
+            self._shards,
+            self._membership,
+            self._remove,
+            time,
+            config.offset_metadata_max_bytes,
+            config.offsets_retention_minutes * 60_000,
+        )
+        self._check_interval_ms = config.offsets_retention_check_interval_ms
+        self._expiry: TimerHandle = timer.call_later(self._check_interval_ms, self._start_expiry)
+
+    @classmethod
+    def of(cls, broker: Broker) -> GroupCoordinator:
+        """The coordinator of a whole broker. Offsets of topics that are deleted are forgotten."""
+
+        def run_blocking(task: Callable[[], Any]) -> Awaitable[Any]:
+            return broker.loop.run_in_executor(broker.io_pool, task)
+
+        def environment() -> Environment:
+            from .modern.machine import Environment, random_id
+            from .modern.settings import GroupSettings
+            from .modern.topic_image import RegistryImage
+
+            settings = GroupSettings(lambda: broker.config, lambda group_id: broker.resources.own(GROUP, group_id))
+            return Environment(RegistryImage(broker.topics, broker.time), settings, random_id)
+
+        coordinator = cls(
+            PartitionCoordinatorLog(GROUP_METADATA_TOPIC, broker.partitions, broker.topics),
+            broker.config,
+            broker.time,
+            broker.timer,
+            broker.loop,
+            run_blocking,
+            environment,
+        )
+        broker.topics.on_deleted.append(lambda topic: coordinator.topics_deleted([topic]))
+        return coordinator
+
+    # -- life
+
+    async def start(self, patience_s: float = START_PATIENCE_S) -> None:
+        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet.
+
+        Returns when all is loaded, or after `patience_s`, and the loading goes on in the background. Some tools take
+        that error for final, so what can be loaded at once is. Called when topics are known."""
+        self.open()
+        self._loading = self._loop.create_task(self.load())
+        await asyncio.wait((self._loading,), timeout=patience_s)
+
+    def open(self) -> None:
+        """`start` without the reading."""
+        if self._log.partition_count and not self.is_open:
+            self._shards.open(self._log.partition_count, loaded=False)
+
+    async def load(self) -> None:
+        """Reads all partitions, one after the other; each serves as soon as it is there. What cannot be read at all is
+        logged and stays in loading, as its clients would otherwise start from offsets that are wrong."""
+        started = self._time.monotonic_ms()
+        groups = offsets = 0
+        for shard in self._shards:
+            if shard.loaded:
+                continue
+            if self._log.is_empty(shard.index):
+                shard.loaded = True
+                continue
+            try:
+                loaded: LoadedPartition = await self._run_blocking(self._loader(shard.index))
+            except Exception as error:
+                told = says_what_is_wrong(error)
+                log.error("%s-%d cannot be loaded: %s", GROUP_METADATA_TOPIC, shard.index, error, exc_info=not told)
+                continue
+            if self._shards.closed:
+                return
+            shard.groups, shard.offsets, shard.loaded = loaded.groups, loaded.offsets, True
+            self._room.recount()
+            self._membership.loaded(shard)
+            if any(not isinstance(group, GroupMetadata) for group in shard.groups.values()):
+                self.modern.loaded(shard)
+            self._commits.loaded(shard)
+            groups += len(loaded.groups)
+            offsets += loaded.offsets.count
+        if groups:
+            seconds = (self._time.monotonic_ms() - started) / 1000
+            log.info("loaded %d groups with %d offsets in %.1f s", groups, offsets, seconds)
+
+    def _loader(self, index: int) -> Callable[[], LoadedPartition]:
+        name = f"{GROUP_METADATA_TOPIC}-{index}"
+        return lambda: load_partition(name, self._log.replay(index), self._time.milliseconds())
+
+    async def ensure_topic(self) -> None:
+        """Makes `__consumer_offsets` if there is none. Raises what making a topic raises."""
+        if len(self._shards) or self._shards.closed:
+            return
+        await self._log.ensure_topic()
+        if not len(self._shards):  # another request may have been first
+            self._shards.open(self._log.partition_count, loaded=True)
+
+    def close(self) -> None:
+        """Answers everybody who waits with NOT_COORDINATOR, then takes no requests."""
+        if self._shards.closed:
+            return
+        self._expiry.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+        if self._modern is not None:
+            self._modern.close()
+        for shard in self._shards:
+            for group in list(shard.groups.values()):
+                self._remove(shard, group, ErrorCode.NOT_COORDINATOR)
+        self._shards.closed = True
+
+    def _remove(self, shard: Shard, group: Group, error: ErrorCode) -> None:
+        """Forgets a group of any type in memory; whoever waits for something of it is answered with `error`."""
+        if isinstance(group, GroupMetadata):
+            self._membership.remove(shard, group, error)
+        else:
+            self.modern.forget(shard, group)
+
+    @property
+    def modern(self) -> ModernGroups:
+        """Groups of the newer protocols; made, and their code imported, when first asked for."""
+        if self._modern is None:
+            from .modern.runtime import ModernGroups
+
+            self._modern = ModernGroups(
+                self._shards,
+                self._environment(),
+                self._time,
+                self._timer,
+                self._loop,
+                self._run_blocking,
+                self._remove,
+                self._membership.adopt,
+            )
+        return self._modern
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a `__consumer_offsets`."""
+        return len(self._shards) > 0
+
+    @property
+    def is_loaded(self) -> bool:
+        return all(shard.loaded for shard in self._shards)
+
+    # -- what metrics ask
+
+    @property
+    def group_count(self) -> int:
+        return sum(len(shard.groups) for shard in self._shards)
+
+    @property
+    def offset_count(self) -> int:
+        return sum(shard.offsets.count for shard in self._shards)
+
+    @property
+    def commits(self) -> int:
+        return self._commits.commits
+
+    @property
+    def expired_offsets(self) -> int:
+        return self._commits.expired
+
+    @property
+    def rebalances(self) -> int:
+        return self._membership.rebalances
+
+    @property
+    def modern_rebalances(self) -> Mapping[GroupType, int]:
+        """Group epochs begun since the start, by type of group."""
+        return {} if self._modern is None else self._modern.rebalances
+
+    # -- membership
+
+    def _is_consumer_group(self, group_id: str) -> bool:
+        """Whether that is a consumer group (KIP-848) with members: classic ones among them are served there."""
+        if self._modern is None or not group_id or not self._shards:
+            return False
+        group = self._shards.shard_of(group_id).groups.get(group_id)
+        return group is not None and group.group_type is GroupType.CONSUMER and not group.is_empty
+
+    def check_room(self, group_id: str, member_id: str, said: object) -> None:
+        """As `MemberRoom.check`. Finding no such group, or none yet, is not for here."""
+        group = self._shards.shard_of(group_id).groups.get(group_id) if len(self._shards) else None
+        self._room.check(group, member_id, said)
+
+    def join(self, request: JoinRequest) -> JoinResult | Awaitable[JoinResult]:
+        """The answer, or an awaitable of it."""
+        try:
+            self.check_room(request.group_id, request.member_id, request.protocols)
+        except ProtocolError as error:
+            return JoinResult(error.code, request.member_id)
+        if not self._is_consumer_group(request.group_id):
+            return self._membership.join(request)
+        machine = self.modern.machine(GroupType.CONSUMER)
+        try:
+            self._membership.check_session_timeout(request)
+            return self.modern.run(
+                request.group_id, lambda group, now_ms: machine.join(group, request, now_ms), kind=GroupType.CONSUMER
+            )
+        except ProtocolError as error:
+            full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+            return JoinResult(error.code, UNKNOWN_MEMBER_ID if full else request.member_id)
+
+    def sync(self, request: SyncRequest) -> SyncResult | Awaitable[SyncResult]:
+        """The answer, or an awaitable of it."""
+        if not self._is_consumer_group(request.group_id):
+            return self._membership.sync(request)
+        machine = self.modern.machine(GroupType.CONSUMER)
+        try:
+            return self.modern.run(
+                request.group_id, lambda group, _: machine.sync(group, request), kind=GroupType.CONSUMER
+            )
+        except ProtocolError as error:
+            return SyncResult(error.code)
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        if not self._is_consumer_group(group_id):
+            return self._membership.heartbeat(group_id, member_id, group_instance_id, generation)
+        machine = self.modern.machine(GroupType.CONSUMER)
+        try:
+            code: ErrorCode = self.modern.run_at_once(
+                group_id,
+                lambda group, _: machine.classic_heartbeat(group, group_id, member_id, group_instance_id, generation),
+                kind=GroupType.CONSUMER,
+            )
+        except ProtocolError as error:
+            return error.code
+        return code
+
+    def leave(self, group_id: str, members: Sequence[LeavingMember]) -> tuple[ErrorCode, list[LeftMember]]:
+        if not self._is_consumer_group(group_id):
+            return self._membership.leave(group_id, members)
+        machine = self.modern.machine(GroupType.CONSUMER)
+        try:
+            left = self.modern.run_at_once(
+                group_id, lambda group, _: machine.leave(group, group_id, members), kind=GroupType.CONSUMER
+            )
+        except ProtocolError as error:
+            return error.code, []
+        return ErrorCode.NONE, left
+
+    # -- offsets
+
+    def commit_offsets(self, request: CommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+        """As `GroupCommits.commit`."""
+        return self._commits.commit(request)
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[TopicToFetch] | None,
+        *,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> FetchedGroup | Awaitable[FetchedGroup]:
+        """As `GroupCommits.fetch`."""
+        return self._commits.fetch(
+            group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
+        )
+
+    def commit_in_transaction(self, request: TxnCommitRequest) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+        """As `GroupCommits.commit_in_transaction`."""
+        return self._commits.commit_in_transaction(request)
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Where the group's offsets are. Raises ProtocolError as finding a group does."""
+        return TopicPartition(GROUP_METADATA_TOPIC, self._shards.find(group_id).index)
+
+    def check_loaded(self, index: int) -> None:
+        """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while that partition is read back: a marker would be missed."""
+        if index < len(self._shards) and not self._shards[index].loaded:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def end_transaction(
+        self, index: int, producer_id: int, committed: bool, unsynced: asyncio.Future[None] | None
+    ) -> None:
+        """A transaction's marker has been written to that partition: what it committed counts, or is forgotten."""
+        if index < len(self._shards):
+            self._commits.end_transaction(self._shards[index], producer_id, committed, unsynced)
+
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]]
+    ) -> list[ErrorCode] | Awaitable[list[ErrorCode]]:
+        """As `GroupCommits.delete_offsets`."""
+        return self._commits.delete_offsets(group_id, partitions)
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        """Their committed offsets go too. Called after the topics have gone."""
+        self._commits.topics_deleted(topics)
+
+    def _start_expiry(self) -> None:
+        self._continue_expiry(self._commits.expire())
+
+    def _continue_expiry(self, rest: Iterator[None]) -> None:
+        try:
+            next(rest)
+        except StopIteration:
+            self._expiry = self._timer.call_later(self._check_interval_ms, self._start_expiry)
+        else:
+            self._expiry = self._timer.call_later(0, lambda: self._continue_expiry(rest))
+
+    # -- administration
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[Group]:
+        """Groups of all types, those in `states` and of `types` if any are named.
+
+        Raises ProtocolError: COORDINATOR_LOAD_IN_PROGRESS while any partition is loading: the list would be false."""
+        if self._shards.closed:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self.is_loaded:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        of_types, in_states = wanted_types(types), wanted_types(states)
+        return [
+            group
+            for shard in self._shards
+            for group in shard.groups.values()
+            if not of_types or group.group_type in of_types
+            if not in_states or group.state_name.lower() in in_states
+        ]
+
+    def ids_of_type(self, kind: GroupType) -> list[str]:
+        """Groups of a type in the partitions that are loaded."""
+        return [group.group_id for shard in self._shards for group in shard.groups.values() if group.group_type is kind]
+
+    def describe_group(self, group_id: str) -> DescribedGroup:
+        """The classic group with its members; an error inside where there is none or it cannot be told yet."""
+        try:
+            shard = self._shards.find(group_id)
+        except ProtocolError as error:
+            return DescribedGroup(group_id, "", "", error=error.code, error_message=error.message)
+        group = shard.groups.get(group_id)
+        if group is None:
+            message = f"Group {group_id} not found."
+        elif not isinstance(group, GroupMetadata):
+            message = f"Group {group_id} is not a classic group."
+        else:
+            return group.describe()
+        return DescribedGroup(group_id, str(DEAD), "", error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
+
+    def delete_group(self, group_id: str) -> ErrorCode | Awaitable[ErrorCode]:
+        """NONE, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or why nothing can be done now."""
+        return self._commits.delete_group(group_id)
+
+    def shards(self) -> Sequence[Shard]:
+        """For tests and `describe` of the internals. Read only."""
+        return tuple(self._shards)
+
+    def __repr__(self) -> str:
+        return f"GroupCoordinator(groups={self.group_count}, offsets={self.offset_count})"

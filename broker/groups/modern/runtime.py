@@ -1,0 +1,200 @@
+"""Drives modern groups of all types: finds the group, has its machine decide, writes, replays, sets delays, answers.
+
+    apis/consumer_group_heartbeat ─► GroupCoordinator ─► ModernGroups.run ─► machine (decides) ─► Outcome
+                                                              │
+                  Shards.append ◄── records ──────────────────┤
+                  registry.replay(shard.groups, record) ◄─────┤   the only way in which a group changes
+                  Delays.apply ◄── effects ───────────────────┘
+
+Loop thread. One request is decided, written and replayed within one turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ....protocol.errors import ErrorCode, ProtocolError
+from ..store.delays import Delays
+from ..store.group import Group, GroupType
+from ..store.shards import append_failure
+from .group import ModernGroup
+from .outcome import Delay, DelaySet, GroupRecord, MemberGone, Outcome, Work
+from .registry import TYPES, encoded, machine_class, replay
+
+if TYPE_CHECKING:
+    from ....storage.clock import Time
+    from ...runtime.timer import Timer
+    from ..store.shards import Shard, Shards
+    from .machine import Environment, Machine
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 5_000
+"""How long a time-out waits whose outcome could not be written."""
+
+T = TypeVar("T")
+#: Runs a function in a pool thread.
+RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
+#: A group that changes its type is taken out, or put in, by who owns its other half.
+Remove = Callable[["Shard", Group, ErrorCode], None]
+Adopt = Callable[["Shard", Group, "str | None"], None]
+
+
+class ModernGroups:
+    """Made with the first modern group or request; see `GroupCoordinator.modern`."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        environment: Environment,
+        time: Time,
+        timer: Timer,
+        loop: asyncio.AbstractEventLoop,
+        run_blocking: RunBlocking,
+        remove: Remove,
+        adopt: Adopt,
+    ) -> None:
+        """`remove` forgets a group of any type in memory; `adopt` puts a classic group in its place."""
+        self._shards = shards
+        self._environment = environment
+        self._time = time
+        self._loop = loop
+        self._run_blocking = run_blocking
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._remove = remove
+        self._adopt = adopt
+        self._delays = Delays(timer, time, self._delay_passed)
+        self._machines: dict[GroupType, Machine] = {}
+        self.on_member_gone: list[Callable[[GroupType, str, str], object]] = []
+        """Called with type, group and member when one has left, or was put out."""
+        #: Group epochs begun since the start, by type.
+        self.rebalances: dict[GroupType, int] = dict.fromkeys(TYPES, 0)
+
+    def machine(self, kind: GroupType) -> Any:
+        """The machine of a type, which knows its own requests."""
+        machine = self._machines.get(kind)
+        if machine is None:
+            machine = self._machines[kind] = machine_class(kind)(self._environment)
+        return machine
+
+    # -- requests
+
+    def run_at_once(self, group_id: str, decide: Callable[[Group | None, int], Outcome[T]], *, kind: GroupType) -> T:
+        """`run`, for answers that need not wait until the write is durable: nobody relies on what they say."""
+        shard = self._shards.find(group_id)
+        outcome = decide(shard.groups.get(group_id), self._time.milliseconds())
+        self.carry_out(shard, group_id, outcome, kind)
+        return outcome.answer
+
+    def run(
+        self, group_id: str, decide: Callable[[Group | None, int], Outcome[T]], *, kind: GroupType
+    ) -> T | Awaitable[T]:
+        """`decide(group, now)` gets whatever group has the id, of any type, or None.
+
+        Returns the outcome's answer, or an awaitable of it where the write takes time to be durable. Raises ProtocolError as
+        finding a group does, what `decide` raises, and what the write says; nothing has changed then."""
+        shard = self._shards.find(group_id)
+        outcome = decide(shard.groups.get(group_id), self._time.milliseconds())
+        unsynced = self.carry_out(shard, group_id, outcome, kind)
+        return outcome.answer if unsynced is None else _when_durable(unsynced, outcome.answer)
+
+    def read(self, group_id: str) -> Group | None:
+        """The group as it is. Raises ProtocolError as finding a group does."""
+        return self._shards.find(group_id).groups.get(group_id)
+
+    def carry_out(
+        self, shard: Shard, group_id: str, outcome: Outcome[Any], kind: GroupType
+    ) -> asyncio.Future[None] | None:
+        """Writes, replays, sets delays. The future is the write's durability. Raises ProtocolError if it cannot be written."""
+        replaced, successor = outcome.replaced, outcome.successor
+        records = [encoded(record) for record in outcome.records]
+        if replaced is not None:
+            records[:0] = replaced.tombstones()
+        unsynced = self._shards.append(shard, records) if records else None
+        if replaced is not None:
+            log.info("group %s: %s in place of %s", group_id, kind, replaced.group_type)
+            self._remove(shard, replaced, ErrorCode.REBALANCE_IN_PROGRESS)
+        for record in outcome.records:
+            if isinstance(record, GroupRecord):
+                replay(shard.groups, record)
+        if outcome.note is not None:
+            outcome.note(shard.groups.get(group_id))
+        if successor is not None:
+            log.info("group %s: %s in place of %s", group_id, successor.group_type, kind)
+            self._delays.forget(group_id)
+            self._adopt(shard, successor, outcome.rebalance_successor)
+        for effect in outcome.effects:
+            self._delays.apply(group_id, effect)
+            if isinstance(effect, MemberGone):
+                for callback in self.on_member_gone:
+                    callback(kind, group_id, effect.member_id)
+        if outcome.rebalanced:
+            self.rebalances[kind] += 1
+        if outcome.work is not None and group_id not in self._working:
+            self._working[group_id] = self._loop.create_task(self._work(group_id, outcome.work, kind))
+        return unsynced
+
+    async def _work(self, group_id: str, work: Work, kind: GroupType) -> None:
+        try:
+            result = await self._run_blocking(work.run)
+            shard = self._shards.find(group_id)
+            outcome = work.then(shard.groups.get(group_id), result, self._time.milliseconds())
+            if outcome is not None:
+                self.carry_out(shard, group_id, outcome, kind)
+        except ProtocolError as error:
+            log.warning("group %s: %s", group_id, error)
+        except Exception:
+            log.exception("group %s: work in the background failed", group_id)
+        finally:
+            del self._working[group_id]
+
+    def close(self) -> None:
+        """No more work. The groups are forgotten one by one."""
+        for task in list(self._working.values()):
+            task.cancel()
+
+    # -- groups that come and go
+
+    def loaded(self, shard: Shard) -> None:
+        """The shard's groups were read from the log."""
+        now_ms = self._time.milliseconds()
+        for group in list(shard.groups.values()):
+            if isinstance(group, ModernGroup):
+                for effect in self.machine(group.group_type).loaded(group, now_ms):
+                    self._delays.apply(group.group_id, effect)
+
+    def forget(self, shard: Shard, group: Group) -> None:
+        """The group is deleted, or the coordinator stops. Writes nothing."""
+        self._delays.forget(group.group_id)
+        if shard.groups.get(group.group_id) is group:
+            del shard.groups[group.group_id]
+
+    def _delay_passed(self, group_id: str, delay: Delay) -> None:
+        shard = self._shards.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if not isinstance(group, ModernGroup):
+            return
+        try:
+            outcome = self.machine(group.group_type).delay_passed(group, delay, self._time.milliseconds())
+            if outcome is not None:
+                self.carry_out(shard, group_id, outcome, group.group_type)
+        except ProtocolError as error:
+            # A full disk, say. The member stays, and is looked at again after as long as anything else may take.
+            log.warning("group %s: what follows from a time-out could not be written: %s", group_id, error)
+            self._delays.apply(group_id, DelaySet(delay, RETRY_MS))
+
+    def delay_count(self, group_id: str) -> int:
+        """For tests."""
+        return self._delays.count(group_id)
+
+
+async def _when_durable(unsynced: asyncio.Future[None], answer: T) -> T:
+    """The future is shared: a client that goes away must not cancel it."""
+    try:
+        await asyncio.shield(unsynced)
+    except Exception as error:
+        raise append_failure(error) from error
+    return answer

@@ -1,0 +1,137 @@
+"""The four types of groups, what all of them have in common, and which type may take over an id.
+
+One registry holds all groups by id (`Shard.groups`). A classic group is a `group_metadata.GroupMetadata`; the others are
+`modern_groups.modern_group.ModernGroup`s (KIP-848 consumer, KIP-932 share, KIP-1071 streams). What shards, commits, listing,
+deletion and expiry do with a group they do through `Group`, whatever its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ....protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ...partitions.internal_topic import CoordinatorRecord
+
+
+class GroupType(StrEnum):
+    """Named as ListGroups shows them (KIP-848). Filters compare without regard to case."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class Committer(NamedTuple):
+    """Who commits offsets. `version` is OffsetCommit's: older ones cannot have a member epoch."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    generation: int = -1
+    """The member epoch, in a modern group."""
+    transactional: bool = False
+    version: int = 9
+
+
+class CommittedPartition(NamedTuple):
+    """Where an offset is committed for. The topic's id is None where it is not known."""
+
+    topic: str
+    topic_id: bytes | None
+    partition: int
+
+
+class Group(Protocol):
+    """Any group. Loop thread, or the one thread that loads it."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def group_type(self) -> GroupType: ...
+
+    @property
+    def state_name(self) -> str:
+        """As ListGroups shows it."""
+
+    @property
+    def listed_protocol_type(self) -> str:
+        """As ListGroups shows it: `consumer`, `share`, …; empty where nobody ever joined."""
+
+    @property
+    def member_count(self) -> int: ...
+
+    @property
+    def member_bytes(self) -> int:
+        """Of what its members said of themselves, as `member_room.said_bytes` counts."""
+
+    def bytes_of(self, member_id: str) -> int:
+        """Of one of them; 0 where there is none."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Without members: it may be deleted, and taken over by some types."""
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether it goes when it has no offsets left."""
+
+    def may_commit(self, committer: Committer, partitions: Iterable[CommittedPartition]) -> ErrorCode:
+        """Why `committer` may not commit offsets for these partitions now, or NONE."""
+
+    def may_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Why who says to be this member may not fetch offsets, or NONE. No member: None and -1."""
+
+    def may_delete(self) -> ErrorCode:
+        """NONE, or NON_EMPTY_GROUP and the like."""
+
+    def may_delete_offsets(self) -> ErrorCode:
+        """Why no offsets can be deleted at all, or NONE."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic: its offsets are neither deleted nor do they expire."""
+
+    def retention_starts(self, commit_ms: int) -> int | None:
+        """From when an offset's retention counts, if it was committed at `commit_ms`; None when it does not expire now."""
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """What forgets the group in `__consumer_offsets`, its offsets not included; in the order that Kafka writes them."""
+
+
+class Claim(Enum):
+    """What becomes of a request of one type for an id."""
+
+    NEW = "nobody has the id"
+    KEEP = "a group of the type has it"
+    REPLACE = "an empty group of another type has it: that goes, its offsets stay"
+    MIGRATE = "members of both protocols are served in one group, as far as `group.consumer.migration.policy` says"
+    REFUSE = "the id is taken"
+
+
+_BOTH = (False, True)
+#: (type asked for, type found, whether that is empty) → what follows; what is not named is refused. As Kafka 4.3 has it.
+_CLAIMS: Mapping[tuple[GroupType, GroupType, bool], Claim] = {
+    **{(kind, kind, empty): Claim.KEEP for kind in GroupType for empty in _BOTH},
+    (GroupType.CLASSIC, GroupType.CONSUMER, True): Claim.REPLACE,
+    (GroupType.CLASSIC, GroupType.CONSUMER, False): Claim.MIGRATE,
+    (GroupType.CLASSIC, GroupType.STREAMS, True): Claim.REPLACE,
+    (GroupType.CONSUMER, GroupType.CLASSIC, True): Claim.REPLACE,
+    (GroupType.CONSUMER, GroupType.CLASSIC, False): Claim.MIGRATE,
+    (GroupType.STREAMS, GroupType.CLASSIC, True): Claim.REPLACE,
+}
+
+
+def claim(wanted: GroupType, found: Group | None) -> Claim:
+    """What a request for a group of type `wanted` does where `found` is."""
+    if found is None:
+        return Claim.NEW
+    return _CLAIMS.get((wanted, found.group_type, found.is_empty), Claim.REFUSE)
+
+
+def wanted_types(names: Collection[str]) -> frozenset[str]:
+    """A filter of ListGroups: lower case, without blanks."""
+    return frozenset(name.strip().lower() for name in names)

@@ -1,0 +1,74 @@
+"""What members of groups may leave in memory: what they say of themselves when they join, which stays as long as they do.
+
+    one member     1 MiB: a group's record has to fit into one batch of `__consumer_offsets`, so nobody gets on with more
+    one group     16 MiB: some ten protocols of each member, of which that record has the one that was chosen
+    all groups   128 MiB: 100,000 members with more than a kilobyte each
+
+A member's bytes are its protocols with their metadata (classic), its topics and expression (consumer, share), its topology and
+tags (streams); in memory they take a few times that where they are names. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from .group import Group
+
+MEMBER_BYTES = 1 << 20
+GROUP_BYTES = 16 << 20
+ALL_BYTES = 128 << 20
+RECOUNT_MS = 100
+"""All groups are counted at most so often: with 10,000 of them it takes a millisecond."""
+
+
+def said_bytes(said: object) -> int:
+    """Bytes, and characters of names, in what somebody said: texts and bytes, in tuples and sets at any depth."""
+    if isinstance(said, str | bytes):
+        return len(said)
+    return sum(map(said_bytes, said)) if isinstance(said, Iterable) else 0
+
+
+class MemberRoom:
+    """Asked before a member joins, or says something new."""
+
+    __slots__ = ("_counted_ms", "_estimate", "_groups", "_now_ms")
+
+    def __init__(self, groups: Callable[[], Iterable[Group]], now_ms: Callable[[], int]) -> None:
+        """`groups`: all there are."""
+        self._groups = groups
+        self._now_ms = now_ms
+        # Never less than what there is: who joins is added, who leaves is found out by counting, as what was read from the disk.
+        self._estimate = 0
+        self._counted_ms = -RECOUNT_MS
+
+    def recount(self) -> None:
+        """Groups have come that nobody has asked for here: they are counted before the next one joins."""
+        self._estimate, self._counted_ms = ALL_BYTES, self._now_ms() - RECOUNT_MS
+
+    def check(self, group: Group | None, member_id: str, said: object) -> None:
+        """Raises ProtocolError: INVALID_REQUEST for more than a member may bring, GROUP_MAX_SIZE_REACHED for more than its group
+        may have, COORDINATOR_NOT_AVAILABLE, after which clients try again, where all groups have too much."""
+        size = said_bytes(said)
+        if not size:
+            return
+        if size > MEMBER_BYTES:
+            what = f"a member may bring {MEMBER_BYTES} bytes of names and metadata, and these are {size}"
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, what)
+        has = 0 if group is None else group.bytes_of(member_id)
+        if size <= has:  # nothing more: in full groups too those that are there go on, rebalance after rebalance
+            return
+        if group is not None and group.member_bytes - has + size > GROUP_BYTES:
+            what = f"the group's members have {GROUP_BYTES} bytes of names and metadata, and may have no more"
+            raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, what)
+        more = size - has
+        if self._estimate + more > ALL_BYTES and self._now_ms() - self._counted_ms >= RECOUNT_MS:
+            self._counted_ms = self._now_ms()
+            self._estimate = sum(group.member_bytes for group in self._groups())
+        if self._estimate + more > ALL_BYTES:
+            what = f"the members of all groups have {ALL_BYTES} bytes of names and metadata, and may have no more"
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, what)
+        self._estimate += more

@@ -1,0 +1,190 @@
+"""StreamsGroupHeartbeat as the coordinator sees it: the message, checked as far as it can be without its group.
+
+What Kafka 4.3 does not do yet is refused in its words: static members, warm-up tasks, task offsets, source topics by regular
+expression. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ....protocol.errors import ErrorCode, ProtocolError
+from ....protocol.messages import streams_group_heartbeat as wire
+from ....storage.log_names import is_valid_topic
+from ...metadata.topics import INTERNAL_TOPICS
+from ..modern.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
+from .group import StreamsEndpoint
+from .tasks import OwnedTasks, Tasks, TaskSet, task_set
+from .topology import CopartitionGroup, InternalTopic, StreamsStatus, Subtopology, Topology, check_topology
+
+
+class StreamsHeartbeat(NamedTuple):
+    """One request. None and -1 mean: as before."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    endpoint_epoch: int = 0
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    said: Tasks | None = None
+    """The tasks that the member says to have."""
+    process_id: str | None = None
+    endpoint: StreamsEndpoint | None = None
+    client_tags: tuple[tuple[str, str], ...] | None = None
+    shutdown: bool = False
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_joining(self) -> bool:
+        return self.member_epoch == JOINING_EPOCH
+
+    @property
+    def is_leaving(self) -> bool:
+        return self.member_epoch == LEAVING_EPOCH
+
+
+class EndpointPartitions(NamedTuple):
+    """What one process can be asked for: (topic, partitions) of its active and its stand-by tasks."""
+
+    endpoint: StreamsEndpoint
+    active: Sequence[tuple[str, Sequence[int]]]
+    standby: Sequence[tuple[str, Sequence[int]]]
+
+
+class StreamsAnswer(NamedTuple):
+    """What the member is told. Tasks and endpoints that are None have not changed."""
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    statuses: tuple[StreamsStatus, ...] = ()
+    tasks: OwnedTasks | None = None
+    endpoint_epoch: int = 0
+    endpoints: tuple[EndpointPartitions, ...] | None = None
+
+
+def read_heartbeat(message: wire.StreamsGroupHeartbeatRequest, client_id: str, client_host: str) -> StreamsHeartbeat:
+    """Raises ProtocolError, mostly INVALID_REQUEST."""
+    _check_features(message)
+    _check(message)
+    endpoint, tags = message.user_endpoint, message.client_tags
+    topology = None if message.topology is None else _topology(message.topology)
+    if topology is not None:
+        check_topology(topology)
+        _check_names(topology)
+    return StreamsHeartbeat(
+        message.group_id,
+        message.member_id,
+        message.member_epoch,
+        message.endpoint_information_epoch,
+        message.rack_id,
+        message.rebalance_timeout_ms,
+        topology,
+        _said(message),
+        message.process_id,
+        None if endpoint is None else StreamsEndpoint(endpoint.host, endpoint.port),
+        None if tags is None else tuple(sorted({tag.key: tag.value for tag in tags}.items())),
+        message.shutdown_application,
+        client_id,
+        client_host,
+    )
+
+
+def _refused(message: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_features(message: wire.StreamsGroupHeartbeatRequest) -> None:
+    if message.instance_id is not None:
+        raise _refused("Static membership is not yet supported.")
+    if message.task_offsets is not None:
+        raise _refused("TaskOffsets are not supported yet.")
+    if message.task_end_offsets is not None:
+        raise _refused("TaskEndOffsets are not supported yet.")
+    if message.warmup_tasks:
+        raise _refused("WarmupTasks are not supported yet.")
+    if message.topology is not None and any(each.source_topic_regex for each in message.topology.subtopologies):
+        raise _refused("Regular expressions for source topics are not supported yet.")
+
+
+def _check(message: wire.StreamsGroupHeartbeatRequest) -> None:
+    if not message.member_id.strip():
+        raise _refused("MemberId can't be empty.")
+    if not message.group_id.strip():
+        raise _refused("GroupId can't be empty.")
+    if message.rack_id is not None and not message.rack_id.strip():
+        raise _refused("RackId can't be empty.")
+    tasks = message.active_tasks, message.standby_tasks, message.warmup_tasks
+    if message.member_epoch == JOINING_EPOCH:
+        if message.rebalance_timeout_ms == -1:
+            raise _refused("RebalanceTimeoutMs must be provided in first request.")
+        for name, found in zip(("ActiveTasks", "StandbyTasks", "WarmupTasks"), tasks, strict=True):
+            if found:
+                raise _refused(f"{name} must be empty when (re-)joining.")
+        if message.topology is None:
+            raise _refused("Topology must be non-null when (re-)joining.")
+    elif message.member_epoch == AWAY_EPOCH:
+        raise _refused("InstanceId can't be null.")
+    elif message.member_epoch < AWAY_EPOCH:
+        raise _refused(f"MemberEpoch is {message.member_epoch}, but must be greater than or equal to -2.")
+    if any(found is not None for found in tasks) and any(found is None for found in tasks):
+        raise _refused("If one task-type is non-null, all must be non-null.")
+    if message.member_epoch != JOINING_EPOCH and message.topology is not None:
+        raise _refused("Topology can only be provided when (re-)joining.")
+
+
+def _check_names(topology: Topology) -> None:
+    names = sorted(topology.named_topics())
+    if own := [name for name in names if name in INTERNAL_TOPICS]:
+        raise ProtocolError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is prohibited.",
+        )
+    if bad := [name for name in names if not is_valid_topic(name)]:
+        raise ProtocolError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(bad)} are not valid topic names."
+        )
+
+
+def _said(message: wire.StreamsGroupHeartbeatRequest) -> Tasks | None:
+    if message.active_tasks is None or message.standby_tasks is None or message.warmup_tasks is None:
+        return None
+    return Tasks(_tasks(message.active_tasks), _tasks(message.standby_tasks), _tasks(message.warmup_tasks))
+
+
+def _tasks(found: Iterable[wire.TaskIds]) -> TaskSet:
+    return task_set({each.subtopology_id: each.partitions for each in found})
+
+
+def _topology(topology: wire.Topology) -> Topology:
+    return Topology(topology.epoch, tuple(sorted(_subtopology(each) for each in topology.subtopologies)))
+
+
+def _subtopology(each: wire.Subtopology) -> Subtopology:
+    return Subtopology(
+        each.subtopology_id,
+        tuple(each.source_topics),
+        _topics(each.state_changelog_topics),
+        tuple(each.repartition_sink_topics),
+        _topics(each.repartition_source_topics),
+        tuple(
+            CopartitionGroup(tuple(group.source_topics), tuple(group.repartition_source_topics))
+            for group in each.copartition_groups
+        ),
+    )
+
+
+def _topics(found: Iterable[wire.TopicInfo]) -> tuple[InternalTopic, ...]:
+    return tuple(
+        InternalTopic(
+            topic.name,
+            topic.partitions,
+            topic.replication_factor,
+            tuple((setting.key, setting.value) for setting in topic.topic_configs),
+        )
+        for topic in found
+    )

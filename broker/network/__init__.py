@@ -1,0 +1,4 @@
+"""Sockets: listeners, connections in the clear and by TLS, and the memory that clients' requests and answers may hold.
+
+`connection.py` is one client from its first byte to its last. Start reading at `socket_server.py`.
+"""

@@ -1,0 +1,567 @@
+"""One client connection: frames in, answers out, in order.
+
+The connection is a `BufferedProtocol`: the loop reads straight into the buffer that `get_buffer` names. Between
+requests a connection owns no buffer: all share one scratch buffer of their loop, which is safe because a loop asks for
+the buffer, reads and hands over in one step. Only a request that has not come whole moves to a buffer of the connection's
+own, made to fit the frame, so that a large batch is received once and written to the log from where it lies.
+
+Requests of one connection are handled one at a time, in the order in which they came, and are answered in that order.
+A handler that can answer at once does; what must wait (a long poll, a sync, a rebalance) is an awaitable, and the
+connection stands still until it is done: it goes on reading, up to one buffer, so that it notices when the client
+leaves. So it does when it is muted, because its client is over a quota, or because others have their turn (`fair_queue.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from ...protocol.framing import (
+    READ_AHEAD_BYTES,
+    SCARCE_FRAME_BYTES,
+    SIZE_BYTES,
+    FrameTooLargeError,
+    frame_end,
+    read_size,
+    room_for_frame,
+)
+from .fair_queue import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
+from .outbound import Outbound, Part, release_parts
+from .pending_response import LaterAnswer
+
+if TYPE_CHECKING:
+    import socket
+
+    from ..requests.dispatcher import Dispatches
+    from ..security.sasl.handshake import Authentication
+    from .fair_queue import Turn
+    from .socket_server import Endpoint, SocketServer
+
+log = logging.getLogger(__name__)
+
+#: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
+#: what a burst of small requests queues.
+PARTS_PER_WRITE = 128
+
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Whoever came in without saying who they are."""
+
+
+class NotYet(Exception):
+    """Raised by a dispatcher where a request has to wait with its bytes in the connection's buffer: the connection is muted
+    (`mute_in`), and comes with the same request again."""
+
+
+class ConnectionAborted(Exception):
+    """Raised to close a connection with one log line: what the client did, where."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Loop thread only. Made by the `SocketServer` for each accepted socket."""
+
+    __slots__ = (
+        "_buffer", "_capacity", "_closing", "_deadline", "_dispatcher", "_end", "_frame_end", "_is_heavy", "_mean_ns", "_muted",
+        "_outbound", "_paused", "_pending", "_server", "_start", "_transport", "_view", "authentication", "last_active",
+        "listener", "local_address", "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
+    )  # fmt: skip
+
+    def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
+        self._server = server
+        self._dispatcher = dispatcher
+        self.listener = endpoint
+        self.local_address: tuple[str, int] = ("", 0)
+        self.peer_host = ""
+        self.peer_port = 0
+        self.last_active = 0
+        # Of the request that waits, for the dispatcher's counts: its API, and when it came (0: it is not timed).
+        self.pending_key = 0
+        self.pending_since = 0
+        self.authentication: Authentication | None = None
+        """How far the client is in proving who it is; None where the listener asks for nothing, or nothing came yet."""
+        self.principal = ANONYMOUS
+        """Who the client is: `User:` and a name."""
+        self.software = ("", "")
+        """Name and version that the client gave with ApiVersions (KIP-511)."""
+        self._transport: asyncio.Transport | None = None
+        self._outbound: Outbound | None = None
+        # A buffer of its own while a request is incomplete or pending; None: the shared scratch is used.
+        self._buffer: bytearray | None = None
+        self._view: memoryview | None = None
+        self._capacity = 0
+        self._start = 0
+        self._end = 0
+        # Where the incomplete frame in the own buffer will end; 0 while that is not known.
+        self._frame_end = 0
+        self._pending: asyncio.Future[object] | LaterAnswer | None = None
+        self._paused = False
+        self._closing = False
+        self._muted: asyncio.TimerHandle | Turn | None = None
+        # Its requests took the loop for long: the next ones wait for their turn. None: it has had none yet, and waits too
+        # where others do.
+        self._is_heavy: bool | None = None
+        self._mean_ns = -1
+        self._deadline: asyncio.TimerHandle | None = None
+
+    # -- what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        peer = transport.get_extra_info("peername")
+        if peer is None:
+            # Its client has reset it already. What it sent could still be read, and would be from no address: no rule of an
+            # address would hold for it, nor could the audit log say where it came from.
+            log.debug("%s: reset before it was accepted", self)
+            self._closing = True
+            transport.abort()  # type: ignore[attr-defined]
+            return
+        self.peer_host, self.peer_port = peer[0], peer[1]
+        self.local_address = self._server.told(self.listener, transport.get_extra_info("sockname"), peer[0])
+        self.last_active = self._server.now()
+        refusal = self._server.connection_opened(self)
+        if refusal is not None:
+            log.warning("%s: refused: %s", self, refusal)
+            self._server.connection_waits()  # for the log: what it leaves out is told a while later
+            self._closing = True
+            transport.abort()  # type: ignore[attr-defined]
+            return
+        self._outbound = self._make_outbound(sock)
+
+    def _make_outbound(self, sock: socket.socket) -> Outbound:
+        server = self._server
+        return Outbound(
+            server.loop, sock.fileno(), server.io_pool, server.send_counters, self._drained, self._lost
+        )  # fmt: skip
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._view is None:
+            if self._pending is None and not self._paused and self._muted is None:
+                return self._server.scratch_view
+            # What comes now has to wait for the answer before it.
+            self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
+            assert self._view is not None
+        return self._view[self._end : self._capacity]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing:
+            return
+        server = self._server
+        server.received_bytes += nbytes
+        self.last_active = server.now()
+        if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.turns.has_row):
+            self._muted = server.turns.join(self.client, self._unmute)
+        buffer = self._buffer
+        waiting = self._pending is not None or self._paused or self._muted is not None
+        if buffer is None:
+            buffer = server.scratch
+            # While an answer is pending, what comes is only kept: handling it now would answer it first.
+            used = 0 if waiting else self._process(buffer, 0, nbytes)
+            if used < nbytes and not self._closing:
+                self._keep(buffer, used, nbytes)
+            return
+        self._end += nbytes
+        if self._end < self._frame_end and self._end < self._capacity:
+            return
+        if not waiting:
+            self._advance()
+        elif self._end == self._capacity:
+            self._pause()
+
+    def eof_received(self) -> bool:
+        # True keeps the transport open: answers under way still go out to a client that has only shut its write side.
+        # An idle one is closed here.
+        if self._pending is None and (self._outbound is None or self._outbound.idle):
+            self.close()
+            return False
+        self._closing = True
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+        if self._muted is not None:
+            self._muted.cancel()
+        self.take_time()
+        if self.authentication is not None:
+            self.authentication.cancel()
+        if self._outbound is not None:
+            # While the duplicate of the descriptor is open, the peer gets no FIN.
+            self._outbound.close()
+            # They know each other: what a TLS connection holds would stay until a full collection.
+            self._outbound = None
+        self._release_buffer()
+        self._server.sending.ends(self)
+        self._server.connection_closed(self)
+
+    # -- what the server calls
+
+    @property
+    def busy(self) -> bool:
+        """True while a request is being answered: such a connection is not idle, however long it takes."""
+        return self._pending is not None or (self._outbound is not None and not self._outbound.idle)
+
+    @property
+    def closing(self) -> bool:
+        return self._closing
+
+    @property
+    def user(self) -> str:
+        """The name in `principal`, which is what quotas go by."""
+        return self.principal.partition(":")[2]
+
+    @property
+    def client(self) -> str:
+        """Whose connection it is, where clients are served in turn."""
+        return self.peer_host if self.principal is ANONYMOUS else self.principal
+
+    @property
+    def request_bytes(self) -> int:
+        """What is there of a request that has not come whole."""
+        return self._end - self._start
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What is in memory of answers that the socket has not taken."""
+        return 0 if self._outbound is None else self._outbound.unsent_bytes
+
+    def leave_unsent(self, most: int) -> None:
+        """As `Outbound.leave_unsent`."""
+        if self._outbound is not None:
+            self._outbound.leave_unsent(most)
+
+    @property
+    def send_turns(self) -> int:
+        """A number that changes when the socket takes something, or while the disk has it wait."""
+        return 0 if self._outbound is None else self._outbound.count_turns()
+
+    def go_on_receiving(self) -> None:
+        """There may be memory now for the request that has not come whole."""
+        if not self._closing and self._pending is None and (self._outbound is None or self._outbound.idle):
+            self._resume()
+
+    def time_is_up(self, reason: str) -> None:
+        """The client has had enough time, or memory: it is disconnected."""
+        if not self._closing:
+            self._abort(reason)
+
+    def known_as(self, principal: str) -> str | None:
+        """The client has shown who it is. A text says why it is refused all the same."""
+        refusal = self._server.connection_known(self, principal)
+        if refusal is None:
+            self.principal = principal
+        return refusal
+
+    def mute(self, milliseconds: int) -> None:
+        """Handles no further request for so long; what is being answered goes out. A shorter wait adds nothing."""
+        loop = self._server.loop
+        until = loop.time() + milliseconds / 1000
+        if self._muted is not None:
+            if self._muted.when() >= until:
+                return
+            self._muted.cancel()
+        self._muted = loop.call_at(until, self._unmute)
+
+    def mute_in(self, join: Callable[[Callable[[], None]], Turn]) -> None:
+        """Handles no further request until the turn comes that `join` gives."""
+        if self._muted is None:
+            self._muted = join(self._unmute)
+
+    def _is_gone(self) -> bool:
+        """Whether the client has reset the connection. One that has only ended its side may still read."""
+        if self._closing or self._transport is None:
+            return False
+        look = select.poll()
+        look.register(self._transport.get_extra_info("socket").fileno(), 0)
+        return bool(look.poll(0))
+
+    def wait_turn(self, go_on: Callable[[], None]) -> Turn:
+        """`go_on` is called in the turn of this connection's client, while its request is in work."""
+        return self._server.turns.join(self.client, go_on)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if self._is_gone():  # nothing is read while it waits: its end is not seen, and its requests would be answered
+            self.close()
+            return
+        if self._pending is None and (self._outbound is None or self._outbound.idle):
+            self._resume()
+
+    def give_time(self, milliseconds: int, reason: str) -> None:
+        """Closes the connection after so long, for `reason`, unless `take_time` comes before."""
+        self.take_time()
+        self._deadline = self._server.loop.call_later(milliseconds / 1000, self._abort, reason)
+
+    def take_time(self) -> None:
+        """What `give_time` asked for has happened."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def hand_to(self, dispatcher: Dispatches) -> None:
+        """Requests after the one in work go to `dispatcher`."""
+        self._dispatcher = dispatcher
+
+    def close(self, reason: str | None = None) -> None:
+        """Closes at once; `reason` is logged."""
+        if reason is not None and not self._closing:
+            log.info("%s: closed: %s", self, reason)
+        self._closing = True
+        if self._outbound is not None:
+            self._outbound.close()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_after_sending(self) -> None:
+        """Handles nothing more, and closes when what was given to it has gone out."""
+        self.eof_received()
+
+    def __repr__(self) -> str:
+        who = "" if self.principal is ANONYMOUS else f" {self.principal!r}"
+        return f"{self.listener.name} {self.peer_host}:{self.peer_port}{who}"
+
+    # -- frames
+
+    def _process(self, buffer: bytearray, start: int, end: int) -> int:
+        """Handles the whole frames in buffer[start:end]; returns where the first one begins that was not handled."""
+        limit = self._server.max_request_bytes
+        most = self._server.max_outbound_bytes
+        dispatch = self._dispatcher.dispatch
+        parts: list[Part] = []
+        gathered = 0
+        sliced = False
+        position = start
+        following: int
+        now = self._server.now
+        began = now()
+        while position < end:
+            try:
+                frame = position + SIZE_BYTES
+                # As `frame_end`, without the call that each request would pay for.
+                if frame <= end and 0 <= (size := read_size(buffer, position)[0]) <= limit:
+                    following = frame + size
+                    if following > end:
+                        break
+                else:
+                    frame_end(buffer, position, end, limit)  # raises where the size is none
+                    break
+                position = following
+                answer: Any = dispatch(buffer, frame, following, self)  # told apart below, without a call for each cast
+            except NotYet:
+                position = frame - SIZE_BYTES
+                break
+            except (ConnectionAborted, FrameTooLargeError) as error:
+                self._flush(parts, sliced)
+                self._abort(str(error))
+                return end
+            kind = type(answer)
+            if answer is None:
+                pass
+            elif kind is bytes:
+                parts.append(answer)
+                gathered += len(answer)
+            elif kind is list:
+                parts.extend(answer)
+                sliced = True
+            else:
+                self._flush(parts, sliced)
+                self._wait(answer)
+                return position
+            if self._muted is not None:
+                break
+            if position < end and now() - began > LONGEST_NS:
+                self._muted = self._server.turns.join(self.client, self._unmute)
+                break
+            if len(parts) >= PARTS_PER_WRITE or gathered >= most:
+                if not self._flush(parts, sliced):
+                    return position
+                if self._closing:
+                    return end
+                parts = []
+                gathered = 0
+                sliced = False
+        if position != start:  # looking at a part of a request says nothing of what it takes
+            took, mean = now() - began, self._mean_ns
+            self._mean_ns = mean = took if mean < 0 else mean + ((took - mean) >> MEAN_SHIFT)
+            self._is_heavy = mean > HEAVY_NS
+        self._flush(parts, sliced)
+        return position
+
+    def _flush(self, parts: list[Part], sliced: bool = True) -> bool:
+        """Sends answers; `sliced` when some may be slices of files.
+
+        False: the client does not take them now, and nothing more is handled until it has.
+        """
+        outbound = self._outbound
+        if outbound is None or self._closing:
+            release_parts(parts)
+            return True
+        if not parts:
+            done = True
+        elif sliced:
+            done = outbound.write_parts(parts)
+        else:
+            answers: list[Any] = parts  # all of them bytes
+            done = outbound.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        if not done:
+            self._pause()
+            self._server.sending.begins(self)
+            self._server.connection_waits()
+        return done
+
+    def _keep(self, source: bytearray, start: int, end: int) -> None:
+        """Moves what is left in the scratch buffer to a buffer of the connection's own."""
+        left = end - start
+        server = self._server
+        room = server.receiving
+        needed = max(room_for_frame(source, start, end, server.max_request_bytes, room.scarce), left)
+        if not room.grants(self, needed, 0, waits=False):
+            needed = 1 << left.bit_length()
+        self._take_buffer(needed)
+        assert self._buffer is not None
+        self._buffer[:left] = memoryview(source)[start:end]
+        self._start, self._end = 0, left
+        self._frame_end = _announced_end(self._buffer, left)
+        if self._pending is None and not self._paused and self._muted is None:
+            room.begins(self)
+            server.connection_waits()
+        if left == self._capacity:
+            self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
+
+    def _advance(self) -> None:
+        """Handles what the connection's own buffer holds, then makes room for the rest or gives the buffer back."""
+        buffer = self._buffer
+        assert buffer is not None
+        self._frame_end = 0
+        before = self._start
+        self._start = self._process(buffer, before, self._end)
+        room = self._server.receiving
+        if self._start != before or self._muted is not None:  # it is whole, and may wait for others
+            room.ends(self)
+        if self._closing or self._buffer is None:
+            return
+        left = self._end - self._start
+        if left == 0:
+            self._release_buffer()
+            return
+        if self._pending is not None or self._paused or self._muted is not None:
+            if self._end == self._capacity:
+                self._pause()
+            return
+        room.begins(self)
+        self._server.connection_waits()
+        needed = room_for_frame(buffer, self._start, self._end, self._server.max_request_bytes, room.scarce)
+        is_full = left == self._capacity
+        if needed > self._capacity and room.grants(self, needed, len(buffer), waits=is_full):
+            old = memoryview(buffer)[self._start : self._end]
+            self._take_buffer(needed)
+            self._buffer[:left] = old
+            old.release()
+        elif is_full:
+            self._pause()  # until there is memory: `go_on_receiving`
+            return
+        elif self._start:
+            buffer[:left] = buffer[self._start : self._end]
+        self._start, self._end = 0, left
+        self._frame_end = _announced_end(self._buffer, left)
+
+    def _take_buffer(self, capacity: int) -> None:
+        server = self._server
+        buffers = server.receiving.buffers
+        buffers.give(self._buffer)
+        self._buffer = buffers.take(capacity)
+        self._capacity = capacity
+        self._view = memoryview(self._buffer)
+        server.room_changed()
+
+    def _release_buffer(self) -> None:
+        if self._buffer is not None:
+            server = self._server
+            self._view = None
+            server.receiving.buffers.give(self._buffer)
+            server.receiving.ends(self)
+            self._buffer = None
+            self._start = self._end = self._capacity = self._frame_end = 0
+            server.room_changed()
+
+    # -- answers that wait, clients that do not read
+
+    def _wait(self, answer: Awaitable[object]) -> None:
+        if type(answer) is LaterAnswer:
+            self._pending = answer
+            answer.add_done_callback(self._answered)
+            return
+        future = asyncio.ensure_future(answer)
+        self._pending = future
+        future.add_done_callback(self._answered)
+
+    def _answered(self, future: asyncio.Future[object] | LaterAnswer) -> None:
+        if future.cancelled():
+            return
+        self._pending = None
+        error = future.exception()
+        if error is not None:
+            self._abort(str(error) if isinstance(error, ConnectionAborted) else repr(error))
+            return
+        answer = future.result()
+        parts: list[Part] = []
+        if isinstance(answer, bytes):
+            parts.append(answer)
+        elif isinstance(answer, list):
+            parts = answer
+        if self.pending_since:
+            self._dispatcher.answered(self.pending_key, self.pending_since)
+            self.pending_since = 0
+        if self._transport is None or self._transport.is_closing():
+            release_parts(parts)
+            return
+        self.last_active = self._server.now()
+        leaving, self._closing = self._closing, False
+        done = self._flush(parts)
+        self._closing = leaving or self._closing
+        if done:
+            self._resume()
+
+    def _pause(self) -> None:
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _drained(self) -> None:
+        self._server.sending.ends(self)
+        if self._pending is None:
+            self._resume()
+
+    def _resume(self) -> None:
+        """Goes on after a wait: first with what has been read, then with the socket."""
+        if self._closing:
+            if self._pending is None and self._outbound is not None and self._outbound.idle:
+                self.close()
+            return
+        if self._muted is not None:
+            return
+        was_paused, self._paused = self._paused, False
+        if self._buffer is not None:
+            self._advance()
+        if was_paused and not self._paused and not self._closing and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _lost(self, error: OSError) -> None:
+        log.debug("%s: sending failed: %s", self, error)
+        self.close()
+
+    def _abort(self, reason: str) -> None:
+        log.warning("%s: closed: %s", self, reason)
+        self._server.aborted_connections += 1
+        self._server.connection_waits()  # for the log, as above
+        self.close()
+
+
+def _announced_end(buffer: bytearray, have: int) -> int:
+    """Where the frame at the buffer's start ends, by its size; 0 when that has not come."""
+    return SIZE_BYTES + int(read_size(buffer, 0)[0]) if have >= SIZE_BYTES else 0

@@ -1,0 +1,316 @@
+"""The write side of a connection in the clear: bytes, and slices of files that never pass through this process.
+`tls_outbound.py` has the other.
+
+A response is a list of parts, each either bytes or a `FileSlice`. Parts go out in order through one duplicate of the
+connection's descriptor: bytes with `send(MSG_MORE)` when a slice follows, slices with `sendfile`. What the kernel does
+not take at once waits here, and the loop calls back when there is room. One connection sends at most
+`BYTES_PER_TURN` before others have their turn.
+
+The duplicate exists because the transport owns the original: the loop's writer callbacks need a descriptor of their
+own. It is closed in `close()`; as long as it is open, the peer sees no end of stream.
+
+Pages that are not in memory would make `sendfile` wait for the disk, and with it every connection: before a slice is
+sent, the page cache is asked, and pages that are missing are read by the I/O pool first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from ...storage.filesystem import File
+
+#: Bytes that one connection may send before the loop looks at the others.
+BYTES_PER_TURN = 1 << 20
+#: The page cache is asked, and pages are read ahead, in steps of this size.
+PREFETCH_BYTES = 1 << 20
+_UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None)
+
+
+class FileSlice:
+    """`count` bytes of `file` from `position`. Holds one reference to the file, given back by `release()`."""
+
+    __slots__ = ("count", "file", "position", "warm_until")
+
+    def __init__(self, file: File, position: int, count: int, warm: bool) -> None:
+        """`warm`: the bytes were written or read a moment ago, so that the page cache need not be asked."""
+        self.file = file
+        self.position = position
+        self.count = count
+        #: File position up to which the pages are believed to be in memory.
+        self.warm_until = position + count if warm else position
+
+    def release(self) -> None:
+        self.file.release()
+
+
+Part = bytes | FileSlice
+
+
+class SendCounters:
+    """Bytes sent, by path; all connections of a daemon share one. Loop thread."""
+
+    __slots__ = ("cold_waits", "copy_fetch_bytes", "sendfile_bytes", "sent_bytes", "unsent_bytes")
+
+    def __init__(self) -> None:
+        self.sent_bytes = 0
+        self.sendfile_bytes = 0
+        #: Fetched record bytes that were copied through this process (down-conversion, TLS).
+        self.copy_fetch_bytes = 0
+        self.cold_waits = 0
+        #: Nothing is counted here: what new connections are told by `Outbound.leave_unsent`.
+        self.unsent_bytes = 0
+
+
+class Outbound:
+    """Queue of parts on their way out of one connection. Loop thread only."""
+
+    __slots__ = (
+        "_closed", "_counters", "_fd", "_loop", "_on_drained", "_on_error", "_pool", "_prefetching", "_queue",
+        "_send", "_sock", "_source", "_turns", "_writer_armed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fd: int,
+        pool: Executor,
+        counters: SendCounters,
+        on_drained: Callable[[], None],
+        on_error: Callable[[OSError], None],
+    ) -> None:
+        """Takes its own duplicate of `fd`, a connected non-blocking stream socket that stays open until `close()`, with the
+        first bytes: a client that asks for nothing costs one descriptor."""
+        self._loop = loop
+        self._source = fd
+        self._sock: socket.socket | None = None
+        self._fd = -1
+        self._send: Callable[..., int] = self._first_send
+        self._turns = 0
+        self._pool = pool
+        self._counters = counters
+        self._on_drained = on_drained
+        self._on_error = on_error
+        self._queue: deque[Part] = deque()
+        self._writer_armed = False
+        self._prefetching = False
+        self._closed = False
+
+    @property
+    def idle(self) -> bool:
+        """True when everything given has been handed to the kernel."""
+        return not self._queue
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes in memory that wait; slices of files are not in memory."""
+        return sum(len(part) for part in self._queue if type(part) is bytes)
+
+    def count_turns(self) -> int:
+        """A number that has changed since the last call if the socket has taken something, or a disk was waited for."""
+        if self._prefetching:
+            self._turns += 1
+        return self._turns
+
+    def write(self, data: bytes) -> bool:
+        """Sends bytes. Returns True when the kernel took all; else the rest is queued and `on_drained` follows."""
+        if self._queue:
+            self._queue.append(data)
+            return False
+        try:
+            sent = self._send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._fail(error)
+            return True
+        self._counters.sent_bytes += sent
+        if sent == len(data):
+            return True
+        self._queue.append(data[sent:])
+        self._arm()
+        return False
+
+    def write_parts(self, parts: list[Part]) -> bool:
+        """Sends a list of parts in order; returns as `write`."""
+        if self._closed:
+            release_parts(parts)
+            return True
+        idle = not self._queue
+        self._queue.extend(parts)
+        if idle:
+            self._drain()
+        return not self._queue
+
+    def leave_unsent(self, most: int) -> None:
+        """So many bytes at most lie in the kernel that the client's window has no room for; 0: what SO_SNDBUF allows. Where the
+        system has no such bound (TCP_NOTSENT_LOWAT), nothing happens."""
+        if self._sock is not None and _UNSENT is not None:
+            with contextlib.suppress(OSError):
+                self._sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, most)
+
+    def close(self) -> None:
+        """Drops what was not sent and closes the duplicate. Harmless when called again."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writer_armed:
+            self._loop.remove_writer(self._fd)
+            self._writer_armed = False
+        release_parts(self._queue)
+        self._queue.clear()
+        # Until now it may know itself, by `_first_send`: what a TLS connection holds would stay until a full collection.
+        self._send = _send_closed
+        if self._sock is not None:
+            self._sock.close()
+
+    # -- inside
+
+    def _first_send(self, data: bytes | memoryview, flags: int = 0) -> int:
+        self._open()
+        return self._send(data, flags)
+
+    def _open(self) -> None:
+        if self._closed:  # the descriptor may be another's by now
+            _send_closed(b"")
+        self._sock = socket.socket(fileno=os.dup(self._source))
+        self._sock.setblocking(False)
+        self._fd = self._sock.fileno()
+        self._send = self._sock.send
+        if self._counters.unsent_bytes:
+            self.leave_unsent(self._counters.unsent_bytes)
+
+    def _arm(self) -> None:
+        if not self._writer_armed:
+            self._loop.add_writer(self._fd, self._on_writable)
+            self._writer_armed = True
+
+    def _disarm(self) -> None:
+        if self._writer_armed:
+            self._loop.remove_writer(self._fd)
+            self._writer_armed = False
+
+    def _on_writable(self) -> None:
+        if self._prefetching or self._closed:
+            self._disarm()
+            return
+        self._drain()
+        if self.idle and not self._closed:
+            self._on_drained()
+
+    def _drain(self) -> None:
+        """Sends until the queue is empty, the kernel is full, a page is missing or the turn is over."""
+        queue = self._queue
+        budget = BYTES_PER_TURN
+        try:
+            if self._sock is None:
+                self._open()
+            while queue:
+                part = queue[0]
+                if type(part) is bytes:
+                    more = socket.MSG_MORE if len(queue) > 1 else 0
+                    sent = self._send(part, more)
+                    self._turns += 1
+                    self._counters.sent_bytes += sent
+                    budget -= sent
+                    if sent < len(part):
+                        queue[0] = part[sent:]
+                        self._arm()
+                        return
+                    queue.popleft()
+                else:
+                    assert isinstance(part, FileSlice)
+                    if part.count == 0:
+                        queue.popleft().release()  # type: ignore[union-attr]
+                        continue
+                    warm = part.warm_until - part.position
+                    if warm <= 0:
+                        warm = self._ask_page_cache(part)
+                        if warm == 0:
+                            return
+                    sent = os.sendfile(self._fd, part.file.fileno(), part.position, min(part.count, budget, warm))
+                    if sent == 0:
+                        raise OSError(f"{part.count} bytes at {part.position} are missing at the end of a segment file")
+                    self._turns += 1
+                    self._counters.sendfile_bytes += sent
+                    self._counters.sent_bytes += sent
+                    budget -= sent
+                    part.position += sent
+                    part.count -= sent
+                    if part.count == 0:
+                        queue.popleft()
+                        part.release()
+                if budget <= 0 and queue:
+                    self._arm()
+                    return
+        except BlockingIOError:
+            self._arm()
+            return
+        except OSError as error:
+            self._fail(error)
+            return
+        self._disarm()
+
+    def _ask_page_cache(self, part: FileSlice) -> int:
+        """Bytes from the slice's start that can be sent now; 0: pages are missing, the pool was sent for them."""
+        count = min(part.count, PREFETCH_BYTES)
+        if part.file.is_cached(part.position, count):
+            part.warm_until = part.position + count
+            return count
+        self._counters.cold_waits += 1
+        self._prefetching = True
+        self._disarm()
+        part.file.retain()  # the slice may be dropped with its connection while the pool reads
+        future = self._loop.run_in_executor(self._pool, _prefetch, part.file, part.position, count)
+        future.add_done_callback(self._prefetched)
+        return 0
+
+    def _prefetched(self, future: asyncio.Future[None]) -> None:
+        self._prefetching = False
+        error = future.exception()
+        if self._closed:
+            return
+        if isinstance(error, OSError):
+            self._fail(error)
+            return
+        if error is not None:
+            raise error
+        part = self._queue[0]
+        assert isinstance(part, FileSlice)
+        part.warm_until = part.position + min(part.count, PREFETCH_BYTES)
+        self._drain()
+        if self.idle and not self._closed:
+            self._on_drained()
+
+    def _fail(self, error: OSError) -> None:
+        self.close()
+        self._on_error(error)
+
+
+def _send_closed(data: bytes | memoryview, flags: int = 0) -> int:
+    raise OSError(errno.EBADF, "the connection is closed")
+
+
+def release_parts(parts: list[Part] | deque[Part]) -> None:
+    """Gives back the files of parts that will not be sent."""
+    for part in parts:
+        if isinstance(part, FileSlice):
+            part.release()
+
+
+def _prefetch(file: File, position: int, count: int) -> None:
+    """Pool thread: reads pages into the page cache and gives the caller's reference back."""
+    try:
+        file.prefetch(position, count)
+    finally:
+        file.release()

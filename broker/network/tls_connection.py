@@ -1,0 +1,179 @@
+"""A client connection by TLS: what comes is decrypted and handed to `Connection` as if it had come so; what goes is
+encrypted by `TlsOutbound`.
+
+Python's `ssl` works on memory here (`SSLObject`), not on the socket, so that connections share their receive buffers,
+are counted and bounded from the first byte on, and cost little while they are idle. The loop's own TLS would keep a
+buffer of 256 KiB for each connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from ..security.principal import name_of, subject_of, user
+from .connection import Connection
+from .tls_outbound import TlsOutbound
+
+if TYPE_CHECKING:
+    import socket
+
+    from ..requests.dispatcher import Dispatches
+    from ..security.sasl.listener_security import ListenerSecurity
+    from .socket_server import Endpoint, SocketServer
+
+log = logging.getLogger(__name__)
+
+_plaintext_buffer = Connection.get_buffer
+_plaintext_updated = Connection.buffer_updated
+
+
+class TlsConnection(Connection):
+    """Loop thread only. Made by the `SocketServer` for each socket accepted by a listener that speaks TLS."""
+
+    __slots__ = ("_ciphertext", "_established", "_incoming", "_outgoing", "_reading", "_security", "_tls")
+
+    def __init__(
+        self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches, security: ListenerSecurity
+    ) -> None:
+        super().__init__(server, endpoint, dispatcher)
+        self._security = security
+        self._ciphertext = server.ciphertext_view
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = security.tls_context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._established = False
+        self._reading = False
+
+    # -- what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if not self._closing:
+            limit = self._security.handshake_timeout_ms
+            self.give_time(limit, f"no TLS handshake within {limit} ms (ssl.handshake.timeout.ms)")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._server.receiving.scarce:
+            return self._ciphertext[: len(self._server.scratch_view)]
+        return self._ciphertext
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing:
+            return
+        # `last_active` is left to what is decrypted: bytes of a TLS record that never ends are no activity.
+        self._incoming.write(self._ciphertext[:nbytes])
+        self._go_on()
+
+    # -- inside
+
+    def _make_outbound(self, sock: socket.socket) -> TlsOutbound:
+        server = self._server
+        return TlsOutbound(
+            server.loop, sock.fileno(), server.io_pool, server.send_counters, self._drained, self._lost,
+            self._tls, self._outgoing, self._ciphertext,
+        )  # fmt: skip
+
+    def close(self, reason: str | None = None) -> None:
+        if self._established and isinstance(self._outbound, TlsOutbound):
+            self._outbound.say_goodbye()
+        super().close(reason)
+
+    def _go_on(self) -> None:
+        """Decrypts and handles what has come, as long as the connection takes it."""
+        if self._reading:
+            return  # from within: the loop below goes on
+        self._reading = True
+        try:
+            if not self._established:
+                self._tls.do_handshake()
+                self._shaken()
+            incoming, tls = self._incoming, self._tls
+            # Asking before reading saves an exception for each record.
+            while (incoming.pending or tls.pending()) and not self._closing and not self._paused:
+                view = _plaintext_buffer(self, 0)
+                filled, ended = self._decrypt(view)
+                if filled:
+                    _plaintext_updated(self, filled)
+                if ended and not self._closing:
+                    self.eof_received()
+                    break
+        except ssl.SSLWantReadError:
+            self._flush_tls()
+        except ssl.SSLError as error:
+            self._flush_tls()  # the alert that says why
+            self._abort(self._what_failed(error))
+        finally:
+            self._reading = False
+
+    def _decrypt(self, view: memoryview) -> tuple[int, bool]:
+        """Bytes that were decrypted into `view`, and whether the client has said that nothing more comes.
+
+        A record has 16 KiB at most: what the socket gave at once is handled at once, and not record by record. Raises
+        SSLWantReadError where nothing has come whole.
+        """
+        incoming, size = self._incoming, len(view)
+        # With a buffer it returns a count, whatever typeshed says.
+        read = cast(Callable[[int, memoryview], int], self._tls.read)
+        filled = count = read(size, view)
+        # What OpenSSL keeps of a record is only what `view` has no room for: no need to ask for that each time.
+        while count and filled < size and incoming.pending:
+            try:
+                count = read(size - filled, view[filled:])
+            except ssl.SSLWantReadError:
+                self._flush_tls()
+                break
+            filled += count
+        return filled, not count
+
+    def _shaken(self) -> None:
+        """The handshake is done: the client is who its certificate says."""
+        self._established = True
+        self.last_active = self._server.now()
+        self.take_time()
+        self._flush_tls()
+        if self._security.sasl:
+            self._security.expect(self)
+            return
+        certificate = self._tls.getpeercert()
+        if not certificate:
+            return
+        subject = subject_of(certificate)
+        name = name_of(subject, self._security.mapping_rules)
+        if name is None:
+            self._abort(f"no rule of ssl.principal.mapping.rules fits {subject!r}")
+        elif name and (refusal := self.known_as(user(name))) is not None:
+            self._abort(refusal)
+
+    def _what_failed(self, error: ssl.SSLError) -> str:
+        if self._established:
+            return f"TLS failed: {error.reason or error}"
+        self._server.failed_handshakes += 1
+        reason = (error.reason or str(error)).upper()
+        if "HTTP_REQUEST" in reason:
+            return "HTTP came to a listener that speaks Kafka's protocol by TLS"
+        if "WRONG_VERSION_NUMBER" in reason or "UNKNOWN_PROTOCOL" in reason:
+            return "what came is no TLS: a client of this listener needs security.protocol=SSL or SASL_SSL"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"the client's certificate is not good: {error.verify_message}"
+        if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in reason:
+            return "the client shows no certificate, and ssl.client.auth=required"
+        if "ALERT" in reason:
+            return f"the client ended the TLS handshake: {reason.lower().replace('_', ' ')}"
+        return f"the TLS handshake failed: {reason.lower().replace('_', ' ')}"
+
+    def _flush_tls(self) -> None:
+        if self._outgoing.pending and isinstance(self._outbound, TlsOutbound):
+            self._outbound.flush()
+
+    def _resume(self) -> None:
+        super()._resume()
+        if (
+            self._established
+            and not self._paused
+            and not self._closing
+            and (self._incoming.pending or self._tls.pending())
+        ):
+            self._go_on()

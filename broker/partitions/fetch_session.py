@@ -1,0 +1,187 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changes.
+
+The answer of a session holds only partitions that have something to tell: records, an error, a high watermark or a log
+start offset that moved. A partition that returned records goes to the end of the order, so that one busy partition
+can't starve the others when the answer is full.
+
+Sessions live in a cache of `max.incremental.fetch.session.cache.slots`. A new one takes a free slot, or that of the
+session that was used least recently if it has been idle for `EVICTION_MS`; else the client simply gets no session.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from ...storage.clock import Time
+
+#: A session that was used within this time is not evicted for a new one (as Kafka's min.incremental... of two minutes).
+EVICTION_MS = 120_000
+#: In all sessions, and in requests with many that wait, some 150 MB. Who would go beyond it is answered without a session, which
+#: costs bytes, not memory, and without waiting.
+MAX_PARTITIONS = 500_000
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+
+#: Topic name (Fetch to version 12) or 16-byte topic id (from 13 on), and partition index.
+PartitionKey = tuple[str | bytes, int]
+
+
+class FetchPartition:
+    """What a client wants of one partition, and in a session what it was last told."""
+
+    __slots__ = ("high_watermark", "leader_epoch", "log_start_offset", "max_bytes", "offset", "told")
+
+    def __init__(self, leader_epoch: int, offset: int, max_bytes: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.offset = offset
+        self.max_bytes = max_bytes
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        #: False until the partition has been in an answer of its session, or after it was in one with an error.
+        self.told = False
+
+    def changed(self, error: int, high_watermark: int, log_start_offset: int, has_records: bool) -> bool:
+        """True when the partition belongs in an incremental answer; remembers what it tells."""
+        news = (
+            has_records
+            or error != 0
+            or not self.told
+            or high_watermark != self.high_watermark
+            or log_start_offset != self.log_start_offset
+        )
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.told = error == 0
+        return news
+
+
+class FetchSession:
+    """One client's set of partitions. Loop thread."""
+
+    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = 1
+        self.last_used_ms = now_ms
+        self.partitions: OrderedDict[PartitionKey, FetchPartition] = OrderedDict()
+
+
+class FetchContext(NamedTuple):
+    """How one request is to be answered."""
+
+    error: ErrorCode
+    #: 0: no session.
+    session_id: int
+    #: True: leave partitions with no news out of the answer.
+    incremental: bool
+    partitions: OrderedDict[PartitionKey, FetchPartition]
+
+
+class FetchSessions:
+    """The cache of sessions. Loop thread."""
+
+    def __init__(self, slots: int, time: Time, randomness: random.Random) -> None:
+        self._slots = slots
+        self._time = time
+        self._random = randomness
+        # Least recently used first.
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.evictions = 0
+        self.partition_count = 0
+        """Partitions in all sessions, and those that `hold` let in."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resolve(
+        self,
+        session_id: int,
+        epoch: int,
+        wanted: Iterable[tuple[PartitionKey, FetchPartition]],
+        forgotten: Iterable[PartitionKey],
+        uses_topic_ids: bool,
+    ) -> FetchContext:
+        """Decides what a request with (session_id, epoch) reads, and updates the session."""
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            # Both end the session that the request names, if any; an initial one asks for a new one.
+            if session_id:
+                self._close(session_id)
+            partitions = OrderedDict(wanted)
+            new_id = self._open(partitions, uses_topic_ids) if epoch == INITIAL_EPOCH and partitions else 0
+            return FetchContext(ErrorCode.NONE, new_id, False, partitions)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, False, OrderedDict())
+        if session.uses_topic_ids != uses_topic_ids:
+            return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, False, OrderedDict())
+        if session.epoch != epoch:
+            return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, False, OrderedDict())
+        session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
+        session.last_used_ms = self._time.monotonic_ms()
+        self._sessions.move_to_end(session_id)
+        before = len(session.partitions)
+        for key, partition in wanted:
+            known = session.partitions.get(key)
+            if known is None:
+                session.partitions[key] = partition
+            else:
+                known.leader_epoch = partition.leader_epoch
+                known.offset = partition.offset
+                known.max_bytes = partition.max_bytes
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        self.partition_count += len(session.partitions) - before
+        if self.partition_count > MAX_PARTITIONS and len(session.partitions) > before:
+            self._close(session_id)
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, False, OrderedDict())
+        if not session.partitions:
+            # A session with nothing in it takes a slot for nothing; the client opens another when it needs one.
+            self._close(session_id)
+            return FetchContext(ErrorCode.NONE, 0, True, session.partitions)
+        return FetchContext(ErrorCode.NONE, session_id, True, session.partitions)
+
+    def hold(self, partitions: int) -> bool:
+        """Whether a request of no session may wait with so many; then `let_go` is called for them."""
+        if self.partition_count + partitions > MAX_PARTITIONS:
+            return False
+        self.partition_count += partitions
+        return True
+
+    def let_go(self, partitions: int) -> None:
+        """What `hold` let in does not wait any more."""
+        self.partition_count -= partitions
+
+    def _open(self, partitions: OrderedDict[PartitionKey, FetchPartition], uses_topic_ids: bool) -> int:
+        """Id of a new session over `partitions` (shared, not copied), or 0 when there is no slot."""
+        now = self._time.monotonic_ms()
+        while len(self._sessions) >= self._slots or self.partition_count + len(partitions) > MAX_PARTITIONS:
+            if not self._sessions:
+                return 0
+            oldest = next(iter(self._sessions.values()))
+            if now - oldest.last_used_ms < EVICTION_MS:
+                return 0
+            self._close(oldest.session_id)
+            self.evictions += 1
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._random.randrange(1, 2**31)
+        session = FetchSession(session_id, uses_topic_ids, now)
+        session.partitions = partitions
+        self._sessions[session_id] = session
+        self.partition_count += len(partitions)
+        return session_id
+
+    def _close(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= len(session.partitions)

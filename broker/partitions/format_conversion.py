@@ -1,0 +1,297 @@
+"""What is long to convert or to check, off the loop thread: appends and fetches that change a message format, and batches
+that grow a lot when they are decompressed.
+
+Formats 0 and 1 are read and written in plain Python, some 7 µs a record: a set of a megabyte would hold up every client
+for a tenth of a second. Such work is done by one thread; more would not be quicker, since each holds the interpreter, and
+the loop would have to wait for all of them. While it works, threads take turns more often than Python's 5 ms.
+
+An append is made ready there, and appended on the loop thread like any other (or by the slow directory's writer): offsets are
+given then, so the log's order is that of the appends. A connection has one request at a time and stands still until it is
+answered, so its order is kept too.
+
+A compressed batch is checked on the loop for some milliseconds (`CHECK_NS` of `apis/produce.py`) and if it holds little
+(`quick_expansion`): one of 4 KiB may hold 128 MiB, and looking at it would hold up everybody for a tenth of a second; one that
+holds nothing may take as long, made of what is expensive to decompress.
+
+One piece of work at a time has the thread, and each client (a principal, or an address) has its turn: one that sends thousands of
+small batches, or few that hold a lot, waits for its own, and others for one of them. What waits is a copy of the batch and no
+task yet. It is bounded in bytes, of which each batch takes `JOB_BYTES` more than it has, so that many small ones are bounded
+too; more is refused for now, with an error that clients try again after. Answers that are made in memory have places of their
+own (`answers`), since what is ready of one waits there for the rest of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.records.attributes import COMPRESSION_MASK
+from ...protocol.records.legacy_record import ATTRIBUTES_AT
+from ...protocol.records.record_batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_AT
+from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
+from ..runtime.fair_places import FairPlaces
+from ..runtime.garbage import give_back
+from ..runtime.switch_interval import short_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ...storage.log_validator import PreparedRecords
+    from ...storage.log_values import LogAppendInfo
+    from .partition import Partition
+
+    Append = Callable[[Partition, bytearray, "_Turn"], Coroutine[Any, Any, LogAppendInfo]]
+
+T = TypeVar("T")
+
+QUICK_BYTES = 4096
+"""A set of plain messages up to this size is converted on the loop: 150 of them at most, a millisecond."""
+
+TRIES = 3
+"""Preparations of a set that other appends keep overtaking, before it is converted where nothing can overtake it."""
+
+
+QUEUE_BYTES = 64 << 20
+"""What waits for the thread, as it came, and `JOB_BYTES` for each batch."""
+JOB_BYTES = 1024
+"""What a batch takes beside its bytes, about: its place in the row, its future, and its part of the answer."""
+ANSWERS = 8
+"""Fetches whose answers are made in memory at a time: up to 8 MiB each."""
+
+QUICK_GROWTH = 16
+LEAST_QUICK_BYTES, MOST_QUICK_BYTES = 256 << 10, 4 << 20
+
+
+def quick_expansion(size: int) -> int:
+    """Bytes that a compressed batch of `size` may hold to be checked on the loop. The time that was spent decides first; this
+    bounds what one call of a codec may give, and the walk over the records: 2 ms a megabyte of the smallest."""
+    return min(max(QUICK_GROWTH * size, LEAST_QUICK_BYTES), MOST_QUICK_BYTES)
+
+
+class Conversions:
+    """The thread. Loop thread but for what is run in it.
+
+    Attributes:
+        under_way: how many conversions are running or waiting for the thread.
+        queued_bytes: what they hold of requests, and `JOB_BYTES` for each batch of them.
+        answers: places of fetches that make their answers in memory.
+        checked: batches that were decompressed in the thread.
+        refused: appends that found too much waiting.
+    """
+
+    __slots__ = ("_loop", "_pool", "_thread", "_trimmed", "answers", "checked", "queued_bytes", "refused", "under_way")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(1, "convert")
+        self._thread = FairPlaces(1)
+        self.answers = FairPlaces(ANSWERS)
+        self.under_way = 0
+        self.queued_bytes = self.checked = self.refused = self._trimmed = 0
+
+    async def run(self, work: Callable[[], T], client: str) -> T:
+        """What `work` returns or raises, once the thread has done it in the client's turn."""
+        self.under_way += 1
+        try:
+            async with self._thread.place(client):
+                return await self._run(work)
+        finally:
+            self.under_way -= 1
+            self._trim()
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Holding the thread's place."""
+        with short_turns():
+            return await self._loop.run_in_executor(self._pool, work)
+
+    def _trim(self) -> None:
+        if self.checked != self._trimmed and not self.under_way:
+            self._trimmed = self.checked
+            self._pool.submit(give_back)
+
+    def close(self) -> None:
+        """What has not begun is dropped; waits for the one under way. Any thread."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def append(
+        self, partition: Partition, buffer: bytearray, start: int = 0, end: int | None = None, client: str = ""
+    ) -> asyncio.Future[LogAppendInfo]:
+        """Appends the message set in buffer[start:end], or the batch for a topic of format 0 or 1. It is copied; the buffer
+        is the caller's again at once. `client`: in whose turn. Raises `ProtocolError` REQUEST_TIMED_OUT where too much waits; the
+        future raises as `Partition.append`."""
+        return self._queued(self._append, partition, buffer, start, len(buffer) if end is None else end, client)
+
+    def append_compressed(
+        self, partition: Partition, buffer: bytearray, start: int, end: int, client: str = ""
+    ) -> asyncio.Future[LogAppendInfo]:
+        """The same for a compressed batch that is checked here."""
+        return self._queued(self._append_compressed, partition, buffer, start, end, client)
+
+    def _queued(
+        self, append: Append, partition: Partition, buffer: bytearray, start: int, end: int, client: str
+    ) -> asyncio.Future[LogAppendInfo]:
+        size = end - start + JOB_BYTES
+        if self.queued_bytes and self.queued_bytes + size > QUEUE_BYTES:
+            self.refused += 1
+            raise ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{self.queued_bytes} bytes wait to be converted or decompressed, {QUEUE_BYTES} may; try again",
+            )
+        with memoryview(buffer) as view:
+            job = _Job(append, partition, bytearray(view[start:end]), client, self._loop.create_future())
+        self.queued_bytes += size
+        self.under_way += 1
+        job.done.add_done_callback(partial(self._done, job))
+        self._thread.join(client, partial(self._begin, job))
+        return job.done
+
+    def _begin(self, job: _Job) -> bool:
+        """The thread is the job's; False: its client has gone."""
+        self.queued_bytes -= JOB_BYTES
+        if job.data is None:
+            return False
+        job.task = self._loop.create_task(job.append(job.partition, job.data, _Turn(self, job.client)))
+        job.task.add_done_callback(partial(_hand_over, job.done))
+        return True
+
+    def _done(self, job: _Job, done: asyncio.Future[LogAppendInfo]) -> None:
+        """Appended, refused, or given up by its client."""
+        assert job.data is not None
+        self.queued_bytes -= len(job.data)
+        job.data = None
+        self.under_way -= 1
+        if job.task is not None:
+            job.task.cancel()
+        self._trim()
+
+    async def _append_compressed(self, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
+        log = partition.log
+        try:
+            for _ in range(TRIES):
+                if log.converts_batches:  # a setting has changed
+                    return await self._append(partition, data, turn)
+                self.checked += 1
+                checked = await turn.run(lambda: log.check_batch(data, 0, len(data)))
+                directory = partition.directory
+                if not directory.engaged:
+                    info = log.append_checked(checked)
+                    if info is not None:
+                        partition.appended()
+                else:
+                    turn.leave()
+                    info = await directory.submit(partial(log.append_checked, checked), checked.size)
+                    if info is not None:
+                        partition.appended()
+                if info is not None:
+                    return info
+        finally:
+            turn.leave()
+        return await self._append_now(partition, log.append_as_leader, data)
+
+    async def _append(self, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
+        log = partition.log
+        is_batch = len(data) > MAGIC_AT and data[MAGIC_AT] >= MAGIC_V2
+        try:
+            for _ in range(TRIES):
+                if is_batch and not log.converts_batches:  # a setting has changed
+                    turn.leave()
+                    return await self._append_now(partition, log.append_as_leader, data)
+                prepared = await turn.run(lambda: log.prepare(data, 0, len(data)))
+                info = await self._append_prepared(partition, prepared, turn)
+                if info is not None:
+                    return info
+        finally:
+            turn.leave()
+        return await self._append_now(partition, log.append_message_set, data)
+
+    async def _append_prepared(
+        self, partition: Partition, prepared: PreparedRecords, turn: _Turn
+    ) -> LogAppendInfo | None:
+        log, directory = partition.log, partition.directory
+        if not directory.engaged:
+            info = log.append_prepared(prepared)
+            partition.appended()
+            return info
+        turn.leave()
+        return await directory.submit(
+            lambda: log.append_prepared(prepared), prepared.size, lambda _: partition.appended()
+        )
+
+    async def _append_now(
+        self, partition: Partition, append: Callable[[bytearray, int, int], LogAppendInfo], data: bytearray
+    ) -> LogAppendInfo:
+        size = len(data)
+        if not partition.directory.engaged:
+            info = append(data, 0, size)
+            partition.appended()
+            return info
+        return await partition.directory.submit(lambda: append(data, 0, size), size, lambda _: partition.appended())
+
+
+class _Turn:
+    """The thread's place while a batch is made ready. It is given up before a disk is waited for, and asked for again, before all
+    else of its client, where the batch has to be made ready anew."""
+
+    __slots__ = ("_client", "_conversions", "_has_place")
+
+    def __init__(self, conversions: Conversions, client: str) -> None:
+        """It has the place."""
+        self._conversions = conversions
+        self._client = client
+        self._has_place = True
+
+    async def run(self, work: Callable[[], T]) -> T:
+        if not self._has_place:
+            await self._conversions._thread.enter(self._client, first=True)
+            self._has_place = True
+        return await self._conversions._run(work)
+
+    def leave(self) -> None:
+        """Harmless where there is no place."""
+        if self._has_place:
+            self._has_place = False
+            self._conversions._thread.leave()
+
+
+class _Job:
+    """A batch that waits for the thread, or is in work. `data`: None when nobody waits for it any more."""
+
+    __slots__ = ("append", "client", "data", "done", "partition", "task")
+
+    def __init__(
+        self,
+        append: Append,
+        partition: Partition,
+        data: bytearray,
+        client: str,
+        done: asyncio.Future[LogAppendInfo],
+    ) -> None:
+        self.append = append
+        self.partition = partition
+        self.data: bytearray | None = data
+        self.client = client
+        self.done = done
+        self.task: asyncio.Task[LogAppendInfo] | None = None
+
+
+def _hand_over(done: asyncio.Future[LogAppendInfo], task: asyncio.Task[LogAppendInfo]) -> None:
+    """What became of the task, for who waits."""
+    if task.cancelled():
+        done.cancel()
+    elif (error := task.exception()) is not None:
+        if not done.done():
+            done.set_exception(error)
+    elif not done.done():
+        done.set_result(task.result())
+
+
+def is_quick(buffer: bytearray, start: int, end: int, is_set: bool) -> bool:
+    """Whether the message set, or the batch of format 2, in buffer[start:end] may be converted on the loop.
+
+    What is compressed may hold any number of records.
+    """
+    at = start + (ATTRIBUTES_AT if is_set else BATCH_ATTRIBUTES_AT + 1)
+    return end - start <= QUICK_BYTES and (at >= end or not buffer[at] & COMPRESSION_MASK)

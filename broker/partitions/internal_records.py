@@ -1,0 +1,203 @@
+"""What the records of Kafka's own topics mean, as JSON in the words of DumpLogSegments (its decoder options).
+
+__consumer_offsets    committed offsets and groups; a consumer's subscription and assignment opened too
+__transaction_state   transactional ids and where their transactions stand
+__share_group_state   what share groups were delivered of partitions
+__cluster_metadata    KRaft's records, and its snapshots: types that are not declared here have no `data`
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from ...protocol.errors import ProtocolError
+from ...protocol.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ...protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ...protocol.messages.share_group_state import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from ...protocol.messages.transaction_state import TransactionLogKey, TransactionLogValue
+from ...protocol.metadata_records.frame import decode_record
+from ...protocol.metadata_records.records import MetadataRecordType
+from ...protocol.schema import Message, Struct, VersionRange, decode, decode_with_version
+from ...storage.log_names import CLUSTER_METADATA_TOPIC, parse_directory_name
+from ...storage.partition_metadata import encode_uuid
+
+_CONSUMER_OFFSETS = "__consumer_offsets"
+_TRANSACTION_STATE = "__transaction_state"
+_SHARE_GROUP_STATE = "__share_group_state"
+_DELETED = "<DELETE>"
+
+
+def decoder_for(path: str) -> Callable[[bytes | None, bytes | None], tuple[str | None, str | None]] | None:
+    """The decoder for a file, by its directory's name; None for the topics of applications."""
+    file = Path(path).absolute()
+    name = parse_directory_name(file.parent.name)
+    topic = name.topic if name is not None else ""
+    if topic == _CONSUMER_OFFSETS:
+        return offsets_text
+    if topic == _TRANSACTION_STATE:
+        return transactions_text
+    if topic == _SHARE_GROUP_STATE:
+        return share_state_text
+    if topic == CLUSTER_METADATA_TOPIC or file.suffix == ".checkpoint":
+        return metadata_text
+    return None
+
+
+def offsets_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    """A record of `__consumer_offsets`. ValueError when it is none."""
+    if key is None or len(key) < 2:
+        raise ValueError("a record without a version in its key")
+    version = int.from_bytes(key[:2], "big", signed=True)
+    is_offset = version in range(OffsetCommitKey.VERSIONS[0], OffsetCommitKey.VERSIONS[1] + 1)
+    if not is_offset and version != GroupMetadataKey.VERSIONS[0]:
+        return _modern_text(version, key, value)
+    try:
+        decoded, _ = decode(OffsetCommitKey if is_offset else GroupMetadataKey, version, key, 2)
+        key_text = _json({"type": str(version), "data": as_data(decoded, version)})
+        if value is None:
+            return key_text, _DELETED
+        if is_offset:
+            offset, version = decode_with_version(OffsetCommitValue, value)
+            data = as_data(offset, version)
+        else:
+            group, version = decode_with_version(GroupMetadataValue, value)
+            data = _group(group, version)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return key_text, _json({"version": str(version), "data": data})
+
+
+def _modern_text(version: int, key: bytes, value: bytes | None) -> tuple[str | None, str | None]:
+    """A record of a group of one of the newer protocols."""
+    from ..groups.modern.registry import record_kind
+
+    kind = record_kind(version)
+    if kind is None:
+        return f"a key of version {version}, which is not known", None
+    try:
+        decoded, _ = decode(kind.key, version, key, 2)
+        key_text = _json({"type": str(version), "data": as_data(decoded, version)})
+        if value is None:
+            return key_text, _DELETED
+        content, version = decode_with_version(kind.value, value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return key_text, _json({"version": str(version), "data": as_data(content, version)})
+
+
+def _group(group: GroupMetadataValue, version: int) -> dict[str, Any]:
+    data = as_data(group, version)
+    if group.protocol_type == "consumer":
+        for member, shown in zip(group.members, data["members"], strict=True):
+            shown["subscription"] = _opened(ConsumerProtocolSubscription, member.subscription, shown["subscription"])
+            shown["assignment"] = _opened(ConsumerProtocolAssignment, member.assignment, shown["assignment"])
+    return data
+
+
+def _opened(cls: type[Message], data: bytes, otherwise: Any) -> Any:
+    try:
+        return as_data(*decode_with_version(cls, data))
+    except ProtocolError:
+        return otherwise
+
+
+def transactions_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    """A record of `__transaction_state`. ValueError when it is none."""
+    if key is None or len(key) < 2:
+        raise ValueError("a record without a version in its key")
+    version = int.from_bytes(key[:2], "big", signed=True)
+    if version != TransactionLogKey.VERSIONS[0]:
+        return f"a key of version {version}, which is not known", None
+    try:
+        key_text = _json(
+            {"type": str(version), "data": as_data(decode(TransactionLogKey, version, key, 2)[0], version)}
+        )
+        if value is None:
+            return key_text, _DELETED
+        state, version = decode_with_version(TransactionLogValue, value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return key_text, _json({"version": str(version), "data": as_data(state, version)})
+
+
+def share_state_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    """A record of `__share_group_state`. ValueError when it is none."""
+    if key is None or len(key) < 2:
+        raise ValueError("a record without a version in its key")
+    kind = int.from_bytes(key[:2], "big", signed=True)
+    layouts: dict[int, tuple[type[Message], type[Message]]] = {
+        0: (ShareSnapshotKey, ShareSnapshotValue),
+        1: (ShareUpdateKey, ShareUpdateValue),
+    }
+    if kind not in layouts:
+        return f"a key of kind {kind}, which is not known", None
+    key_layout, value_layout = layouts[kind]
+    try:
+        key_text = _json({"type": str(kind), "data": as_data(decode(key_layout, kind, key, 2)[0], kind)})
+        if value is None:
+            return key_text, _DELETED
+        state, version = decode_with_version(value_layout, value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    return key_text, _json({"version": str(version), "data": as_data(state, version)})
+
+
+def metadata_text(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    """A record of KRaft's metadata log. ValueError when it is none."""
+    if value is None:
+        raise ValueError("a record without a value")
+    try:
+        record = decode_record(value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+    known = {kind.value: f"{kind.name}_RECORD" for kind in MetadataRecordType}
+    data = None if record.message is None else as_data(record.message, record.version)
+    name = known.get(record.record_type, str(record.record_type))
+    return None, _json({"type": name, "version": record.version, "data": data})
+
+
+def as_data(message: Struct, version: int) -> dict[str, Any]:
+    """The fields of a version by Kafka's names; tagged ones only where they say something."""
+    shown = {}
+    for field in message.FIELDS:
+        value = getattr(message, field.name)
+        is_empty = field.is_array and field.default is not None and value is not None and not len(value)
+        is_default = is_empty or value == field.default
+        if not VersionRange.parse(field.versions).has(version) or (field.tag is not None and is_default):
+            continue
+        shown[_camel(field.name)] = _value(value, version, is_uuid=getattr(field.element, "name", "") == "UUID")
+    return shown
+
+
+def _value(value: Any, version: int, *, is_uuid: bool) -> Any:
+    if isinstance(value, Struct):
+        return as_data(value, version)
+    if isinstance(value, bytes):
+        return encode_uuid(UUID(bytes=value)) if is_uuid else b64encode(value).decode()
+    if isinstance(value, list | tuple):
+        return [_value(element, version, is_uuid=is_uuid) for element in value]
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *others = name.rstrip("_").split("_")
+    return first + "".join(other.capitalize() for other in others)
+
+
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,89 @@
+"""Fetches of very many partitions, in turns: between two slices of one everybody else is served (`slices.py`, ADR 46 and 47).
+
+    long_fetch        the request itself has many: one at a time is read, with the other long requests that look at something
+    fetch_in_turns    its session has many, or it was read by the above: rights, positions and rows in slices
+
+Of what is in no session, so many partitions may wait together as may be in sessions (`FetchSessions.hold`); a request beyond
+that is answered with what there is. Loop thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.messages._hot import parse_fetch
+from ..apis.fetch import FIRST_OF_ALL_FORMATS, FetchJob, is_denied, most_bytes
+from ..network.connection import ConnectionAborted
+from ..requests.context import RequestContext
+from ..runtime.cooperative import SLICE_UNITS, batches
+from .fetch_session import FetchPartition
+
+if TYPE_CHECKING:
+    from ..network.connection import Connection
+    from ..network.outbound import Part
+    from ..requests.bulk_lane import Pass
+    from ..server import Broker
+    from .fetch_session import FetchContext, PartitionKey
+
+
+def long_fetch(
+    broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
+) -> Awaitable[list[Part]]:
+    """The answer to the request in buffer[start:end], which is copied. NotYet while another long one is read."""
+    admission = broker.long_requests.admit(connection, end - start)
+    frame = bytes(memoryview(buffer)[start:end])
+    task = broker.loop.create_task(_read(broker, frame, version, correlation_id, connection, admission))
+    task.add_done_callback(admission.leave)  # also where the client leaves before it has begun
+    return task
+
+
+async def _read(
+    broker: Broker, frame: bytes, version: int, correlation_id: int, connection: Connection, admission: Pass
+) -> list[Part]:
+    try:
+        request = parse_fetch(frame, 0, len(frame), version)  # 30 ms for the most there may be
+    except ValueError as error:
+        raise ConnectionAborted(f"malformed FETCH v{version}: {error}") from None
+    client_id, max_wait, min_bytes, max_bytes, isolation, session_id, epoch, topics, forgotten = request
+    asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)
+    await asker.next_turn()
+    parts = ((topic, part) for topic, partitions in topics for part in partitions)
+    wanted: list[tuple[PartitionKey, FetchPartition]] = []
+    for some in batches(parts, SLICE_UNITS):
+        wanted += [((topic, part[0]), FetchPartition(part[1], part[2], part[5])) for topic, part in some]
+        await asker.next_turn()
+    gone = [(topic, index) for topic, indexes in forgotten for index in indexes]
+    context = broker.fetch_sessions.resolve(session_id, epoch, wanted, gone, version >= 13)
+    del request, topics, forgotten, parts, wanted, gone
+    await asker.next_turn()
+    return await fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes, admission.leave)
+
+
+async def fetch_in_turns(
+    asker: RequestContext,
+    context: FetchContext,
+    isolation: int,
+    max_bytes: int,
+    max_wait_ms: int,
+    min_bytes: int,
+    waits: Callable[[], object] = lambda: None,
+) -> list[Part]:
+    """The answer to a fetch of the partitions in `context`; `waits` is called when it begins to wait for data."""
+    broker, version = asker.broker, asker.api_version
+    denied: set[str | bytes] = set()
+    if broker.authorizer is not None:
+        topics = dict.fromkeys(topic for topic, _ in context.partitions)
+        for some in batches(topics, SLICE_UNITS):
+            denied.update(topic for topic in some if is_denied(asker, topic))
+            await asker.next_turn()
+    most = most_bytes(broker, max_bytes, asker.client_id, asker.connection)
+    min_bytes = min(min_bytes, most)
+    if version < FIRST_OF_ALL_FORMATS:
+        from .legacy_fetch import OldFetchJob
+
+        old = OldFetchJob(broker, context, version, asker.correlation_id, isolation, most, denied)
+        return await old.answer_in_turns(max_wait_ms, min_bytes, asker, waits)
+    job = FetchJob(broker, context, version, asker.correlation_id, isolation, most, denied)
+    return await job.run_in_turns(max_wait_ms, min_bytes, asker, waits)

@@ -1,0 +1,52 @@
+"""Audited requests that are in work: each is brought to its end, whether its client waits for the answer or not.
+
+What changes something is written by a thread, and is done then, whoever is left to hear of it. Were the rest of the work given up
+with the connection, a client that resets it at the right moment would have its change without a line in the audit log, and memory
+would not have what `metadata.db` has. So the connection lets go of the answer, and the work goes on. At a stop it is waited for.
+Loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TypeVar
+
+from ..network.connection import ConnectionAborted
+
+T = TypeVar("T")
+
+MOST = 10_000
+"""In work at a time, some 10 KB each: who comes and goes leaves no more than that."""
+
+
+class Changes:
+    """The work that is to be brought to its end."""
+
+    __slots__ = ("_loop", "_under_way")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._under_way: set[asyncio.Task[object]] = set()
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def check(self) -> None:
+        """Before one begins. Raises `ConnectionAborted` where there are too many."""
+        if len(self._under_way) >= MOST:
+            raise ConnectionAborted(f"{MOST} changes are in work; try again")
+
+    def keep(self, work: Coroutine[object, object, T]) -> tuple[asyncio.Task[T], asyncio.Future[T]]:
+        """(the task that does the work, what the connection may cancel without ending it)."""
+        task = self._loop.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task, asyncio.shield(task)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Waits for all there are, for so long; what is not done then never will be."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=timeout_s)
+        for task in self._under_way:
+            task.cancel()

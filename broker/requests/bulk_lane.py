@@ -1,0 +1,118 @@
+"""Requests with very many names, one at a time: read and answered beside the loop, handled in slices (ADR 46).
+
+A request of 100,000 names takes some 40 MB once it is read, and half a second. One is in work; the others wait with their
+bytes in their connections' buffers, which count for `queued.max.request.bytes`. Of those that wait the smallest and the oldest
+are let in in turns: a client with a few hundred names does not wait for all who send very many, and nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from ..network.connection import NotYet
+from ..network.fair_queue import Turn
+from ..runtime.garbage import go_on, hold_off
+from ..runtime.switch_interval import short_turns
+from ..runtime.thread_priority import lower_priority
+
+if TYPE_CHECKING:
+    from ..network.connection import Connection
+
+T = TypeVar("T")
+
+LONG_BYTES = 8192
+"""A shorter request has some thousand names at most: these are read in milliseconds."""
+
+
+class LongRequests:
+    """Loop thread.
+
+    Attributes:
+        taken: requests that were let in.
+    """
+
+    __slots__ = ("_count", "_is_taken", "_loop", "_row", "_thread", "taken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread: ThreadPoolExecutor | None = None
+        # Who waits, in the order in which they came: bytes of the request, and how its connection goes on.
+        self._row: dict[int, tuple[int, Turn]] = {}
+        self._count = 0
+        self._is_taken = False
+        self.taken = 0
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._row)
+
+    def enter(self) -> Pass | None:
+        """Lets a request in, unless another is; whoever gets a pass leaves with it."""
+        if self._is_taken:
+            return None
+        self._is_taken = True
+        self.taken += 1
+        hold_off()
+        return Pass(self)
+
+    def join(self, size: int, go_on: Callable[[], None]) -> Turn:
+        """A place in the row; `go_on` is called when there is room, and comes back with `enter`."""
+        turn = Turn(go_on)
+        self._count += 1
+        self._row[self._count] = (size, turn)
+        return turn
+
+    def admit(self, connection: Connection, size: int) -> Pass:
+        """As `enter`, for the request of `size` bytes that `connection` hands over; NotYet, and a place in the row, where another
+        is in work."""
+        admission = self.enter()
+        if admission is None:
+            connection.mute_in(partial(self.join, size))
+            raise NotYet
+        return admission
+
+    async def aside(self, task: Callable[[], T]) -> T:
+        """Runs `task` in a thread that gives way to the loop's."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "long-requests", lower_priority)
+        return await self._loop.run_in_executor(self._thread, _in_short_turns, task)
+
+    def close(self) -> None:
+        """At the end, when no request is in work. Blocks for what the thread is at."""
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    def left(self) -> None:
+        """For `Pass.leave`: whose turn it is goes on; who has gone, or waits for something else, is passed over."""
+        self._is_taken = False
+        go_on()
+        while self._row and not self._is_taken:
+            if self.taken % 2:
+                place = min(self._row, key=lambda place: self._row[place][0])
+            else:
+                place = next(iter(self._row))
+            _, turn = self._row.pop(place)
+            turn.come()
+
+
+class Pass:
+    """Held by the request that is in work. `leave` more than once is harmless."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self, requests: LongRequests) -> None:
+        self._requests: LongRequests | None = requests
+
+    def leave(self, _: object = None) -> None:
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            requests.left()
+
+
+def _in_short_turns(task: Callable[[], T]) -> T:
+    with short_turns():
+        return task()

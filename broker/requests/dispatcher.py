@@ -1,0 +1,354 @@
+"""From a frame to its handler and back to bytes.
+
+Produce and Fetch are parsed by the compiled codec and answered by handlers that work on the receive buffer. Every other
+request is copied, decoded by its declared schema, and given to the handler that its module registered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import Counter
+from collections.abc import Awaitable, Iterator
+from functools import partial
+from time import perf_counter, perf_counter_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...protocol.headers import parse_request_header, response_header_bytes
+from ...protocol.messages.api_versions import ApiVersionsResponse
+from ...protocol.schema import decode, encode
+from ..network.connection import ConnectionAborted
+from ..runtime.cooperative import Sliced
+from ..runtime.error_codes import error_code
+from .access import refusal
+from .bulk_lane import LONG_BYTES
+from .context import RequestContext
+from .error_responses import error_frame, has_field, unsupported
+from .registry import Registration, loaded
+from .response_errors import errors_of
+from .throttling import RequestMeter
+
+if TYPE_CHECKING:
+    from ...protocol.headers import RequestHeader
+    from ..monitoring.requests import RequestCounters
+    from ..network.connection import Connection
+    from ..network.outbound import Part
+    from ..server import Broker
+    from .bulk_lane import LongRequests
+
+log = logging.getLogger(__name__)
+
+_read_header = struct.Struct(">hhi").unpack_from  # api key, api version, correlation id
+_SIZE = struct.Struct(">i")
+
+#: Decoded fields take many times their bytes: requests other than Produce and Fetch end here, whatever
+#: socket.request.max.bytes says.
+MAX_REQUEST_BYTES = 16 << 20
+
+Answer = bytes | list["Part"] | None
+
+
+class Dispatches(Protocol):
+    """What a connection hands whole requests to. Loop thread."""
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+        """As `Dispatcher.dispatch`."""
+
+    def answered(self, key: int, since: int) -> None:
+        """As `Dispatcher.answered`."""
+
+
+class Dispatcher:
+    """Loop thread only."""
+
+    __slots__ = ("_broker", "_counters", "_latencies", "_nanoseconds", "_registrations")
+
+    def __init__(self, broker: Broker, registrations: dict[int, Registration], counters: RequestCounters) -> None:
+        self._broker = broker
+        self._registrations = registrations
+        self._counters = counters
+        self._latencies = counters.latencies
+        self._nanoseconds = counters.nanoseconds
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+        """Handles the request in buffer[start:end]. The buffer is used again after the return.
+
+        Returns the answer, None for no answer, or an awaitable of either. Raises ConnectionAborted, or NotYet.
+        """
+        if end - start < 8:
+            raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
+        key, version, correlation_id = _read_header(buffer, start)
+        registration = self._registrations.get(key)
+        if registration is None or not registration.min_version <= version <= registration.max_version:
+            if key == ApiKey.API_VERSIONS:
+                return self._unsupported_api_versions(correlation_id)
+            if key < 0 or version < 0:
+                raise ConnectionAborted(f"API key {key} version {version}: that is no request of Kafka's protocol")
+            log.info("%s: API key %d version %d is not answered: UNSUPPORTED_VERSION", connection, key, version)
+            if registration is not None:  # any other number is the client's invention, and no label
+                self._counters.errors[key, ErrorCode.UNSUPPORTED_VERSION] += 1
+            return unsupported(registration, key, version, correlation_id)
+        if registration.handler is None:
+            registration = loaded(registration)
+        assert registration.handler is not None
+        quotas = self._broker.quotas
+        meter = RequestMeter(quotas, buffer, start, end, key, version, connection.user) if quotas.active else None
+        answer: Answer | Awaitable[Answer]
+        if registration.raw:
+            try:
+                answer = registration.handler(self._broker, buffer, start, end, version, correlation_id, connection)
+            except ValueError as error:
+                raise ConnectionAborted(f"malformed {registration.api_key.name} v{version}: {error}") from None
+            if meter is not None:
+                answer = self._metered(answer, meter, connection)
+        elif end - start > MAX_REQUEST_BYTES:
+            raise ConnectionAborted(
+                f"a {registration.api_key.name} request of {end - start} bytes; only Produce may have more than "
+                f"{MAX_REQUEST_BYTES}"
+            )
+        elif end - start > LONG_BYTES and registration.many_names:
+            # What changes something waits for the disk, and keeps nobody waiting who only looks.
+            requests = self._broker.long_changes if registration.audited else self._broker.long_requests
+            admission = requests.admit(connection, end - start)
+            frame = bytes(memoryview(buffer)[start:end])
+            work = self._long(registration, frame, version, correlation_id, connection, meter, requests)
+            if registration.audited:
+                task, answer = self._broker.changes.keep(work)
+            else:
+                answer = task = self._broker.loop.create_task(work)
+            task.add_done_callback(admission.leave)  # also where the client leaves before it has begun
+        else:
+            frame = bytes(memoryview(buffer)[start:end])
+            answer = self._generic(registration, frame, version, correlation_id, connection, meter)
+        kind = type(answer)
+        if kind is bytes or kind is list or answer is None:
+            taken = perf_counter_ns() - connection.last_active
+            self._latencies[key][taken.bit_length()] += 1
+            self._nanoseconds[key] += taken
+        else:
+            connection.pending_key, connection.pending_since = key, connection.last_active
+        return answer
+
+    def answered(self, key: int, since: int) -> None:
+        """A request that had to wait is answered now. `since`: when it came, by `perf_counter_ns`."""
+        taken = perf_counter_ns() - since
+        self._latencies[key][taken.bit_length()] += 1
+        self._nanoseconds[key] += taken
+
+    def _metered(
+        self, answer: Answer | Awaitable[Answer], meter: RequestMeter, connection: Connection
+    ) -> Answer | Awaitable[Answer]:
+        if answer is None or isinstance(answer, bytes | list):
+            return self._settled(answer, meter, connection)
+        return self._metered_later(answer, meter, connection)
+
+    async def _metered_later(self, answer: Awaitable[Answer], meter: RequestMeter, connection: Connection) -> Answer:
+        done = await answer
+        meter.waited()
+        return self._settled(done, meter, connection)
+
+    def _settled(self, answer: Answer, meter: RequestMeter, connection: Connection) -> Answer:
+        answer, wait = meter.settle(answer)
+        if wait:
+            connection.mute(wait)
+        return answer
+
+    def _generic(
+        self,
+        registration: Registration,
+        frame: bytes,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+        meter: RequestMeter | None,
+    ) -> Answer | Awaitable[Answer]:
+        key = registration.api_key
+        try:
+            header, request = _read(registration, version, frame)
+        except ProtocolError as error:
+            raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
+        context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
+        assert registration.handler is not None
+        if self._broker.authorizer is not None and (code := refusal(registration.asks, request, context)) is not None:
+            return self._answer(key, version, correlation_id, refused(key, version, request, code), connection, meter)
+        if registration.audited:
+            self._broker.changes.check()
+        try:
+            response = registration.handler(request, context)
+        except ConnectionAborted:
+            raise
+        except Exception as error:
+            return self._failed(registration, version, correlation_id, error)
+        if _comes_later(response):
+            work = self._later(registration, request, context, response, meter)
+            return self._broker.changes.keep(work)[1] if registration.audited else work
+        if registration.audited:
+            self._broker.audit.did(context, acts_of(request, response, context))
+        return self._answer(key, version, correlation_id, response, connection, meter)
+
+    async def _later(
+        self,
+        registration: Registration,
+        request: Any,
+        context: RequestContext,
+        response: Awaitable[Any],
+        meter: RequestMeter | None,
+    ) -> Answer:
+        version, correlation_id = context.api_version, context.correlation_id
+        try:
+            done = await response
+        except ConnectionAborted:
+            raise
+        except Exception as error:
+            return self._failed(registration, version, correlation_id, error)
+        if meter is not None:
+            meter.waited()
+        if registration.audited:
+            self._broker.audit.did(context, acts_of(request, done, context))
+        return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)
+
+    async def _long(
+        self,
+        registration: Registration,
+        frame: bytes,
+        version: int,
+        correlation_id: int,
+        connection: Connection,
+        meter: RequestMeter | None,
+        requests: LongRequests,
+    ) -> Answer:
+        """`_generic` for what has very many names: read and written beside the loop. Its client pays for that time too."""
+        key, handler = registration.api_key, registration.handler
+        assert handler is not None
+        began = perf_counter()
+        try:
+            header, request = await requests.aside(partial(_read, registration, version, frame))
+        except ProtocolError as error:
+            raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
+        del frame
+        context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
+        if self._broker.authorizer is not None and (code := refusal(registration.asks, request, context)) is not None:
+            response = await requests.aside(partial(refused, key, version, request, code))
+        else:
+            try:
+                response = handler(request, context)
+                if _comes_later(response):
+                    response = await response
+            except ConnectionAborted:
+                raise
+            except Exception as error:
+                return self._failed(registration, version, correlation_id, error)
+            if registration.audited:
+                audit = self._broker.audit
+                await requests.aside(partial(audit.did, context, acts_of(request, response, context)))
+        told = getattr(response, "throttle_time_ms", 0)
+        if meter is not None:
+            meter.took(perf_counter() - began)
+            if (wait := meter.handled()) > told:
+                told = wait
+                if has_field(type(response), "throttle_time_ms", version):
+                    response.throttle_time_ms = wait
+        # Giving a million objects back takes a while too: the thread has the last reference to them.
+        last = [response, request]
+        del response, request
+        codes, answer = await requests.aside(partial(_counted, key, version, correlation_id, last))
+        for error_code_, count in codes.items():
+            self._counters.errors[key, error_code_] += count
+        if told:
+            connection.mute(told)
+        return answer
+
+    def _answer(
+        self,
+        key: ApiKey,
+        version: int,
+        correlation_id: int,
+        response: Any,
+        connection: Connection,
+        meter: RequestMeter | None,
+    ) -> bytes:
+        """The frame. An answer that tells its client to wait mutes the connection for so long (KIP-219)."""
+        frame = self._frame(key, version, correlation_id, response)
+        told = getattr(response, "throttle_time_ms", 0)
+        if meter is not None and (wait := meter.handled()) > told:
+            if has_field(type(response), "throttle_time_ms", version):
+                response.throttle_time_ms = wait
+                frame = _framed(key, version, correlation_id, response)
+            told = wait
+        if told:
+            connection.mute(told)
+        return frame
+
+    def _failed(self, registration: Registration, version: int, correlation_id: int, error: Exception) -> bytes:
+        """A handler raised what it should have answered. Where no answer fits, the connection ends."""
+        code, message = error_code(error)
+        self._counters.errors[registration.api_key, code] += 1
+        frame = error_frame(registration, version, correlation_id, code, message)
+        if frame is None:
+            raise ConnectionAborted(f"{registration.api_key.name} v{version} failed with {code.name}: {message}")
+        return frame
+
+    def _frame(self, key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+        for code in errors_of(response):
+            self._counters.errors[key, code] += 1
+        return _framed(key, version, correlation_id, response)
+
+    def _unsupported_api_versions(self, correlation_id: int) -> bytes:
+        """KIP-511: an unknown version is answered in version 0 with our own range, so that clients ask again."""
+        own = [api for api in self._broker.listed_apis if api.api_key == ApiKey.API_VERSIONS]
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+        return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def _comes_later(response: Any) -> bool:
+    """Whether a handler gave what has to be awaited."""
+    return asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is Sliced
+
+
+def _read(registration: Registration, version: int, frame: bytes) -> tuple[RequestHeader, Any]:
+    """Any thread."""
+    header, body = parse_request_header(frame)
+    request, _ = decode(registration.request, version, frame, body)
+    return header, request
+
+
+def _counted(key: ApiKey, version: int, correlation_id: int, last: list[Any]) -> tuple[Counter[int], bytes]:
+    """The errors in the answer that is first in `last`, and its frame; empties `last`. Any thread."""
+    codes, frame = Counter(errors_of(last[0])), _framed(key, version, correlation_id, last[0])
+    last.clear()
+    return codes, frame
+
+
+def acts_of(request: Any, response: Any, context: RequestContext) -> Iterator[str]:
+    """What a request of administration did, for the audit log."""
+    from ..security.audit_text import acts
+
+    return acts(request, response, context)
+
+
+def refused(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
+    """The answer to a request that its client may not make: the code for the whole, or else for each of its parts."""
+    from .mirrored_errors import error_answer, request_class
+
+    kind = request_class(key, "Response")
+    if not has_field(kind, "error_code", version):
+        # A request without parts, whose answer has room for an error in them only, gets the empty answer that it is due.
+        return error_answer(key, version, request, code) or kind()
+    response: Any = kind()
+    response.error_code = code
+    if has_field(kind, "error_message", version):
+        response.error_message = code.text
+    return response
+
+
+def _framed(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+    header = response_header_bytes(key, version, correlation_id)
+    try:
+        body = encode(response, version)
+    except ValueError as error:
+        # A name of bytes that are no UTF-8 is three times as long when it is said again: Kafka has no answer either.
+        raise ConnectionAborted(f"the answer to {key.name} v{version} can't be written: {error}") from None
+    return b"".join((_SIZE.pack(len(header) + len(body)), header, body))

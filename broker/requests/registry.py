@@ -1,0 +1,165 @@
+"""The table of APIs that this daemon answers, filled by the handlers themselves.
+
+Each module of this package registers its handler with `@api(key, (min, max), RequestType, asks=...)`, the last being what
+the authorizer is asked (ADR 38). The dispatcher looks a
+request up here, and the ApiVersions answer is made from here: what is listed is what is answered.
+
+A start should cost little, and most of administration is asked for seldom: the modules of `ON_DEMAND` are imported with
+the first request of theirs. Their versions stand in the table as well, and an import checks that they agree.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ...protocol.api_keys import ApiKey
+from .access import Ask
+
+#: A handler runs on the loop thread. It returns the response message, or an awaitable of it when it has to wait.
+#: Raw ones take (broker, buffer, start, end, version, correlation id, connection) and return frames.
+Handler = Callable[..., Any]
+HandlerT = TypeVar("HandlerT", bound=Handler)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One API, and the versions that `handler` answers, which are those that ApiVersions tells."""
+
+    api_key: ApiKey
+    min_version: int
+    max_version: int
+    request: Any
+    handler: Handler | None
+    #: True: the handler parses the frame itself and returns frames (see `dispatcher.py`).
+    raw: bool = False
+    #: What is asked of the authorizer; known once the module is loaded.
+    asks: tuple[Ask, ...] = ()
+    #: True: what it did belongs in the audit log (`broker/security/audit_text.py`).
+    audited: bool = False
+    #: True: it may come with very many names, which `bulk_lane.py` is for; its handler takes turns (`slices.py`).
+    many_names: bool = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """False: `request` and `handler` are not there yet, `loaded` gets them."""
+        return self.handler is not None
+
+
+#: API → first and last version; the module has the API's name.
+ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
+    ApiKey.SASL_HANDSHAKE: (0, 1),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.WRITE_TXN_MARKERS: (0, 2),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.DESCRIBE_ACLS: (0, 3),
+    ApiKey.CREATE_ACLS: (0, 3),
+    ApiKey.DELETE_ACLS: (0, 3),
+    ApiKey.DESCRIBE_CONFIGS: (0, 4),
+    ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: (0, 5),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
+    ApiKey.CREATE_DELEGATION_TOKEN: (0, 3),
+    ApiKey.RENEW_DELEGATION_TOKEN: (0, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (0, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.ELECT_LEADERS: (0, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (0, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: (0, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (0, 0),
+    ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.UPDATE_FEATURES: (0, 2),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (0, 0),
+    ApiKey.PUSH_TELEMETRY: (0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 0),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 0),
+    ApiKey.SHARE_GROUP_HEARTBEAT: (1, 1),
+    ApiKey.SHARE_GROUP_DESCRIBE: (1, 1),
+    ApiKey.SHARE_FETCH: (1, 2),
+    ApiKey.SHARE_ACKNOWLEDGE: (1, 2),
+    ApiKey.ADD_RAFT_VOTER: (0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (0, 1),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (0, 1),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (0, 1),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: (0, 0),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0),
+}
+_registrations: dict[int, Registration] = {}
+
+
+def api(
+    api_key: ApiKey,
+    versions: tuple[int, int],
+    request: Any,
+    *,
+    asks: Sequence[Ask],
+    audited: bool = False,
+    raw: bool = False,
+    many_names: bool = False,
+) -> Callable[[HandlerT], HandlerT]:
+    """Registers a handler for `versions` (first and last, both included) of `api_key`. `asks` has no default: an API
+    that asks for nothing says so."""
+
+    def register(handler: HandlerT) -> HandlerT:
+        known = _registrations.get(api_key)
+        assert known is None or not known.is_loaded, f"{api_key.name} is registered twice"
+        assert ON_DEMAND.get(api_key, versions) == versions, f"{api_key.name} has other versions in ON_DEMAND"
+        low, high = versions
+        _registrations[api_key] = Registration(
+            api_key, low, high, request, handler, raw, tuple(asks), audited, many_names
+        )
+        return handler
+
+    return register
+
+
+def load_apis() -> dict[int, Registration]:
+    """The whole table, by API key; imports the modules of `apis` that are not `ON_DEMAND`. Called once at start."""
+    from .. import apis
+
+    later = {key.name.lower(): key for key in ON_DEMAND}
+    for module in pkgutil.iter_modules(apis.__path__):
+        if (key := later.get(module.name)) is None:
+            importlib.import_module(f"{apis.__name__}.{module.name}")
+        elif key not in _registrations:
+            low, high = ON_DEMAND[key]
+            _registrations[key] = Registration(key, low, high, None, None)
+    return _registrations
+
+
+def registration(api_key: ApiKey) -> Registration | None:
+    """The entry of one API, None where it is not answered. After `load_apis`."""
+    return _registrations.get(api_key)
+
+
+def loaded(registration: Registration) -> Registration:
+    """The same with its handler. Loop thread; the first time imports one small module, about a millisecond."""
+    if not registration.is_loaded:
+        importlib.import_module(f"..apis.{registration.api_key.name.lower()}", __package__)
+        registration = _registrations[registration.api_key]
+    return registration

@@ -1,0 +1,343 @@
+"""All access rules, found by what they are about, and the decision that they come to: Kafka's StandardAuthorizer.
+
+- A rule is about a resource when it names it, names what its name begins with (prefixed), or names `*`.
+- It is about a client when its principal is the client's or `User:*`, and its host the client's address or `*`.
+- A rule that denies beats all that allow. Nothing that fits: denied, except where everybody is allowed what no rule,
+  whoever it is for, is about.
+- Who may READ, WRITE, DELETE or ALTER may DESCRIBE, and who may ALTER_CONFIGS may DESCRIBE_CONFIGS. To deny the one does
+  not deny the other. ALL is every operation, to allow and to deny.
+
+Nothing here waits or stores: the daemon's authorizer and `tidelog acls explain` decide with it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+from ...runtime.cooperative import Steps
+from .model import EVERYTHING, Acl, AclOperation, PatternType, Permission, ResourceType
+
+EVERYBODY = "User:*"
+"""The principal of rules for all users."""
+
+_DESCRIBE = frozenset(
+    (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER)
+)
+_DESCRIBE_CONFIGS = frozenset((AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS))
+_ALLOWED_BY: Mapping[AclOperation, frozenset[AclOperation]] = {
+    operation: {AclOperation.DESCRIBE: _DESCRIBE, AclOperation.DESCRIBE_CONFIGS: _DESCRIBE_CONFIGS}.get(
+        operation, frozenset((operation,))
+    )
+    | {AclOperation.ALL}
+    for operation in AclOperation
+}
+"""Operation → those that allow it where a rule allows them."""
+
+_LOOKS_IN_A_UNIT = 8
+"""Rules that are looked at in the time of one name."""
+_ANY_NAME = "hardcode"
+"""The name with which Kafka asks whether there is a resource of some type that a client may use: where a rule's prefix
+fits it, or a default holds for it, that counts. It is a part of what clients see, so it is the same here."""
+
+
+class Policy(NamedTuple):
+    """What holds beside the rules: `super.users`, and whether everybody may do what no rule is about."""
+
+    super_users: frozenset[str] = frozenset()
+    everyone_without_rule: bool = False
+
+
+class Decision(NamedTuple):
+    """An answer, and why. `rule` is the one that decides; of several the most specific.
+
+    `reason` is one of "super user", "rule", "no rule is about it" (the default holds) and "no rule allows it".
+    """
+
+    allowed: bool
+    reason: str
+    rule: Acl | None = None
+
+
+class AclFilter(NamedTuple):
+    """Searches rules. None and ANY fit all. Pattern type MATCH finds what is about the resource of that name."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: Permission = Permission.ANY
+
+    def fits(self, rule: Acl) -> bool:
+        """Whether it finds this rule."""
+        return (
+            (self.resource_type is ResourceType.ANY or self.resource_type is rule.resource_type)
+            and self._fits_name(rule)
+            and (self.principal is None or self.principal == rule.principal)
+            and (self.host is None or self.host == rule.host)
+            and (self.operation is AclOperation.ANY or self.operation is rule.operation)
+            and (self.permission is Permission.ANY or self.permission is rule.permission)
+        )
+
+    def _fits_name(self, rule: Acl) -> bool:
+        name = self.resource_name
+        if self.pattern_type is PatternType.MATCH:
+            return name is None or is_about(rule, name)
+        if self.pattern_type not in (PatternType.ANY, rule.pattern_type):
+            return False
+        return name is None or name == rule.resource_name
+
+
+def rule_words(rule: Acl) -> str:
+    """A rule as `tidelog acls add` takes it: `User:alice allow READ topic orders- --prefixed --host 10.0.0.7`."""
+    words = [
+        rule.principal,
+        rule.permission.name.lower(),
+        rule.operation.name,
+        rule.resource_type.name.lower().replace("_", "-"),
+        rule.resource_name,
+    ]
+    options = ["--prefixed"] if rule.pattern_type is PatternType.PREFIXED else []
+    if rule.host != EVERYTHING:
+        options += ["--host", rule.host]
+    return shlex.join(words + options)
+
+
+def is_about(rule: Acl, name: str) -> bool:
+    """Whether a rule is about the resource of this name, where the type fits."""
+    if rule.pattern_type is PatternType.PREFIXED:
+        return name.startswith(rule.resource_name)
+    return rule.resource_name in (name, EVERYTHING)
+
+
+def canonical_host(host: str) -> str:
+    """An address in its one spelling: IPv6 without zone, IPv4 in IPv6 as IPv4. What is no IPv6 address stays as it is."""
+    if ":" not in host:
+        return host
+    import ipaddress
+
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address)
+
+
+class _OfType:
+    """The rules about one type of resource."""
+
+    __slots__ = ("lengths", "literal", "prefixed", "sizes")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, list[Acl]] = {}
+        self.prefixed: dict[str, list[Acl]] = {}
+        # How many prefixes have which length, and the lengths from the longest on.
+        self.sizes: Counter[int] = Counter()
+        self.lengths: tuple[int, ...] = ()
+
+    def names(self, rule: Acl) -> dict[str, list[Acl]]:
+        return self.prefixed if rule.pattern_type is PatternType.PREFIXED else self.literal
+
+    def count(self, name: str, by: int) -> None:
+        length = len(name)
+        self.sizes[length] += by
+        if (self.sizes[length] > 0) != (length in self.lengths):
+            self.lengths = tuple(sorted((size for size, count in self.sizes.items() if count), reverse=True))
+
+
+class AclRules:
+    """A set of rules, each with an id. One thread changes it and decides; `len` may be asked by any."""
+
+    def __init__(self, rules: Mapping[Acl, str] | Iterable[tuple[Acl, str]] = ()) -> None:
+        """`rules`: rule → id."""
+        self._ids: dict[Acl, str] = {}
+        self._types: dict[ResourceType, _OfType] = {}
+        # Those of one user about one type, a set in order: `allows_any` does not know a name.
+        self._users: dict[tuple[ResourceType, str], dict[Acl, None]] = {}
+        for rule, rule_id in dict(rules).items():
+            self.add(rule, rule_id)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[Acl]:
+        return iter(self._ids)
+
+    def __contains__(self, rule: Acl) -> bool:
+        return rule in self._ids
+
+    def id_of(self, rule: Acl) -> str:
+        return self._ids[rule]
+
+    def add(self, rule: Acl, rule_id: str) -> None:
+        """Nothing happens where it is there."""
+        if rule in self._ids:
+            return
+        self._ids[rule] = rule_id
+        self._users.setdefault((rule.resource_type, rule.principal), {})[rule] = None
+        of_type = self._types.setdefault(rule.resource_type, _OfType())
+        names = of_type.names(rule)
+        if rule.resource_name not in names:
+            names[rule.resource_name] = []
+            if names is of_type.prefixed:
+                of_type.count(rule.resource_name, 1)
+        names[rule.resource_name].append(rule)
+
+    def remove(self, rule: Acl) -> None:
+        """Nothing happens where it is not there."""
+        if self._ids.pop(rule, None) is None:
+            return
+        user = (rule.resource_type, rule.principal)
+        del self._users[user][rule]
+        if not self._users[user]:
+            del self._users[user]
+        of_type = self._types[rule.resource_type]
+        names = of_type.names(rule)
+        names[rule.resource_name].remove(rule)
+        if not names[rule.resource_name]:
+            del names[rule.resource_name]
+            if names is of_type.prefixed:
+                of_type.count(rule.resource_name, -1)
+
+    def about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
+        """Rules about one resource: those that name it first, then by prefixes from the longest on, `*` last."""
+        of_type = self._types.get(resource_type)
+        if of_type is None:
+            return
+        yield from of_type.literal.get(name, ())
+        prefixed, size = of_type.prefixed, len(name)
+        for length in of_type.lengths:
+            if length <= size and (found := prefixed.get(name[:length])):
+                yield from found
+        if name != EVERYTHING:
+            yield from of_type.literal.get(EVERYTHING, ())
+
+    def find(self, wanted: AclFilter) -> list[Acl]:
+        """What a filter finds. Costs a look at every rule only where it does not say how a resource is named."""
+        return [rule for rule in self._candidates(wanted) if wanted.fits(rule)]
+
+    def find_in_steps(self, wanted: AclFilter) -> Steps[list[Acl]]:
+        """The same, with time for others in between (`slices.py`): what was there when it began, and is there still."""
+        found = []
+        for number, rule in enumerate(list(self._candidates(wanted))):
+            if rule in self._ids and wanted.fits(rule):
+                found.append(rule)
+            if number % _LOOKS_IN_A_UNIT == 0:
+                yield 1
+        return found
+
+    def _candidates(self, wanted: AclFilter) -> Iterable[Acl]:
+        name = wanted.resource_name
+        if name is None:
+            return self._ids
+        types = tuple(self._types) if wanted.resource_type is ResourceType.ANY else (wanted.resource_type,)
+        if wanted.pattern_type is PatternType.MATCH:
+            return (rule for one in types for rule in self.about(one, name))
+        return (
+            rule
+            for one in types
+            if (of_type := self._types.get(one)) is not None
+            for names in (of_type.literal, of_type.prefixed)
+            for rule in names.get(name, ())
+        )
+
+    def decide(
+        self,
+        policy: Policy,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+    ) -> Decision:
+        """Whether `principal` from `host` may do this to this resource."""
+        if principal in policy.super_users:
+            return Decision(True, "super user")
+        host, allowed_by = canonical_host(host), _ALLOWED_BY[operation]
+        allowing: Acl | None = None
+        is_any_about = False
+        for rule in self.about(resource_type, resource_name):
+            is_any_about = True
+            if not _is_for(rule, principal, host):
+                continue
+            if rule.permission is Permission.ALLOW:
+                if allowing is None and rule.operation in allowed_by:
+                    allowing = rule
+            elif rule.operation in (operation, AclOperation.ALL):
+                return Decision(False, "rule", rule)
+        if allowing is not None:
+            return Decision(True, "rule", allowing)
+        if is_any_about:
+            return Decision(False, "no rule allows it")
+        return Decision(policy.everyone_without_rule, "no rule is about it")
+
+    def concerned(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
+    ) -> list[Acl]:
+        """The rules that bear on such a question, those that deny first."""
+        host, allowed_by = canonical_host(host), _ALLOWED_BY[operation]
+        found = [rule for rule in self.about(resource_type, resource_name) if _is_for(rule, principal, host)]
+        denying = [
+            rule
+            for rule in found
+            if rule.permission is Permission.DENY and rule.operation in (operation, AclOperation.ALL)
+        ]
+        return denying + [
+            rule for rule in found if rule.permission is Permission.ALLOW and rule.operation in allowed_by
+        ]
+
+    def allows_any(
+        self, policy: Policy, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        """Whether some resource of this type is open to `principal` for `operation` (KIP-679).
+
+        As in Kafka: what other operations imply does not count, and of what is denied, only what covers a rule that
+        allows: the same name, a prefix of its name, or `*`.
+        """
+        if self.decide(policy, principal, host, operation, resource_type, _ANY_NAME).allowed:
+            return True
+        host = canonical_host(host)
+        allowed: list[Acl] = []
+        denied_names: set[str] = set()
+        denied_prefixes: set[str] = set()
+        own = (self._users.get((resource_type, whose), ()) for whose in {principal, EVERYBODY})
+        for rule in chain.from_iterable(own):
+            if rule.operation not in (operation, AclOperation.ALL) or not _is_for(rule, principal, host):
+                continue
+            if rule.permission is Permission.ALLOW:
+                allowed.append(rule)
+            elif rule.pattern_type is PatternType.PREFIXED:
+                denied_prefixes.add(rule.resource_name)
+            elif rule.resource_name == EVERYTHING:
+                return False
+            else:
+                denied_names.add(rule.resource_name)
+        return any(_is_open(rule, denied_names, denied_prefixes) for rule in allowed)
+
+
+def _is_for(rule: Acl, principal: str, host: str) -> bool:
+    """`host` is canonical."""
+    if rule.principal not in (principal, EVERYBODY):
+        return False
+    return rule.host in (host, EVERYTHING) or (":" in rule.host and canonical_host(rule.host) == host)
+
+
+def _is_open(rule: Acl, denied_names: set[str], denied_prefixes: set[str]) -> bool:
+    """Whether what denies leaves something of what `rule` allows."""
+    name = rule.resource_name
+    if rule.pattern_type is PatternType.LITERAL:
+        if name == EVERYTHING:
+            return True
+        if name in denied_names:
+            return False
+    return not any(name[:length] in denied_prefixes for length in range(1, len(name) + 1))

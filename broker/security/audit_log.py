@@ -1,0 +1,214 @@
+"""The audit log: who was refused what, and which administrative acts were done. Logger `tidelog.audit`, at INFO.
+
+    denied: User:alice from 10.0.0.7 may not WRITE topic 'orders' (Produce)
+    done: User:admin from 10.0.0.2: created topic 'orders' with 3 partitions (CreateTopics)
+
+Lines hold names, never values that could be secret, and nothing of a client's that could end a line or pass for another part of
+it. A client decides how often it is refused, and so not how much is written: a refusal that was written is only counted for the
+next minute, of others there is one line a second after the first hundred, and what was left out is counted and told. Acts have
+bounds of their own, by who does them and of which kind, so that nothing else can hide them. Changes of rights (`RIGHTS`: rules,
+users, settings, quotas, features) are always written, and in full: one that could be crowded out is the one that counts. Their
+bound in bytes is what their requests may have (16 MiB), at the pace at which metadata.db takes them. A request that does more
+than `SINGLE` things has lines with several each. The logger's level is changed as any other's, while running; a start has that
+of `logging.audit.level`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ...protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from ...storage.clock import Time
+    from ..requests.context import RequestContext
+    from .acl.model import AclOperation, ResourceType
+
+LOGGER = "tidelog.audit"
+log = logging.getLogger(LOGGER)
+
+QUIET_MS = 60_000
+"""A refusal that was written is not written again for so long."""
+MAX_KNOWN = 1000
+"""Refusals that are remembered for it."""
+DENIALS = (100, 1.0)
+"""Lines at once, and lines a second from then on."""
+ACTS = (1000, 10.0)
+"""Of one principal and one kind."""
+MAX_ACTORS = 1000
+"""Principals and kinds whose lines are counted; who is not among them begins anew."""
+SINGLE = 20
+"""Things that one request did and that have a line each."""
+RIGHTS = frozenset(
+    {
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.UPDATE_FEATURES,
+    }
+)
+MAX_SHOWN = 249
+"""Characters of a name in a line: as many as a topic's name may have."""
+MAX_ACT = 4096
+"""Characters of what was done in a line: a request may set a hundred thousand settings of one topic."""
+
+
+class _Allowance:
+    """A bucket of lines that fills with time."""
+
+    __slots__ = ("_full", "_left", "_rate", "_since_ms", "left_out")
+
+    def __init__(self, full: int, rate: float, now_ms: float) -> None:
+        self._full = self._left = float(full)
+        self._rate = rate
+        self._since_ms = now_ms
+        self.left_out = 0
+
+    def takes(self, now_ms: float) -> bool:
+        self._left = min(self._full, self._left + (now_ms - self._since_ms) / 1000 * self._rate)
+        self._since_ms = now_ms
+        if self._left < 1:
+            self.left_out += 1
+            return False
+        self._left -= 1
+        return True
+
+    def told(self) -> str:
+        """What to add to a line about those that were left out since the last one."""
+        count, self.left_out = self.left_out, 0
+        return f"; {count} lines before this were left out" if count else ""
+
+
+class AuditLog:
+    """Loop thread; `did` any.
+
+    Attributes:
+        denials: API key → refusals, written or not.
+        left_out: lines that were not written since there were too many.
+    """
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        now_ms = time.monotonic_ms()
+        self._denials = _Allowance(*DENIALS, now_ms)
+        self._lock = threading.Lock()
+        self._acts: OrderedDict[tuple[str, ApiKey], _Allowance] = OrderedDict()
+        #: What was refused → until when it is only counted, and how often it was.
+        self._known: OrderedDict[tuple[object, ...], tuple[float, int]] = OrderedDict()
+        self.denials: Counter[ApiKey] = Counter()
+        self.left_out = 0
+
+    def denied(
+        self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> None:
+        """Notes a refusal."""
+        self.denials[context.api_key] += 1
+        if not log.isEnabledFor(logging.INFO):
+            return
+        connection = context.connection
+        now_ms = self._time.monotonic_ms()
+        name = resource_name[:MAX_SHOWN]  # as much as a line shows: what is remembered has a bound
+        key = connection.principal, connection.peer_host, operation, resource_type, name, context.api_key
+        until_ms, times = self._known.pop(key, (0.0, 0))
+        if now_ms < until_ms:
+            self._known[key] = until_ms, times + 1
+            return
+        if not self._denials.takes(now_ms):
+            self.left_out += 1
+            return
+        self._known[key] = now_ms + QUIET_MS, 0
+        if len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+        log.info(
+            "denied: %s from %s may not %s %s %s (%s)%s%s",
+            shown(connection.principal),
+            connection.peer_host,
+            operation.name,
+            resource_type.name.lower(),
+            quoted(resource_name),
+            context.api_key.label,
+            f"; {times} times more since the last such line" if times else "",
+            self._denials.told(),
+        )
+
+    def did(self, context: RequestContext, acts: Iterable[str]) -> None:
+        """Notes what was done, in words whose names are `quoted`."""
+        if not log.isEnabledFor(logging.INFO):
+            return
+        connection, key = context.connection, context.api_key
+        who, told = shown(connection.principal), ""
+        for text in _in_lines(acts):
+            if key not in RIGHTS:
+                with self._lock:
+                    allowance = self._allowance(connection.principal, key)
+                    if not allowance.takes(self._time.monotonic_ms()):
+                        self.left_out += 1
+                        continue
+                    told = allowance.told()
+            log.info("done: %s from %s: %s (%s)%s", who, connection.peer_host, text, key.label, told)
+
+    def _allowance(self, principal: str, key: ApiKey) -> _Allowance:
+        """That of one principal and kind. Under the lock."""
+        found = self._acts.get((principal, key))
+        if found is None:
+            found = self._acts[principal, key] = _Allowance(*ACTS, self._time.monotonic_ms())
+            if len(self._acts) > MAX_ACTORS:
+                self._acts.popitem(last=False)
+        self._acts.move_to_end((principal, key))
+        return found
+
+
+def _in_lines(acts: Iterable[str]) -> Iterator[str]:
+    """What a request did, in texts of at most `MAX_ACT` characters: the first few things by themselves, then as many as fit.
+    What is longer goes on in the next one; nothing is left out."""
+    waiting = ""
+    for number, act in enumerate(acts):
+        if number >= SINGLE and len(waiting) + 2 + len(act) <= MAX_ACT:
+            waiting = f"{waiting}; {act}" if waiting else act
+            continue
+        if waiting:
+            yield waiting
+        *whole, waiting = _pieces(act)
+        yield from whole
+        if number < SINGLE:
+            yield waiting
+            waiting = ""
+    if waiting:
+        yield waiting
+
+
+def _pieces(act: str) -> list[str]:
+    size = MAX_ACT - 2  # for the marks that say that it goes on
+    count = max(1, -(-len(act) // size))
+    if count == 1 or len(act) <= MAX_ACT:
+        return [act]
+    cut = [act[index * size : (index + 1) * size] for index in range(count)]
+    return [("…" if index else "") + text + ("…" if index < count - 1 else "") for index, text in enumerate(cut)]
+
+
+def shown(text: str) -> str:
+    """A client's text without what could end a line or change how it looks, and not too long. What is escaped is escaped as in
+    Python, backslashes too, so that it can't be taken for what somebody typed."""
+    return shown_whole(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…")
+
+
+def shown_whole(text: str) -> str:
+    """The same, however long: of a change of rights nothing may be hidden."""
+    return text if text.isprintable() and "\\" not in text else text.encode("unicode_escape").decode("ascii")
+
+
+def quoted(text: str | None) -> str:
+    """A client's name for something, to stand in a line: it ends at the first quote that has no backslash before it."""
+    return "null" if text is None else "'" + shown(text).replace("'", "\\'") + "'"
+
+
+def quoted_whole(text: str | None) -> str:
+    """The same, however long."""
+    return "null" if text is None else "'" + shown_whole(text).replace("'", "\\'") + "'"

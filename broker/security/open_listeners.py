@@ -1,0 +1,70 @@
+"""Listeners that ask nobody who they are and that others may reach: told at the start, by `tidelog doctor` and by `/health`.
+
+Nothing is wrong with a daemon that has them, in a network of its own, so it is a note there and not a reason. Whether a client is
+asked is read from the settings; whether others reach the address is not known (a container's port may be published or not), only
+that it is none of this machine alone. With an authorizer a Kafka listener lets strangers do what rules allow `User:ANONYMOUS`,
+which somebody has written: it is not told. HTTP is, since rules do not hold there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...config.listener_checks import HTTP
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...config.listener import Listener
+
+ADVICE = (
+    "bind it to 127.0.0.1, or ask clients who they are (SASL or certificates for Kafka's protocol, message.set.authentication, "
+    "http.authentication): docs/SECURITY.md"
+)
+
+
+class OpenListener(NamedTuple):
+    """One listener that whoever reaches it may use."""
+
+    address: str
+    may: str
+    """What whoever reaches it may do."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.address} asks nobody who they are: whoever reaches it may {self.may}"
+
+
+def open_listeners(config: BrokerConfig) -> list[OpenListener]:
+    """Kafka's, those of message sets, and HTTP's. Any thread."""
+    found = []
+    if not config.authorizer_class_name:
+        found += [
+            OpenListener(_address(listener, listener.name), "read and write everything")
+            for listener in (*config.listeners, *config.message_set_listeners)
+            if listener.security_protocol in ("PLAINTEXT", "SSL") and _is_open(listener, listener.name, config)
+        ]
+    http = config.http_listener
+    if http is not None and not config.http_authentication and _is_open(http, HTTP, config):
+        name = "https" if http.security_protocol == "SSL" else "http"
+        found.append(OpenListener(_address(http, name), "read all records and metrics, and have topics cleaned"))
+    return found
+
+
+def _is_open(listener: Listener, name: str, config: BrokerConfig) -> bool:
+    if listener.security_protocol == "SSL" and config.of_listener(name, "ssl.client.auth") == "required":
+        return False
+    return not is_this_machines(listener.host)
+
+
+def is_this_machines(host: str) -> bool:
+    """Whether only this machine reaches an address that a listener is bound to. A name is not looked up."""
+    if host in ("127.0.0.1", "::1"):
+        return True
+    from ..http.console.access import is_local_name, is_loopback
+
+    return is_local_name(host.lower()) or is_loopback(host)
+
+
+def _address(listener: Listener, name: str) -> str:
+    host = listener.host or "0.0.0.0"  # noqa: S104 - what an empty host means
+    return f"{name}://[{host}]:{listener.port}" if ":" in host else f"{name}://{host}:{listener.port}"

@@ -1,0 +1,1 @@
+"""SASL: PLAIN, SCRAM, OAUTHBEARER; what a listener asks of its clients. Start reading at `handshake.py`."""

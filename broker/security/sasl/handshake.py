@@ -1,0 +1,213 @@
+"""SASL before the dispatcher: a connection of such a listener is handed to the dispatcher when its client is known.
+
+Until then the gate lets three requests through: ApiVersions, SaslHandshake and SaslAuthenticate (KIP-152), or, after a
+handshake of version 0, tokens without a header as Kafka 0.10 had them. Anything else ends the connection. When a session
+ends (KIP-368), the connection is handed back to the gate, where only authentication helps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ....protocol.api_keys import ApiKey
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from ....protocol.messages.sasl_handshake import SaslHandshakeResponse
+from ...http.login_attempts import TurnedAway
+from ...network.connection import ConnectionAborted
+from ..principal import user
+from .mechanism import Refusal, Step
+
+if TYPE_CHECKING:
+    from ...http.login_attempts import Attempt
+    from ...network.connection import Connection
+    from ...requests.dispatcher import Answer, Dispatches
+    from .listener_security import ListenerSecurity
+    from .mechanism import Exchange
+
+log = logging.getLogger(__name__)
+
+_read_header = struct.Struct(">hhi").unpack_from  # api key, api version, correlation id
+_SIZE = struct.Struct(">i")
+_ALLOWED = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
+#: No mechanism here needs more: a client that goes on for ever is not authenticating.
+MAX_STEPS = 8
+
+
+class Authentication:
+    """One connection's way through SASL, the first time and again. Loop thread."""
+
+    __slots__ = (
+        "_attempt", "_connection", "_exchange", "_expiry", "_gate", "_security", "_steps", "_told", "done", "expired",
+        "mechanism", "raw",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection, security: ListenerSecurity, gate: SaslGate) -> None:
+        self._connection = connection
+        self._security = security
+        self._gate = gate
+        self._exchange: Exchange | None = None
+        self._attempt: Attempt | None = None
+        self._steps = 0
+        self._told = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self.mechanism = ""
+        self.done = False
+        """Whether the client is known, and its session has not ended."""
+        self.expired = False
+        self.raw = False
+        """Whether tokens come without a header: after a handshake of version 0."""
+
+    def cancel(self) -> None:
+        """The connection is gone."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+
+    def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:
+        """The client names its mechanism, which has to be the same when it authenticates again."""
+        offered = self._security.mechanisms
+        if self._exchange is not None:
+            return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=offered)
+        if mechanism not in offered or (self.mechanism and mechanism != self.mechanism):
+            log.info("%s: SASL mechanism %r is not offered; there are %s", self._connection, mechanism, offered)
+            return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
+        connection = self._connection
+        known = connection.user if self.done or self.expired else None
+        self._attempt = self._security.attempt(connection.peer_host, known)
+        self._exchange = self._security.exchange(mechanism, connection.peer_host, self._attempt)
+        self._steps = 0
+        self.mechanism = mechanism
+        self.raw = version == 0 and not self.done
+        return SaslHandshakeResponse(mechanisms=offered)
+
+    async def authenticate(self, message: bytes) -> SaslAuthenticateResponse:
+        """One step. A refusal is answered late, and is the last thing that the connection hears."""
+        if self._exchange is None:
+            raise ConnectionAborted("SaslAuthenticate came before SaslHandshake")
+        try:
+            step = await self._step(message)
+        except Refusal as refusal:
+            await self._held_back(refusal)
+            return SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=f"{self.mechanism}: {refusal}"
+            )
+        lifetime = self._admit(step) if step.user is not None else 0
+        return SaslAuthenticateResponse(auth_bytes=step.reply, session_lifetime_ms=lifetime)
+
+    async def token(self, message: bytes) -> bytes:
+        """One step without a header. Raises `ConnectionAborted`: there is no way to say why."""
+        try:
+            step = await self._step(message)
+        except Refusal as refusal:
+            await self._held_back(refusal)
+            raise ConnectionAborted(f"authentication failed: {refusal}") from None
+        if step.user is not None:
+            self._admit(step)
+        return _SIZE.pack(len(step.reply)) + step.reply
+
+    # -- inside
+
+    async def _step(self, message: bytes) -> Step:
+        assert self._exchange is not None
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise Refusal("there is no end to this authentication")
+        answer = self._exchange.step(message)
+        step = await answer if isinstance(answer, Awaitable) else answer
+        if step.refused:
+            await self._noted(step.refused)
+            self._told = True
+        if step.user is not None and self.expired | self.done and user(step.user) != self._connection.principal:
+            raise Refusal("a connection can't become another user's")
+        return step
+
+    async def _held_back(self, refusal: Refusal) -> None:
+        self._exchange = None
+        if isinstance(refusal, TurnedAway):
+            self._security.turned_away += 1
+            await self._late("was turned away", str(refusal))
+            if refusal.is_all:  # an error would be the last thing that a client who did nothing wrong tries here
+                raise ConnectionAborted(f"turned away with all from its address: {refusal}")
+        elif not self._told:
+            await self._noted(str(refusal))
+        self._connection.close_after_sending()
+
+    async def _noted(self, why: str) -> None:
+        """A failure is counted, logged and answered late, once."""
+        assert self._attempt is not None
+        self._attempt.failed()
+        self._security.failures += 1
+        await self._late("failed", why)
+
+    async def _late(self, what: str, why: str) -> None:
+        log.warning("%s: authentication by %s %s: %s", self._connection, self.mechanism, what, why)
+        await asyncio.sleep(self._security.failure_delay_ms / 1000)
+
+    def _admit(self, step: Step) -> int:
+        """Lets the client in; milliseconds that its session lasts, 0 for without end."""
+        assert step.user is not None
+        connection, security = self._connection, self._security
+        if (refusal := connection.known_as(user(step.user))) is not None:
+            raise ConnectionAborted(refusal)
+        self._exchange = None
+        self.done, self.expired, self.raw = True, False, False
+        connection.take_time()
+        connection.hand_to(self._gate.dispatcher)
+        security.successes += 1
+        lifetimes = [one for one in (security.max_reauth_ms(self.mechanism), step.lifetime_ms) if one]
+        self.cancel()
+        self._expiry = None
+        if not lifetimes:
+            return 0
+        self._expiry = asyncio.get_running_loop().call_later(min(lifetimes) / 1000, self._expire)
+        return min(lifetimes)
+
+    def _expire(self) -> None:
+        """The session is over: the next request has to be about authentication."""
+        self.done, self.expired = False, True
+        self._connection.hand_to(self._gate)
+
+
+class SaslGate:
+    """What connections of one listener hand requests to before their clients are known. Loop thread."""
+
+    __slots__ = ("_security", "dispatcher")
+
+    def __init__(self, dispatcher: Dispatches, security: ListenerSecurity) -> None:
+        """`dispatcher` gets what may pass, and the connections whose clients are known."""
+        self.dispatcher = dispatcher
+        self._security = security
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+        """As `Dispatcher.dispatch`. Raises ConnectionAborted for what a client has to be known for."""
+        state = connection.authentication
+        if state is None:
+            state = connection.authentication = Authentication(connection, self._security, self)
+        if state.done:  # it came in one piece with the last step
+            return self.dispatcher.dispatch(buffer, start, end, connection)
+        if end - start > self._security.max_receive_bytes:
+            raise ConnectionAborted(
+                f"a request of {end - start} bytes before authentication; at most {self._security.max_receive_bytes} are read "
+                "(sasl.server.max.receive.size)"
+            )
+        if state.raw:
+            return state.token(bytes(memoryview(buffer)[start:end]))
+        if end - start < 8:
+            raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
+        key, _, _ = _read_header(buffer, start)
+        if key not in _ALLOWED:
+            name = next((one.name for one in ApiKey if one == key), f"API key {key}")
+            if state.expired:
+                raise ConnectionAborted(f"{name} came after the session's end (connections.max.reauth.ms)")
+            raise ConnectionAborted(
+                f"{name} came before authentication: a client of this listener needs security.protocol="
+                f"{connection.listener.security_protocol} and sasl.mechanism={' or '.join(self._security.mechanisms)}"
+            )
+        return self.dispatcher.dispatch(buffer, start, end, connection)
+
+    def answered(self, key: int, since: int) -> None:
+        self.dispatcher.answered(key, since)

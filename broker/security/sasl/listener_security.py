@@ -1,0 +1,171 @@
+"""What one listener asks of its clients, out of the settings: its TLS context, its SASL mechanisms, their users."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....config.exceptions import ConfigError
+from ....config.listener import MESSAGE_SET_SCHEMES
+from ....config.listener_checks import HTTP
+from ....protocol.errors import ErrorCode, ProtocolError
+from ....protocol.jaas import users_of
+from ..principal import MappingRule, parse_rules
+from ..tls import TlsListener
+from .disguise import Disguise
+from .mechanism import Exchange, Refusal
+from .plain import PlainExchange
+from .scram import ScramExchange
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ....config.broker_config import BrokerConfig
+    from ....config.listener import Listener
+    from ...http.login_attempts import Attempt
+    from ...network.connection import Connection
+    from ..credentials import Users
+    from .password_checks import Guesses
+    from .tokens import TokenVerifier
+
+
+class SaslCommons(NamedTuple):
+    """What all listeners with SASL share: a stranger has one salt, wherever it comes in."""
+
+    users: Users
+    disguise: Disguise
+    guesses: Guesses
+
+    @classmethod
+    def of(cls, users: Users, secret: bytes, guesses: Guesses) -> SaslCommons:
+        """`secret`: as `MetadataStore.secret` keeps it."""
+        return cls(users, Disguise(secret, users.shapes), guesses)
+
+
+class ListenerSecurity:
+    """Loop thread. Settings that are dynamic hold from the next connection on."""
+
+    def __init__(self, listener: Listener, config: BrokerConfig, commons: SaslCommons | None) -> None:
+        """Reads files. Raises `ConfigError` with one clear line that names the setting. `commons`: for listeners with SASL."""
+        name = listener.name
+        self.name = name
+        self._config = config
+        self._commons = commons
+        self.sasl = listener.security_protocol.startswith("SASL_")
+        self.tls = TlsListener(name, config) if listener.security_protocol.endswith("SSL") else None
+        self.failures = 0
+        self.successes = 0
+        self.turned_away = 0
+        self.mapping_rules = mapping_rules(name, config)
+        self.mechanisms: tuple[str, ...] = config.of_listener(name, "sasl.enabled.mechanisms") if self.sasl else ()
+        if self.sasl and name in MESSAGE_SET_SCHEMES:
+            self.mechanisms = ("PLAIN",)  # AUTHENTICATE, in other words
+        self._listed = self._users_listed(config)
+        self.tokens = (
+            token_verifier(name, config, "sasl.enabled.mechanisms") if "OAUTHBEARER" in self.mechanisms else None
+        )
+
+    @property
+    def tls_context(self) -> ssl.SSLContext:
+        assert self.tls is not None
+        return self.tls.context
+
+    @property
+    def handshake_timeout_ms(self) -> int:
+        return int(self._of("ssl.handshake.timeout.ms"))
+
+    @property
+    def failure_delay_ms(self) -> int:
+        return self._config.connection_failed_authentication_delay_ms
+
+    @property
+    def max_receive_bytes(self) -> int:
+        return int(self._of("sasl.server.max.receive.size"))
+
+    def max_reauth_ms(self, mechanism: str) -> int:
+        """How long a session lasts; 0: without end."""
+        return max(0, int(self._of("connections.max.reauth.ms", mechanism)))
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raises `ProtocolError` INVALID_CONFIG where settings that changed make no TLS context, or list no users."""
+        try:
+            self._users_listed(config)
+            if self.tls is not None and self.tls.is_changed(config):
+                self.tls.try_settings(config)
+        except ConfigError as error:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    def use(self, config: BrokerConfig) -> None:
+        """Other settings hold. Certificates follow by `TlsListener.renew`."""
+        self._config = config
+        self._listed = self._users_listed(config)
+
+    def expect(self, connection: Connection) -> None:
+        """The client has some time to say who it is."""
+        limit = self._config.sasl_authentication_timeout_ms
+        connection.give_time(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
+
+    def attempt(self, peer: str, known: str | None = None) -> Attempt:
+        """As `Attempts.attempt`."""
+        assert self._commons is not None
+        return self._commons.guesses.attempts.attempt(peer, known)
+
+    def exchange(self, mechanism: str, peer: str, attempt: Attempt) -> Exchange:
+        """A new run through a mechanism that the listener offers, by a client at that address."""
+        if mechanism not in self.mechanisms or self._commons is None:
+            raise Refusal(f"{mechanism} is not offered")
+        users, disguise, guesses = self._commons
+        if mechanism == "PLAIN":
+            return PlainExchange(self._listed[mechanism], users, guesses.checks, peer, attempt.claims)
+        if mechanism.startswith("SCRAM-"):
+            return ScramExchange(mechanism, users, disguise, partial(secrets.token_urlsafe, 24), attempt.claims)
+        assert self.tokens is not None
+        from .oauthbearer import OAuthExchange
+
+        return OAuthExchange(self.tokens, attempt.claims)
+
+    def _users_listed(self, config: BrokerConfig) -> dict[str, Mapping[str, str]]:
+        """Mechanism → user → password. ConfigError."""
+        try:
+            return {
+                one: users_of(config.of_listener(self.name, "sasl.jaas.config", one), one) for one in self.mechanisms
+            }
+        except ValueError as error:
+            raise ConfigError([f"listener {self.name}: {error}"]) from None
+
+    def _of(self, setting: str, mechanism: str = "") -> Any:
+        return self._config.of_listener(self.name, setting, mechanism)
+
+
+def mapping_rules(listener: str, config: BrokerConfig) -> tuple[MappingRule, ...]:
+    """What makes users of the subjects of a listener's clients. Raises `ConfigError`."""
+    try:
+        return parse_rules(config.of_listener(listener, "ssl.principal.mapping.rules"))
+    except ValueError as error:
+        raise ConfigError([f"ssl.principal.mapping.rules of {listener}: {error}"]) from None
+
+
+def token_verifier(listener: str, config: BrokerConfig, setting: str) -> TokenVerifier:
+    """What checks the tokens of a listener, as `setting` asks for. Raises `ConfigError`.
+
+    Its libraries are an extra, and imported for those who use them.
+    """
+    try:
+        from .oauthbearer import verifier_of
+    except ImportError as error:
+        raise ConfigError(
+            [
+                f"{setting} of {listener} has OAUTHBEARER, whose libraries are not installed ({error.name}): "
+                "pip install 'tidelog[oauth]'"
+            ]
+        ) from None
+
+    def value(name: str) -> Any:
+        whole = config.of_listener(listener, name, "OAUTHBEARER")
+        # The one for all listeners is about SASL, and has users of PLAIN as a rule.
+        is_sasls = listener == HTTP and name == "sasl.jaas.config" and whole == config.sasl_jaas_config
+        return None if is_sasls else whole
+
+    return verifier_of(listener, value)

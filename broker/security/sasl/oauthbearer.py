@@ -1,0 +1,134 @@
+"""OAUTHBEARER (RFC 7628): the client shows a token. What is wrong with one is told as JSON, and then the client ends it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....config.exceptions import ConfigError
+from ....protocol.jaas import options_of
+from .jwks import Keys, Pauses
+from .jwks_source import FileSource, SourceError, source_of
+from .mechanism import Refusal, Step
+from .tokens import TokenRules, TokenVerifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+NAME = "OAUTHBEARER"
+MAX_EXTENSIONS = 100
+_HEADER = re.compile(r"[ny],(?:a=((?:[^\x00=,]|=2C|=3D)+))?,")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+_BEARER = re.compile(r"bearer +([-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
+
+
+class ClientMessage(NamedTuple):
+    """What a client sends first. `identity` "" where it asks for none. Kafka's clients may send extensions (KIP-342)."""
+
+    identity: str
+    token: str
+    extensions: dict[str, str]
+
+
+def parse_message(message: bytes) -> ClientMessage:
+    """Reads RFC 7628, section 3.1. Raises `Refusal`; what it says has nothing of the token in it."""
+    try:
+        text = message.decode()
+    except UnicodeDecodeError:
+        raise Refusal("an OAUTHBEARER message that is not UTF-8") from None
+    header, *pairs = text.split("\x01", MAX_EXTENSIONS + 4)
+    match = _HEADER.fullmatch(header)
+    if match is None or len(pairs) < 2 or pairs[-2:] != ["", ""]:
+        raise Refusal("that is not OAUTHBEARER's message: n,,^Aauth=Bearer TOKEN^A^A")
+    values: dict[str, str] = {}
+    for pair in pairs[:-2]:
+        name, _, value = pair.partition("=")
+        if not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value) or name in values:
+            raise Refusal(f"extension {name[:50]!r} has a name or a value that is not allowed, or is there twice")
+        values[name] = value
+    bearer = _BEARER.fullmatch(values.pop("auth", ""))
+    if bearer is None:
+        raise Refusal("an OAUTHBEARER message without auth=Bearer TOKEN")
+    identity = (match[1] or "").replace("=2C", ",").replace("=3D", "=")
+    return ClientMessage(identity, bearer[1], values)
+
+
+class OAuthExchange:
+    """One message, or two where the first is not good: the client then gets to know why, and says that it did."""
+
+    __slots__ = ("_claims", "_refused", "_verifier")
+
+    def __init__(self, verifier: TokenVerifier, claims: Callable[[str], None] = lambda name: None) -> None:
+        """`claims` is told whose the token says it is, before that is looked into, and raises for who has failed too often."""
+        self._claims = claims
+        self._verifier = verifier
+        self._refused: Refusal | None = None
+
+    async def step(self, message: bytes) -> Step:
+        """Extensions are checked in their form and otherwise left alone, as Kafka's own validator does."""
+        if self._refused is not None:
+            raise self._refused
+        first = parse_message(message)
+        self._claims(self._verifier.claimed_user(first.token))
+        try:
+            token = await self._verifier.verify(first.token)
+        except Refusal as refusal:
+            self._refused = refusal
+            answer = {"status": "invalid_token", "error_description": str(refusal)}
+            return Step(json.dumps(answer).encode(), refused=str(refusal))
+        if first.identity not in ("", token.user):
+            raise Refusal("a client can act only as the user that its token is of")
+        return Step(b"", token.user, token.lifetime_ms)
+
+
+def verifier_of(listener: str, value: Callable[[str], Any]) -> TokenVerifier:
+    """What checks the tokens of a listener, by `value` of its settings. Reads files, and begins to read from an address.
+
+    Raises `ConfigError` with one clear line.
+    """
+    url = str(value("sasl.oauthbearer.jwks.endpoint.url"))
+    try:
+        options = options_of(jaas, NAME) if (jaas := value("sasl.jaas.config")) else {}
+    except ValueError as error:
+        raise ConfigError([f"listener {listener}: {error}"]) from None
+    pauses = Pauses(
+        *(
+            value(f"sasl.oauthbearer.jwks.endpoint.{name}.ms") / 1000
+            for name in ("refresh", "retry.backoff", "retry.backoff.max")
+        )
+    )
+    try:
+        keys = Keys(source := source_of(url, options.get("ssl.truststore.location")), pauses)
+        if isinstance(source, FileSource):
+            keys.read_now()
+        else:
+            keys.begin()
+    except SourceError as error:
+        raise ConfigError([f"sasl.oauthbearer.jwks.endpoint.url of {listener}: {error}"]) from None
+    rules = TokenRules(
+        value("sasl.oauthbearer.expected.audience"),
+        value("sasl.oauthbearer.expected.issuer"),
+        value("sasl.oauthbearer.scope.claim.name"),
+        value("sasl.oauthbearer.sub.claim.name"),
+        value("sasl.oauthbearer.clock.skew.seconds"),
+    )
+    for setting, given, what in (
+        (
+            "sasl.oauthbearer.expected.audience",
+            rules.audiences,
+            "tokens without an audience, and no others, are let in",
+        ),
+        ("sasl.oauthbearer.expected.issuer", rules.issuer, "tokens of any issuer that has such a key are let in"),
+    ):
+        if not given:
+            log.warning("listener %s: %s is not set, so that %s", listener, setting, what)
+    if url.startswith("http:") and not url.startswith(("http://localhost", "http://127.0.0.1")):
+        log.warning(
+            "listener %s: keys of tokens come in the clear, and whoever can change them can be anybody", listener
+        )
+    return TokenVerifier(keys, rules)

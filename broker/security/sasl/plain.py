@@ -1,0 +1,72 @@
+"""PLAIN (RFC 4616): name and password as they are. They are checked against what `sasl.jaas.config` lists, and against
+the SCRAM credentials of stored users, so that one user has one password for every mechanism."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..credentials import check_password
+from .mechanism import WRONG, Refusal, Step
+
+if TYPE_CHECKING:
+    from ..credentials import Users
+    from .password_checks import PasswordChecks
+
+MAX_PASSWORD_BYTES = 1024
+
+
+class PlainExchange:
+    """One message. The password is checked on a thread, in its address's turn: that is what salting is meant to make slow.
+
+    Who is unknown costs as much as any user, by stored credentials as by those that the settings list.
+    """
+
+    __slots__ = ("_checks", "_claims", "_listed", "_peer", "_users")
+
+    def __init__(
+        self,
+        listed: Mapping[str, str],
+        users: Users,
+        checks: PasswordChecks,
+        peer: str = "",
+        claims: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        """`listed`: user → password, of the listener's settings. `peer`: the client's address. `claims` is told the name, and
+        once more when its turn has come; it raises for who has failed too often (`login_attempts.py`)."""
+        self._listed = listed
+        self._users = users
+        self._checks = checks
+        self._peer = peer
+        self._claims = claims
+
+    async def step(self, message: bytes) -> Step:
+        parts = message.split(b"\0")
+        if len(parts) != 3 or not parts[1] or len(parts[2]) > MAX_PASSWORD_BYTES:
+            raise Refusal("that is not PLAIN's message: identity, NUL, user, NUL, password")
+        try:
+            identity, name, password = (part.decode() for part in parts)
+        except UnicodeDecodeError:
+            raise Refusal("a PLAIN message that is not UTF-8") from None
+        if identity not in ("", name):
+            raise Refusal("a client can act only as the user that it authenticates as")
+        self._claims(name)
+        listed = self._listed.get(name)
+        # By their hashes: comparing the texts would take a time that tells the length of what is listed.
+        is_listed = hmac.compare_digest(_hashed(listed or ""), _hashed(password)) and listed is not None
+        if not is_listed and not await self._is_stored(name, password):
+            raise Refusal(WRONG)
+        return Step(b"", name)
+
+    async def _is_stored(self, name: str, password: str) -> bool:
+        async with self._checks.turn(self._peer) as run:
+            self._claims(name)  # others that were before it may have failed meanwhile
+            users = self._users
+            return await run(partial(check_password, dict(users.of(name)), password, users.rounds))
+
+
+def _hashed(password: str) -> bytes:
+    return hashlib.sha256(password.encode()).digest()

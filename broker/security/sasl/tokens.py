@@ -1,0 +1,147 @@
+"""JSON web tokens (RFC 7519) that say who a client is: whether one is good, whose it is and for how long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jwt
+
+from ...network.connection import ConnectionAborted
+from .mechanism import Refusal
+
+if TYPE_CHECKING:
+    from .jwks import Keys, PublicKey, Wait
+
+MAX_TOKEN_BYTES = 65_536
+"""Tokens are a few kilobytes, with many groups in them some tens; what is larger costs time before it is known to be good."""
+MAX_LIFETIME_S = 366 * 86_400
+"""Sessions end within this, whatever a token says: what clients and timers reckon with must not overflow."""
+
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (jwt.ExpiredSignatureError, "the token has expired"),
+    (jwt.ImmatureSignatureError, "the token is not valid yet: do the clocks agree?"),
+    (jwt.InvalidAudienceError, "the token is for another audience (aud)"),
+    (jwt.InvalidIssuerError, "the token is of another issuer (iss)"),
+    (jwt.InvalidSignatureError, "the token is not signed by the key that it names"),
+    (jwt.InvalidAlgorithmError, "the token is signed by an algorithm that its key is not for"),
+    (jwt.InvalidKeyError, "the token's key is too short to be trusted"),
+)
+
+
+class TokenRules(NamedTuple):
+    """What tokens must have. `audiences`: one of these; empty: none at all. `issuer` None: any."""
+
+    audiences: tuple[str, ...]
+    issuer: str | None
+    scope_claim: str
+    subject_claim: str
+    skew_s: int
+
+
+class Token(NamedTuple):
+    """A token that is good. `lifetime_ms`: at least 1."""
+
+    user: str
+    lifetime_ms: int
+
+
+class TokenVerifier:
+    """Checking a signature takes a tenth of a millisecond. What takes longer is awaited, or blocks where that is asked for."""
+
+    def __init__(self, keys: Keys, rules: TokenRules, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: seconds since 1970, for what is left of a token's life."""
+        self.keys = keys
+        self._rules = rules
+        self._clock = clock
+
+    async def verify(self, token: str) -> Token:
+        """Loop thread. Raises `Refusal` with what is wrong, and `ConnectionAborted` where no keys could be read: the client may
+        try again."""
+        key_id, algorithm = _names_of(token)
+        return self._verified(token, key_id, algorithm, await self.keys.find(key_id, algorithm))
+
+    def verify_blocking(self, token: str, wait: Callable[[Wait], None]) -> Token:
+        """The same on any other thread; `wait` blocks where keys have to be read first, and what it raises comes out here."""
+        key_id, algorithm = _names_of(token)
+        return self._verified(token, key_id, algorithm, self.keys.find_blocking(key_id, algorithm, wait))
+
+    def claimed_user(self, token: str) -> str:
+        """Whose it says it is, which nobody has looked into; "" where that can't be read."""
+        if len(token) > MAX_TOKEN_BYTES:
+            return ""
+        try:
+            claims = jwt.decode(token, options={"verify_signature": False})
+        except (jwt.PyJWTError, ValueError):
+            return ""
+        subject = claims.get(self._rules.subject_claim)
+        return subject.strip().encode("utf-8", "replace").decode() if isinstance(subject, str) else ""
+
+    # -- inside
+
+    def _verified(self, token: str, key_id: str | None, algorithm: str, key: PublicKey | None) -> Token:
+        if key is None:
+            if not self.keys.known:
+                raise ConnectionAborted("the token can't be checked, as no keys could be read yet")
+            if key_id is None:
+                raise Refusal(f"the token names no key (kid), and not exactly one is for {algorithm[:20]!r}")
+            raise Refusal(f"there is no key {key_id[:100]!r} for the algorithm {algorithm[:20]!r}")
+        return self._token_of(self._claims(token, key.key, key.algorithms))
+
+    def _claims(self, token: str, key: Any, algorithms: tuple[str, ...]) -> dict[str, Any]:
+        """`algorithms` are the key's, never the token's own."""
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(algorithms),
+                audience=self._rules.audiences or None,
+                issuer=self._rules.issuer,
+                leeway=self._rules.skew_s,
+                options={
+                    "require": ["exp", "iat"],
+                    "verify_sub": False,  # the claim that counts is checked below, whatever its name
+                    "verify_jti": False,
+                    "enforce_minimum_key_length": True,
+                },
+            )
+        except jwt.MissingRequiredClaimError as error:
+            raise Refusal(f"the token has no {error.claim}") from None
+        except (jwt.PyJWTError, ValueError) as error:
+            why = next((text for kind, text in _REASONS if isinstance(error, kind)), "the token can't be read")
+            raise Refusal(why) from None
+        return claims
+
+    def _token_of(self, claims: dict[str, Any]) -> Token:
+        self._check_scopes(claims.get(self._rules.scope_claim, ""))
+        subject = claims.get(self._rules.subject_claim)
+        if not isinstance(subject, str) or not (name := subject.strip()):
+            raise Refusal(f"the token says not whose it is: it has no text as {self._rules.subject_claim}")
+        if not name.isprintable():
+            raise Refusal(f"the token's {self._rules.subject_claim} has characters that no name has")
+        now_s = self._clock()
+        left_s = min(int(claims["exp"]), now_s + MAX_LIFETIME_S) - now_s
+        if left_s <= 0:  # it was let in by the skew, which is then all that is left
+            left_s += self._rules.skew_s
+        return Token(name, max(1, int(left_s * 1000)))
+
+    def _check_scopes(self, scopes: object) -> None:
+        """One text, or a list of different ones. Nothing here asks for a scope: what is allowed, access control says."""
+        items = [] if scopes == "" else scopes if isinstance(scopes, list) else [scopes]
+        if not all(isinstance(item, str) and item.strip() for item in items) or len({*items}) < len(items):
+            raise Refusal(f"the token's {self._rules.scope_claim} is neither a text nor a list of different ones")
+
+
+def _names_of(token: str) -> tuple[str | None, str]:
+    """The key and the algorithm that a token names. Raises `Refusal`."""
+    if len(token) > MAX_TOKEN_BYTES:
+        raise Refusal(f"the token has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are read")
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError):
+        raise Refusal("that is not a signed JSON web token") from None
+    algorithm = header.get("alg")
+    if not isinstance(algorithm, str):
+        raise Refusal("the token names no algorithm (alg)")
+    return header.get("kid"), algorithm

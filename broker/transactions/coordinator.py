@@ -1,0 +1,368 @@
+"""The transaction coordinator: which transactional ids there are, who may use them, and how their transactions end.
+
+    apis/init_producer_id, … ──► TransactionCoordinator ─┬─► transaction_states (decides)
+    transactional_produce                                ├─► TransactionLog ─► CoordinatorLog: `__transaction_state`
+    apis/txn_offset_commit                               └─► Completions ─► MarkerWriter ─► the partitions' logs
+
+What is decided is written before anybody hears of it, and durable (as far as the topic is asked to be) before anything is
+built on it: partitions are in the log before the records that they are for, an outcome before its markers.
+
+Loop thread, except that `load` reads the log in pool threads. Everything happens between two turns of the loop; a request
+whose client goes away leaves nothing half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...storage.exceptions import says_what_is_wrong
+from ..groups.store.shards import append_failure
+from ..metadata.features import TRANSACTION_VERSION
+from ..metadata.topics import TRANSACTION_STATE
+from ..partitions.internal_topic import PartitionCoordinatorLog
+from . import states
+from .loading import LoadedTransactions, load_transactions
+from .log import TransactionEntry, TransactionLog, TransactionShard, TransactionStateLog
+from .markers import Completions, Marker, MarkerWriter
+from .states import Producer, TransactionMetadata, TransactionState
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...storage.clock import Time
+    from ..groups.store.offsets import TopicPartition
+    from ..metadata.features import Features
+    from ..runtime.timer import Timer, TimerHandle
+    from ..server import Broker
+
+log = logging.getLogger(__name__)
+
+#: How long a start waits for transactional ids before it takes connections.
+START_PATIENCE_S = 0.1
+#: An expiry looks at this many ids at a time, and writes at most that many tombstones in one batch.
+IDS_PER_EXPIRY_SLICE = 1000
+
+#: Runs a function in the pool.
+RunBlocking = Callable[[Callable[[], LoadedTransactions]], Awaitable[LoadedTransactions]]
+
+
+class TransactionFilter(NamedTuple):
+    """What ListTransactions asks for; what is empty, negative or None lets everything through."""
+
+    states: Collection[str] = ()
+    producer_ids: Collection[int] = ()
+    longer_than_ms: int = -1
+    matches: Callable[[str], bool] | None = None
+    """Whether a transactional id is meant."""
+
+
+class TransactionCoordinator:
+    """Made at start; `start` when topics are known and groups are, `close` before the logs are closed."""
+
+    __slots__ = (
+        "_abort_interval_ms", "_completions", "_expiration_ms", "_expiry", "_expiry_interval_ms", "_features", "_loading",
+        "_log", "_loop", "_max_timeout_ms", "_new_id", "_overdue", "_run_blocking", "_state_log", "_time", "_timer",
+        "timed_out",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        state_log: TransactionStateLog,
+        markers: Marker,
+        features: Features,
+        config: BrokerConfig,
+        time: Time,
+        timer: Timer,
+        loop: asyncio.AbstractEventLoop,
+        run_blocking: RunBlocking,
+        new_id: Callable[[], Awaitable[int]],
+    ) -> None:
+        """`new_id` gives producer ids that nobody had."""
+        self._state_log = state_log
+        self._features = features
+        self._time = time
+        self._timer = timer
+        self._loop = loop
+        self._run_blocking = run_blocking
+        self._new_id = new_id
+        self._log = TransactionLog(state_log, time, features)
+        self._completions = Completions(self._log, markers, time, timer)
+        self._loading: asyncio.Task[None] | None = None
+        self._max_timeout_ms = config.transaction_max_timeout_ms
+        self._expiration_ms = config.transactional_id_expiration_ms
+        self._abort_interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._expiry_interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        #: Transactions that were aborted because their time was over, since the start.
+        self.timed_out = 0
+        self._overdue: TimerHandle = timer.call_later(self._abort_interval_ms, self._abort_overdue)
+        self._expiry: TimerHandle = timer.call_later(self._expiry_interval_ms, self._start_expiry)
+
+    @classmethod
+    def of(cls, broker: Broker) -> TransactionCoordinator:
+        """The coordinator of a whole broker."""
+
+        def run_blocking(load: Callable[[], LoadedTransactions]) -> Awaitable[LoadedTransactions]:
+            return broker.loop.run_in_executor(broker.io_pool, load)
+
+        return cls(
+            PartitionCoordinatorLog(TRANSACTION_STATE, broker.partitions, broker.topics),
+            MarkerWriter(broker.partitions, broker.groups, broker.time, broker.loop),
+            broker.features,
+            broker.config,
+            broker.time,
+            broker.timer,
+            broker.loop,
+            run_blocking,
+            broker.producer_ids.next,
+        )
+
+    # -- life
+
+    async def start(self, patience_s: float = START_PATIENCE_S) -> None:
+        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet."""
+        if self._state_log.partition_count and not self.is_open:
+            self._log.open(self._state_log.partition_count, loaded=False)
+        self._loading = self._loop.create_task(self.load())
+        await asyncio.wait((self._loading,), timeout=patience_s)
+
+    async def load(self) -> None:
+        """Reads all partitions, one after the other, and goes on with what was decided and not written everywhere. What
+        cannot be read at all is logged and stays in loading: nobody knows what was promised there."""
+        ids = decided = 0
+        for shard in self._log:
+            if shard.loaded:
+                continue
+            if not self._state_log.is_empty(shard.index):
+                try:
+                    loaded = await self._run_blocking(self._loader(shard.index))
+                except Exception as error:
+                    told = says_what_is_wrong(error)
+                    log.error("%s-%d cannot be loaded: %s", TRANSACTION_STATE, shard.index, error, exc_info=not told)
+                    continue
+                if self._log.closed:
+                    return
+                for metadata in loaded.by_id.values():
+                    shard.put(TransactionEntry(metadata))
+            shard.loaded = True
+            ids += len(shard.entries)
+            for entry in list(shard.entries.values()):
+                if entry.metadata.is_prepared:
+                    decided += 1
+                    self._completions.begin(entry)
+        if ids:
+            log.info("loaded %d transactional ids; %d transactions were to be completed", ids, decided)
+
+    def _loader(self, index: int) -> Callable[[], LoadedTransactions]:
+        return lambda: load_transactions(f"{TRANSACTION_STATE}-{index}", self._state_log.replay(index))
+
+    async def ensure_topic(self) -> None:
+        """Makes `__transaction_state` if there is none. Raises what making a topic raises."""
+        if self.is_open or self._log.closed:
+            return
+        await self._state_log.ensure_topic()
+        if not self.is_open:  # another request may have been first
+            self._log.open(self._state_log.partition_count, loaded=True)
+
+    def close(self) -> None:
+        """Takes no requests any more; what is to be completed is, by the next start."""
+        self._log.closed = self._completions.closed = True
+        self._overdue.cancel()
+        self._expiry.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a `__transaction_state`."""
+        return len(self._log) > 0
+
+    @property
+    def is_loaded(self) -> bool:
+        return all(shard.loaded for shard in self._log)
+
+    # -- what metrics ask
+
+    @property
+    def id_count(self) -> int:
+        return sum(len(shard.entries) for shard in self._log)
+
+    @property
+    def ongoing_count(self) -> int:
+        return sum(len(shard.ongoing) for shard in self._log)
+
+    @property
+    def completing_count(self) -> int:
+        """Decided, and not all markers are written."""
+        return len(self._completions)
+
+    # -- producers
+
+    async def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: Producer | None) -> Producer:
+        """The id and epoch that the producer writes with from now on; those before it are fenced.
+
+        Raises ProtocolError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (come
+        again), or what finding the id and writing raise.
+        """
+        if not transactional_id:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        if not 0 < timeout_ms <= self._max_timeout_ms:
+            raise ProtocolError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"{timeout_ms} ms are not within 1 and transaction.max.timeout.ms = {self._max_timeout_ms}",
+            )
+        while True:
+            entry = self._log.shard_of(transactional_id).entries.get(transactional_id)
+            new_id = states.NO_PRODUCER_ID
+            if entry is None or states.may_need_new_id(entry.metadata):
+                new_id = await self._new_id()
+                entry = self._log.shard_of(transactional_id).entries.get(transactional_id)
+            now = self._time.milliseconds()
+            if entry is None:
+                entry = TransactionEntry(states.created(transactional_id, new_id, timeout_ms, now))
+            elif states.may_need_new_id(entry.metadata) and new_id == states.NO_PRODUCER_ID:
+                continue  # it has come to that while we waited
+            outcome = states.init_producer_id(
+                entry.metadata, timeout_ms, expected, now, self._features.level(TRANSACTION_VERSION), new_id
+            )
+            unsynced = self._log.write(entry, _accepted(outcome))
+            if not entry.metadata.is_prepared:
+                producer = Producer(entry.metadata.producer_id, entry.metadata.producer_epoch)
+                await _durable(unsynced)
+                return producer
+            self._completions.begin(entry, unsynced)
+            if entry.metadata.is_prepared:
+                raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: AbstractSet[TopicPartition], client_version: int
+    ) -> asyncio.Future[None] | None:
+        """The producer's transaction is about to write there; begins it if need be. None, or a future: only then may
+        records follow. Raises ProtocolError."""
+        entry = self._log.find(transactional_id)
+        outcome = states.add_partitions(entry.metadata, producer, partitions, self._time.milliseconds(), client_version)
+        if outcome is ErrorCode.NONE:
+            return entry.unsynced
+        return self._log.write(entry, _accepted(outcome))
+
+    def verify(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> None:
+        """Raises ProtocolError unless the producer's transaction under way is to write there."""
+        code = states.verify(self._log.find(transactional_id).metadata, producer, partition)
+        if code is not ErrorCode.NONE:
+            raise ProtocolError(code)
+
+    async def end(self, transactional_id: str, producer: Producer, is_commit: bool, client_version: int) -> Producer:
+        """Commits or aborts; returns when that is certain, and what to go on with. Raises ProtocolError."""
+        entry = self._log.find(transactional_id)
+        new_id = states.NO_PRODUCER_ID
+        if client_version >= states.VERSION_2 and entry.metadata.needs_new_id_to_end:
+            new_id = await self._new_id()
+            entry = self._log.find(transactional_id)
+        outcome = states.end(entry.metadata, producer, is_commit, self._time.milliseconds(), client_version, new_id)
+        if outcome is ErrorCode.NONE:
+            following = states.next_producer(entry.metadata)
+            await _durable(entry.unsynced)
+            return following
+        decided = _accepted(outcome)
+        unsynced = self._log.write(entry, decided)
+        self._completions.begin(entry, unsynced)
+        await _durable(unsynced)
+        return states.next_producer(decided)
+
+    # -- time
+
+    def _abort_overdue(self) -> None:
+        now = self._time.milliseconds()
+        for shard in self._log:
+            for transactional_id in list(shard.ongoing):
+                entry = shard.entries[transactional_id]
+                if not entry.metadata.is_overdue(now):
+                    continue
+                try:
+                    fenced = states.fenced(entry.metadata, now, self._features.level(TRANSACTION_VERSION))
+                    unsynced = self._log.write(entry, fenced)
+                except ProtocolError as error:
+                    log.warning("%s: its time is over, but it cannot be aborted now: %s", transactional_id, error)
+                    continue
+                self.timed_out += 1
+                log.info("%s: aborted, its %d ms are over", transactional_id, entry.metadata.timeout_ms)
+                self._completions.begin(entry, unsynced)
+        self._overdue = self._timer.call_later(self._abort_interval_ms, self._abort_overdue)
+
+    def _start_expiry(self) -> None:
+        self._continue_expiry(self._expire())
+
+    def _continue_expiry(self, rest: Iterator[None]) -> None:
+        try:
+            next(rest)
+        except StopIteration:
+            self._expiry = self._timer.call_later(self._expiry_interval_ms, self._start_expiry)
+        else:
+            self._expiry = self._timer.call_later(0, lambda: self._continue_expiry(rest))
+
+    def _expire(self) -> Iterator[None]:
+        """Forgets ids that nobody has used for long. Yields after each slice of the work."""
+        for shard in self._log:
+            names = list(shard.entries)
+            for start in range(0, len(names), IDS_PER_EXPIRY_SLICE):
+                self._expire_slice(shard, names[start : start + IDS_PER_EXPIRY_SLICE])
+                yield
+
+    def _expire_slice(self, shard: TransactionShard, names: list[str]) -> None:
+        now = self._time.milliseconds()
+        gone = [
+            name
+            for name in names
+            if (entry := shard.entries.get(name)) is not None and entry.metadata.expires(now, self._expiration_ms)
+        ]
+        if gone:
+            try:
+                self._log.forget(shard, gone)
+            except ProtocolError as error:
+                log.warning("expired transactional ids could not be removed: %s", error)
+
+    # -- administration
+
+    def list_transactions(self, wanted: TransactionFilter) -> list[TransactionMetadata]:
+        """Raises ProtocolError: COORDINATOR_LOAD_IN_PROGRESS while any partition is loading: the list would be false."""
+        if self._log.closed:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self.is_loaded:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        now = self._time.milliseconds()
+        named = {state for state in TransactionState if state.label in wanted.states}
+        return [
+            metadata
+            for shard in self._log
+            for metadata in (entry.metadata for entry in shard.entries.values())
+            if (not wanted.states or metadata.state in named)
+            and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)
+            and (wanted.longer_than_ms < 0 or now - metadata.start_ms > wanted.longer_than_ms)
+            and (wanted.matches is None or wanted.matches(metadata.transactional_id))
+        ]
+
+    def describe(self, transactional_id: str) -> TransactionMetadata:
+        """Raises ProtocolError: TRANSACTIONAL_ID_NOT_FOUND, or what finding an id raises."""
+        entry = self._log.shard_of(transactional_id).entries.get(transactional_id)
+        if entry is None:
+            raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return entry.metadata
+
+
+def _accepted(outcome: states.Outcome) -> TransactionMetadata:
+    if isinstance(outcome, ErrorCode):
+        raise ProtocolError(outcome)
+    return outcome
+
+
+async def _durable(unsynced: asyncio.Future[None] | None) -> None:
+    """Returns when it is. The future is shared: a client that goes away must not cancel it."""
+    if unsynced is None:
+        return
+    try:
+        await asyncio.shield(unsynced)
+    except Exception as error:
+        raise append_failure(error) from error

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.broker.groups.classic.events import GroupProtocol
+from tidelog.broker.groups.classic.metadata import GroupMetadata, Member
+from tidelog.broker.groups.consumer.group import ClassicMember, ConsumerGroup, ConsumerMember
+from tidelog.broker.groups.store.member_memory import (
+    ALL_BYTES,
+    GROUP_BYTES,
+    MEMBER_BYTES,
+    RECOUNT_MS,
+    MemberRoom,
+    said_bytes,
+)
+from tidelog.broker.groups.streams.group import StreamsGroup
+from tidelog.broker.groups.streams.topology import InternalTopic, Subtopology, Topology
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+
+
+class Group:
+    def __init__(self, **members: int) -> None:
+        self.members = members
+        self.looks = 0
+
+    @property
+    def member_bytes(self) -> int:
+        self.looks += 1
+        return sum(self.members.values())
+
+    def bytes_of(self, member_id: str) -> int:
+        return self.members.get(member_id, 0)
+
+
+class World:
+    def __init__(self, *groups: Group) -> None:
+        self.now_ms = 0
+        self.groups: list[Any] = list(groups)
+        self.room = MemberRoom(lambda: self.groups, lambda: self.now_ms)
+
+    def code(self, group: Any, member_id: str, size: int) -> ErrorCode:
+        try:
+            self.room.check(group, member_id, b"x" * size)
+        except ProtocolError as error:
+            return error.code
+        return ErrorCode.NONE
+
+
+def member(member_id: str, *protocols: tuple[str, int]) -> Member:
+    said = tuple(GroupProtocol(name, bytes(size)) for name, size in protocols)
+    return Member(member_id, None, "c", "/h", 1, 1, "consumer", said)
+
+
+def test_a_member_brings_no_more_than_it_may() -> None:
+    assert World().code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
+    assert World().code(None, "m", MEMBER_BYTES + 1) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_group_has_no_more_than_it_may_and_who_joins_again_counts_once() -> None:
+    group = Group(a=GROUP_BYTES - 100, b=60)
+    world = World(group)
+    assert world.code(group, "new", 40) is ErrorCode.NONE
+    assert world.code(group, "new", 41) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert world.code(group, "b", 100) is ErrorCode.NONE
+
+
+def test_all_groups_have_no_more_than_they_may_and_those_that_went_make_room() -> None:
+    world = World()
+    for _ in range(ALL_BYTES // MEMBER_BYTES):
+        assert world.code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
+        world.groups.append(Group(m=MEMBER_BYTES))
+    assert world.code(None, "m", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE, "which clients try again after"
+    world.groups.pop()
+    world.now_ms += RECOUNT_MS
+    assert world.code(None, "m", MEMBER_BYTES) is ErrorCode.NONE
+
+
+def test_members_that_are_there_join_again_however_full_it_is() -> None:
+    """Each rebalance asks all members to: whoever fills the room with groups of theirs must not end the groups of others."""
+    group = Group(m=1000)
+    world = World(group, Group(other=ALL_BYTES - 1000))
+    world.room._estimate = ALL_BYTES
+    for size in (1000, 999, 1000):
+        assert world.code(group, "m", size) is ErrorCode.NONE
+    assert world.code(group, "m", 1001) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.code(group, "new", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_groups_that_were_read_from_the_disk_are_counted() -> None:
+    world = World()
+    assert world.code(None, "m", 1) is ErrorCode.NONE
+    world.groups.append(Group(read=ALL_BYTES - 10))
+    world.room.recount()
+    assert world.code(None, "m", 11) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.room.recount()
+    assert world.code(None, "m", 10) is ErrorCode.NONE
+
+
+def test_who_is_refused_does_not_have_all_groups_counted_each_time() -> None:
+    group = Group(m=ALL_BYTES)
+    world = World(group)
+    world.room._estimate = ALL_BYTES
+    for _ in range(1000):
+        assert world.code(None, "m", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group.looks == 1
+
+
+def test_nothing_new_costs_nothing() -> None:
+    room = MemberRoom(list, lambda: 0)
+    for said in (None, (), frozenset(), (None, None), ""):
+        room.check(None, "m", said)
+    assert room._estimate == 0
+
+
+def test_a_classic_group_knows_what_its_members_brought() -> None:
+    group = GroupMetadata("g", 0)
+    group.add(member("a", ("range", 100), ("sticky", 200)), None)
+    group.add(member("b", ("range", 50)), None)
+    assert group.member_bytes == 5 + 100 + 6 + 200 + 5 + 50
+    assert group.bytes_of("b") == 55
+    group.update(group.members["a"], (GroupProtocol("range", bytes(7)),), 1, 1, None, [])
+    assert group.member_bytes == 12 + 55
+    group.remove("b")
+    assert (group.member_bytes, group.bytes_of("b")) == (12, 0)
+    group.remove("a")
+    assert group.member_bytes == 0
+
+
+def test_a_modern_group_knows_what_its_members_said() -> None:
+    group = ConsumerGroup("g")
+    group.put(ConsumerMember(member_id="a", subscribed_topics=frozenset(["one", "three"])))
+    old = ClassicMember(1, (GroupProtocol("range", bytes(90)),))
+    group.put(ConsumerMember(member_id="b", expression="x.*", classic=old))
+    assert group.member_bytes == 8 + 3 + 95
+    group.put(ConsumerMember(member_id="a", subscribed_topics=frozenset(["one"])))
+    assert (group.member_bytes, group.bytes_of("a")) == (3 + 98, 3)
+    group.drop("b")
+    group.drop("nobody")
+    assert group.member_bytes == 3
+
+
+def test_a_streams_group_counts_its_topology() -> None:
+    group = StreamsGroup("g")
+    group.topology = Topology(1, (Subtopology("s0", source_topics=("in",), sink_topics=("out",)),))
+    assert group.member_bytes == 2 + 2 + 3
+
+
+def test_names_are_counted_at_any_depth() -> None:
+    assert said_bytes([("a", b"bc"), frozenset({"def"}), None, 7, ((("g",),),)]) == 7
+    assert said_bytes(InternalTopic("name", 3, 1, (("k", "v"),))) == 6

@@ -1,0 +1,541 @@
+"""A connection cuts the stream into frames however it arrives, answers in order, waits while one is pending."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from support.connections import Server, Transport, frame
+from tidelog.broker.network.connection import Connection, ConnectionAborted, NotYet
+from tidelog.broker.network.descriptor_limit import open_count
+from tidelog.broker.network.fair_queue import Turn
+from tidelog.broker.network.pending_response import LaterAnswer
+from tidelog.broker.network.receive_budget import ReceiveRoom
+from tidelog.broker.network.socket_server import Endpoint
+
+
+class Rig:
+    """A connection whose dispatcher is `answer`, with the client's end of its socket."""
+
+    def __init__(self, answer: Callable[[bytes], Any], max_request_bytes: int = 1 << 20) -> None:
+        self.pool = ThreadPoolExecutor(1)
+        self.server = Server(self.pool, max_request_bytes)
+        self.seen: list[bytes] = []
+        self.waited: list[tuple[int, int]] = []
+        self._answer = answer
+        self.near, self.far = socket.socketpair()
+        self.near.setblocking(False)
+        self.far.setblocking(False)
+        self.transport = Transport(self.near)
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092)
+        self.connection = Connection(self.server, endpoint, self)  # type: ignore[arg-type]
+        self.connection.connection_made(self.transport)
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Any:
+        frame = bytes(buffer[start:end])
+        self.seen.append(frame)
+        answer = self._answer(frame)
+        if not isinstance(answer, bytes | None):
+            connection.pending_key, connection.pending_since = frame[0], connection.last_active
+        return answer
+
+    def answered(self, key: int, since: int) -> None:
+        self.waited.append((key, since))
+
+    def feed(self, data: bytes) -> None:
+        """As a loop does: ask for the buffer, fill it as far as it goes, hand over; again while it reads."""
+        while data and self.transport.reading and not self.transport.aborted:
+            view = self.connection.get_buffer(-1)
+            count = min(len(view), len(data))
+            assert count > 0, "an empty buffer ends the connection"
+            view[:count] = data[:count]
+            self.connection.buffer_updated(count)
+            # The scratch buffer is another connection's now.
+            self.server.scratch[:] = b"\xee" * len(self.server.scratch)
+            data = data[count:]
+        self.unread = data
+
+    def received(self) -> bytes:
+        got = b""
+        while True:
+            try:
+                chunk = self.far.recv(1 << 20)
+            except BlockingIOError:
+                return got
+            if not chunk:
+                return got
+            got += chunk
+
+    def end(self) -> None:
+        self.connection.connection_lost(None)
+        self.near.close()
+        self.far.close()
+        self.pool.shutdown()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_frames_come_out_the_same_however_the_stream_is_cut(seed: int) -> None:
+    rng = random.Random(seed)
+    bodies = [rng.randbytes(rng.choice([0, 1, 7, 100, 4090, 5000, 70_000, 200_000])) for _ in range(30)]
+    rig = Rig(lambda body: body[:3])
+    stream = b"".join(map(frame, bodies))
+    while stream:
+        count = rng.choice([1, 3, 100, 4096, 50_000, 10**6])
+        rig.feed(stream[:count])
+        stream = stream[count:]
+    assert rig.seen == bodies
+    assert rig.received() == b"".join(body[:3] for body in bodies)
+    assert rig.connection._buffer is None, "nothing is owned between requests"
+    rig.end()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_pending_answer_stops_the_requests_behind_it(seed: int) -> None:
+    rng = random.Random(seed)
+    pending: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> bytes | Awaitable[bytes]:
+        if body[0] % 3:
+            return body
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        pending.append(future)
+        return future
+
+    rig = Rig(answer)
+    bodies = [bytes([index]) * rng.choice([1, 10, 3000, 90_000]) for index in range(12)]
+    stream = b"".join(map(frame, bodies))
+    got = b""
+    while len(got) < sum(map(len, bodies)):
+        rig.feed(stream)
+        stream = rig.unread
+        count = len(rig.seen)
+        if pending:
+            assert count == len(rig.seen), "nothing is handled while an answer is pending"
+            pending.pop().set_result(rig.seen[-1])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        got += rig.received()
+    assert got == b"".join(bodies)
+    expected = [body[0] for body in bodies if not body[0] % 3]
+    assert [key for key, _ in rig.waited] == expected, "each answer that had to wait is counted once"
+    rig.end()
+
+
+async def test_a_request_that_comes_in_its_own_read_waits_too() -> None:
+    """The pending request left nothing behind in a buffer; the next one must still not overtake it."""
+    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    rig = Rig(lambda body: future if body == b"slow" else body)
+    rig.feed(frame(b"slow"))
+    rig.feed(frame(b"fast"))
+    rig.feed(frame(b"last"))
+    await asyncio.sleep(0)
+    assert rig.seen == [b"slow"]
+    assert rig.received() == b""
+    future.set_result(b"slow")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.received() == b"slowfastlast"
+    rig.end()
+
+
+async def test_memory_follows_what_has_come_not_what_is_announced() -> None:
+    rig = Rig(lambda body: body[-3:], max_request_bytes=100 << 20)
+    body = random.Random(5).randbytes(9_000_000)
+    stream = frame(body)
+    for start in range(0, len(stream), 300_000):
+        rig.feed(stream[start : start + 300_000])
+        held = len(rig.connection._buffer or b"")
+        assert held <= max(1 << 20, 2 * (start + 300_000))
+    assert rig.seen == [body]
+    assert rig.received() == body[-3:]
+    rig.end()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_requests_that_come_while_an_answer_is_pending_wait_their_turn(seed: int) -> None:
+    rng = random.Random(seed)
+    first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    rig = Rig(lambda body: first if body == b"first" else body)
+    rig.feed(frame(b"first"))
+    bodies = [rng.randbytes(rng.choice([1, 50, 5000])) for _ in range(10)]
+    stream = b"".join(map(frame, bodies))
+    while stream:
+        count = rng.choice([3, 60, 4096])
+        rig.feed(stream[:count])
+        stream = stream[count:]
+    assert rig.seen == [b"first"], "nothing is handled before its turn"
+    assert rig.received() == b""
+    first.set_result(b"answer")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.received() == b"answer" + b"".join(bodies)
+    rig.end()
+
+
+@pytest.mark.parametrize("size", [-1, 1001, 0x7FFFFFFF, int.from_bytes(b"GET ", "big")])
+async def test_an_announced_size_out_of_bounds_closes_before_anything_is_allocated(size: int) -> None:
+    rig = Rig(lambda body: body, max_request_bytes=1000)
+    rig.feed(frame(b"good") + size.to_bytes(4, "big", signed=size < 0) + b"rest")
+    assert rig.transport.aborted
+    assert rig.received() == b"good"
+    assert rig.connection._buffer is None
+    rig.end()
+
+
+async def test_what_a_handler_refuses_closes_after_the_answers_before_it() -> None:
+    def answer(body: bytes) -> bytes:
+        if body == b"bad":
+            raise ConnectionAborted("bad")
+        return body
+
+    rig = Rig(answer)
+    rig.feed(frame(b"one") + frame(b"bad") + frame(b"two"))
+    assert rig.transport.aborted
+    assert rig.received() == b"one"
+    assert rig.seen == [b"one", b"bad"]
+    assert rig.server.aborted_connections == 1
+    rig.end()
+
+
+async def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    rig = Rig(lambda body: bytes(200_000))
+    rig.feed(frame(b"x") * 400)
+    assert not rig.transport.reading
+    handled = len(rig.seen)
+    assert handled < 400
+    total = 0
+    while total < 400 * 200_000:
+        total += len(rig.received())
+        await asyncio.sleep(0)
+        if rig.transport.reading and rig.unread:
+            rig.feed(rig.unread)
+    assert len(rig.seen) == 400
+    rig.end()
+
+
+async def test_requests_behind_a_later_answer_are_handled_when_it_is_sent() -> None:
+    waiting: list[LaterAnswer] = []
+
+    def handle(body: bytes) -> LaterAnswer:
+        waiting.append(LaterAnswer(lambda failure: frame(body if failure is None else b"failed"), 1))
+        return waiting[-1]
+
+    rig = Rig(handle)
+    rig.feed(frame(b"a") + frame(b"b") + frame(b"c"))
+    assert rig.seen == [b"a"]
+    waiting[0].settle(None)
+    assert rig.seen == [b"a", b"b"], "at once, not with the next turn of the loop"
+    waiting[1].settle(OSError("disk"))
+    assert rig.far.recv(100) == frame(b"a") + frame(b"failed")
+    rig.end()
+    waiting[2].settle(None)
+    assert waiting[2].cancelled()
+
+
+async def test_a_lost_connection_cancels_what_it_waits_for() -> None:
+    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    rig = Rig(lambda body: future)
+    rig.feed(frame(b"x"))
+    rig.end()
+    assert future.cancelled()
+
+
+async def test_a_muted_connection_handles_nothing_until_the_time_has_passed() -> None:
+    def answer(body: bytes) -> bytes:
+        if body == b"mute":
+            rig.connection.mute(60_000)
+            rig.connection.mute(1)  # a shorter wait changes nothing
+        return body
+
+    rig = Rig(answer)
+    now = asyncio.get_running_loop().time()
+    rig.feed(frame(b"a") + frame(b"mute") + frame(b"b") + frame(b"c")[:3])
+    assert rig.received() == b"amute"  # what was asked for before goes out
+    rig.feed(frame(b"c")[3:])
+    assert rig.seen == [b"a", b"mute"]
+    handle = rig.connection._muted
+    assert handle is not None
+    assert 60 <= handle.when() - now < 70
+    handle.cancel()
+    rig.connection._unmute()
+    assert rig.seen == [b"a", b"mute", b"b", b"c"]
+    rig.feed(frame(b"d"))
+    assert rig.received() == b"bcd"
+    rig.end()
+
+
+async def test_a_muted_connection_that_is_lost_leaves_no_timer() -> None:
+    rig = Rig(lambda body: body)
+    rig.connection.mute(60_000)
+    handle = rig.connection._muted
+    assert handle is not None
+    rig.end()
+    assert handle.cancelled()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_requests_of_many_share_bounded_memory_and_all_arrive(seed: int) -> None:
+    rng = random.Random(seed)
+    rigs = [Rig(lambda body: body[:3], 1 << 20) for _ in range(12)]
+    room = ReceiveRoom(400_000, 30_000)
+    for rig in rigs:
+        rig.server.receiving = room
+    bodies = {rig: [rng.randbytes(rng.choice([5, 3000, 20_000, 300_000])) for _ in range(4)] for rig in rigs}
+    streams = {rig: b"".join(map(frame, bodies[rig])) for rig in rigs}
+    while any(streams.values()):
+        before = sum(map(len, streams.values()))
+        for rig in rigs:
+            count = rng.choice([1, 4096, 100_000])
+            rig.feed(streams[rig][:count])
+            streams[rig] = rig.unread + streams[rig][count:]
+            assert room.buffers.lent <= 400_000 + (1 << 19) + 16_384 * len(rigs)
+        room.given_back()
+        assert sum(map(len, streams.values())) < before, "somebody always goes on"
+    for rig in rigs:
+        assert rig.seen == bodies[rig]
+        assert not rig.transport.aborted
+        rig.end()
+    assert (room.buffers.lent, len(room), room.waiting) == (0, 0, 0)
+    assert room.waits > 0
+
+
+async def test_a_request_that_comes_too_slowly_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(lambda body: body)
+    room = rig.server.receiving
+    rig.feed(frame(b"whole") + b"\0\1")
+    for _ in range(30):
+        rig.feed(b"\0")
+        room.tick(1000)
+    assert not rig.transport.aborted
+    room.tick(1000)
+    assert rig.transport.aborted
+    assert rig.server.aborted_connections == 1
+    assert "request.receive.timeout.ms=30000" in caplog.text
+    rig.end()
+    assert len(room) == 0
+
+
+async def test_what_waits_behind_an_answer_is_not_slow() -> None:
+    pending: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> asyncio.Future[bytes]:
+        pending.append(asyncio.get_running_loop().create_future())
+        return pending[-1]
+
+    rig = Rig(answer)
+    rig.feed(frame(b"first") + frame(b"second")[:6])
+    for _ in range(100):
+        rig.server.receiving.tick(1000)
+    assert not rig.transport.aborted
+    pending[0].set_result(b"answer")
+    await asyncio.sleep(0)
+    for _ in range(31):
+        rig.server.receiving.tick(1000)
+    assert rig.transport.aborted, "now it is the client that is waited for"
+    rig.end()
+
+
+async def test_a_client_that_takes_nothing_is_closed_and_one_that_reads_is_not() -> None:
+    rig = Rig(lambda body: bytes(4 << 20))
+    room = rig.server.sending
+    rig.feed(frame(b"give"))
+    assert room.held > 0
+    for _ in range(300):
+        room.tick(1000)
+    assert not rig.transport.aborted
+    taken = 0
+    while len(room):
+        taken += len(rig.received())
+        for _ in range(5):  # the loop finds that there is room, and sends
+            await asyncio.sleep(0)
+        room.tick(299_000)
+        assert not rig.transport.aborted
+    assert taken + len(rig.received()) == 4 << 20
+    assert room.held == 0
+    rig.feed(frame(b"give"))
+    room.tick(301_000)
+    assert rig.transport.aborted
+    rig.end()
+
+
+async def test_a_client_that_asks_for_nothing_costs_one_descriptor() -> None:
+    before = open_count()
+    rigs = [Rig(lambda body: body) for _ in range(5)]
+    assert open_count() - before == 10, "both ends of its socket"
+    rigs[0].feed(frame(b"hello"))
+    assert open_count() - before == 11
+    for rig in rigs:
+        rig.end()
+    assert open_count() == before
+
+
+async def test_a_client_whose_requests_take_long_lets_others_go_on_between_them() -> None:
+    def answer(body: bytes) -> bytes:
+        rig.server.now_ns += 3_000_000
+        return body
+
+    rig = Rig(answer)
+    bodies = [bytes([n]) * 10 for n in range(7)]
+    rig.feed(b"".join(map(frame, bodies)))
+    assert rig.seen == bodies[:2], "so many fit into a turn"
+    rig.feed(frame(b"more"))
+    for count in (4, 6, 8):
+        await asyncio.sleep(0)
+        assert len(rig.seen) == count
+    assert rig.seen == [*bodies, b"more"]
+    assert rig.received() == b"".join(rig.seen)
+    rig.feed(frame(b"next"))
+    assert len(rig.seen) == 8, "it was heavy: others first"
+    await asyncio.sleep(0)
+    assert rig.seen[-1] == b"next"
+    await asyncio.sleep(0)
+    rig.server.now_ns = 1
+    rig.feed(frame(b"x"))
+    rig.end()
+    await asyncio.sleep(0)
+    assert len(rig.server.turns) == 0
+
+
+async def test_a_client_is_heavy_by_what_its_requests_take_in_the_mean() -> None:
+    """One that took long by chance does not send its client behind a thousand others; and nobody is heavy for ever."""
+    takes = 3_000_000
+
+    def answer(body: bytes) -> bytes:
+        rig.server.now_ns += takes
+        return body
+
+    rig = Rig(answer)
+    rig.feed(frame(b"heavy"))
+    takes = 0
+    for number in range(1, 6):
+        rig.feed(frame(b"light"))
+        waited = len(rig.seen) == number
+        assert waited == (number < 5), "4 are enough for a mean of less than 2 ms"
+        await asyncio.sleep(0)
+        assert len(rig.seen) == number + 1
+    for _ in range(10):
+        rig.feed(frame(b"light"))
+    takes = 9_000_000
+    rig.feed(frame(b"heavy by chance"))
+    takes = 0
+    rig.feed(frame(b"at once"))
+    assert rig.seen[-2:] == [b"heavy by chance", b"at once"]
+    takes = 9_000_000
+    rig.feed(frame(b"heavy again"))
+    rig.feed(frame(b"in its turn"))
+    assert rig.seen[-1] == b"heavy again"
+    await asyncio.sleep(0)
+    assert rig.seen[-1] == b"in its turn"
+    rig.end()
+
+
+@pytest.mark.parametrize("how", ["reset", "half closed"])
+async def test_a_client_that_has_gone_while_it_waited_is_answered_no_more(how: str) -> None:
+    """Thousands that leave in the row would be worked for, one after the other; who only ended its side still reads."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(listener.getsockname())
+    near, _ = listener.accept()
+    listener.close()
+    rig = Rig(lambda body: body)
+    near.setblocking(False)
+    rig.connection._transport = Transport(near)
+    rig.server.turns.join("another", lambda: None)
+    rig.feed(frame(b"waits"))
+    if how == "reset":
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    else:
+        client.shutdown(socket.SHUT_WR)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert rig.seen == ([] if how == "reset" else [b"waits"])
+    assert rig.connection.closing == (how == "reset")
+    rig.end()
+    client.close()
+    near.close()
+
+
+async def test_a_client_that_sends_its_requests_in_parts_is_as_heavy() -> None:
+    def answer(body: bytes) -> bytes:
+        rig.server.now_ns += 3_000_000
+        return body
+
+    rig = Rig(answer)
+    whole = frame(b"in parts")
+    for count in range(1, 4):
+        for byte in whole[:-1]:
+            rig.feed(bytes([byte]))
+        rig.feed(whole[-1:])
+        assert len(rig.seen) == (count if count == 1 else count - 1)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        assert len(rig.seen) == count
+    rig.end()
+
+
+async def test_a_new_client_waits_where_others_wait_and_one_that_is_known_does_not() -> None:
+    rig, known = Rig(lambda body: body), Rig(lambda body: body)
+    known.server.turns = rig.server.turns
+    known.feed(frame(b"first"))
+    rig.server.turns.join("another", lambda: None)
+    known.feed(frame(b"second"))
+    rig.feed(frame(b"new"))
+    assert (known.seen, rig.seen) == ([b"first", b"second"], [])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.seen == [b"new"]
+    known.end()
+    rig.end()
+
+
+@pytest.mark.parametrize("size", [10, 20_000])
+async def test_a_request_that_has_to_wait_comes_again_whole_and_in_order(size: int) -> None:
+    """Small ones from the scratch buffer, large ones from the connection's own; it is no request that comes slowly."""
+    waiting: list[Callable[[], None]] = []
+    refused: list[bytes] = []
+
+    def answer(data: bytes) -> bytes:
+        if data.startswith(b"w") and len(refused) < 2:
+            refused.append(data)
+
+            def join(go_on: Callable[[], None]) -> Turn:
+                turn = Turn(go_on)
+                waiting.append(turn.come)  # type: ignore[arg-type]
+                return turn
+
+            rig.connection.mute_in(join)
+            raise NotYet
+        return frame(data[:1] + b"!")
+
+    rig = Rig(answer)
+    wanted = b"w" * size
+    rig.feed(frame(b"first") + frame(wanted) + frame(b"last"))
+    assert rig.received() == frame(b"f!")
+    assert len(rig.server.receiving) == 0
+    waiting.pop()()
+    assert rig.received() == b"", "it waits once more"
+    waiting.pop()()
+    rig.feed(rig.unread)
+    assert rig.received() == frame(b"w!") + frame(b"l!")
+    assert refused == [wanted, wanted]
+    assert rig.seen == [b"first", wanted, wanted, wanted, b"last"]
+    rig.end()
+
+
+async def test_what_a_client_sent_that_was_gone_before_it_was_accepted_is_not_looked_at() -> None:
+    """Its address can't be asked for any more: rules of addresses would not hold for it."""
+    rig = Rig(lambda body: body)
+    rig.transport._extra["peername"] = None  # as asyncio has it then
+    connection = rig.connection = Connection(rig.server, rig.connection.listener, rig)  # type: ignore[arg-type]
+    connection.connection_made(rig.transport)
+    assert rig.transport.aborted
+    rig.transport.aborted = False
+    rig.feed(frame(b"abc"))
+    assert (rig.seen, rig.server.aborted_connections) == ([], 0)
+    rig.end()

@@ -1,0 +1,176 @@
+"""Outbound: parts leave in order and whole, whatever the socket takes, and every file lease is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tidelog.broker.network.outbound import FileSlice, Outbound, Part, SendCounters
+
+
+class LeasedFile:
+    """A file whose leases are counted; `cached` False sends readers to the pool first."""
+
+    def __init__(self, path: Path, cached: bool | None = True) -> None:
+        self._fd = os.open(path, os.O_RDONLY)
+        self.leases = 0
+        self.cached = cached
+        self.prefetched: list[tuple[int, int]] = []
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def retain(self) -> LeasedFile:
+        self.leases += 1
+        return self
+
+    def release(self) -> None:
+        self.leases -= 1
+
+    def is_cached(self, position: int, length: int) -> bool | None:
+        return self.cached
+
+    def prefetch(self, position: int, length: int) -> None:
+        self.prefetched.append((position, length))
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+async def read_all(reader: socket.socket, count: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    received = bytearray()
+    while len(received) < count:
+        chunk = await loop.sock_recv(reader, 1 << 20)
+        if not chunk:
+            break
+        received += chunk
+    return bytes(received)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("cached", [True, False, None])
+async def test_bytes_and_slices_arrive_in_order(tmp_path: Path, warm: bool, cached: bool | None) -> None:
+    rng = random.Random(11)
+    content = rng.randbytes(5 << 20)
+    path = tmp_path / "segment.log"
+    path.write_bytes(content)
+    file = LeasedFile(path, cached)
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    right.setblocking(False)
+    counters = SendCounters()
+    failures: list[OSError] = []
+    drained = asyncio.Event()
+    with ThreadPoolExecutor(2) as pool:
+        out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, counters, drained.set, failures.append)
+        parts: list[Part] = []
+        expected = b""
+        for _ in range(6):
+            head = rng.randbytes(rng.randrange(1, 300))
+            position = rng.randrange(len(content))
+            count = rng.randrange(0, len(content) - position)
+            parts += [head, FileSlice(file.retain(), position, count, warm)]  # type: ignore[arg-type]
+            expected += head + content[position : position + count]
+        assert not out.write_parts(parts)
+        assert not out.write(b"the end")
+        assert await read_all(right, len(expected) + 7) == expected + b"the end"
+        await drained.wait()
+        assert out.idle
+        out.close()
+    assert file.leases == 0
+    assert failures == []
+    assert counters.sent_bytes == len(expected) + 7
+    assert counters.copy_fetch_bytes == 0
+    assert bool(file.prefetched) == (not warm and not cached)
+    for end in (left, right):
+        end.close()
+    file.close()
+
+
+async def test_close_gives_leases_back_and_lets_the_peer_see_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "segment.log"
+    path.write_bytes(bytes(8 << 20))
+    file = LeasedFile(path)
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    right.setblocking(False)
+    with ThreadPoolExecutor(1) as pool:
+        out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, SendCounters(), lambda: None, lambda _: None)
+        out.write_parts([b"head", FileSlice(file.retain(), 0, 8 << 20, True)])  # type: ignore[arg-type]
+        assert file.leases == 1
+        left.close()
+        out.close()
+        out.close()
+        assert out.write_parts([FileSlice(file.retain(), 0, 1, True)])  # type: ignore[arg-type]
+    assert file.leases == 0
+    assert len(await read_all(right, 9 << 20)) < 8 << 20
+    right.close()
+    file.close()
+
+
+async def test_a_peer_that_left_is_reported_once(tmp_path: Path) -> None:
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    right.close()
+    failures: list[OSError] = []
+    with ThreadPoolExecutor(1) as pool:
+        out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, SendCounters(), lambda: None, failures.append)
+        out.write(b"x")
+        out.write_parts([b"y", b"z"])
+    assert len(failures) == 1
+    left.close()
+
+
+async def test_a_file_that_ends_early_is_an_error_and_no_endless_loop(tmp_path: Path) -> None:
+    path = tmp_path / "segment.log"
+    path.write_bytes(b"short")
+    file = LeasedFile(path)
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    failures: list[OSError] = []
+    with ThreadPoolExecutor(1) as pool:
+        out = Outbound(asyncio.get_running_loop(), left.fileno(), pool, SendCounters(), lambda: None, failures.append)
+        out.write_parts([FileSlice(file.retain(), 0, 100, True)])  # type: ignore[arg-type]
+    assert "missing" in str(failures[0])
+    assert file.leases == 0
+    for end in (left, right):
+        end.close()
+    file.close()
+
+
+async def test_what_the_kernel_holds_for_one_that_does_not_read_can_be_bounded() -> None:
+    """And it counts as standing still when nothing is taken, however often the socket says that it might."""
+    taken = {}
+    for unsent in (0, 16 * 1024):
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
+        near.setblocking(False)
+        counters = SendCounters()
+        counters.unsent_bytes = unsent
+        with ThreadPoolExecutor(1) as pool:
+            out = Outbound(asyncio.get_running_loop(), near.fileno(), pool, counters, lambda: None, lambda _: None)
+            assert not out.write(bytes(1 << 20))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            turns = out.count_turns()
+            out._on_writable()
+            assert out.count_turns() == turns
+            taken[unsent] = counters.sent_bytes
+            out.leave_unsent(0)
+            out._on_writable()
+            assert (counters.sent_bytes > taken[unsent]) == bool(unsent), "as much as SO_SNDBUF allows again"
+            assert (out.count_turns() > turns) == bool(unsent)
+            out.close()
+            out.leave_unsent(1)
+        for one in (near, far, listener):
+            one.close()
+    assert taken[16 * 1024] < 100_000 < taken[0]

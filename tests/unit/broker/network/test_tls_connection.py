@@ -1,0 +1,358 @@
+"""TLS around a connection: the same frames however the stream is cut, who the client is, and what is said of failures."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import re
+import socket
+import ssl
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import trustme
+from support.connections import Server, Transport, frame
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.socket_server import Endpoint
+from tidelog.broker.network.tls_connection import TlsConnection
+from tidelog.broker.security.principal import parse_rules
+
+CA = trustme.CA()
+SERVER = CA.issue_cert("localhost")
+
+
+class Security:
+    def __init__(self, asks: ssl.VerifyMode = ssl.CERT_NONE, rules: str = "DEFAULT", *, sasl: bool = False) -> None:
+        self.tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        SERVER.configure_cert(self.tls_context)
+        CA.configure_trust(self.tls_context)
+        self.tls_context.verify_mode = asks
+        self.mapping_rules = parse_rules(rules)
+        self.sasl = sasl
+        self.handshake_timeout_ms = 60_000
+        self.expected: list[Connection] = []
+
+    def expect(self, connection: Connection) -> None:
+        self.expected.append(connection)
+
+
+class Rig:
+    """A connection and its client, whose TLS is Python's too. `exchange` moves bytes until nothing moves."""
+
+    def __init__(self, answer: Callable[[bytes], Any], security: Security | None = None, **client: Any) -> None:
+        self.pool = ThreadPoolExecutor(1)
+        self.server = Server(self.pool)
+        self.security = security or Security()
+        self.seen: list[bytes] = []
+        self._answer = answer
+        self.near, self.far = socket.socketpair()
+        self.near.setblocking(False)
+        self.far.setblocking(False)
+        self.transport = Transport(self.near)
+        endpoint = Endpoint("SSL", "SSL", "127.0.0.1", 9092)
+        arguments: Any = (self.server, endpoint, self, self.security)
+        self.connection = TlsConnection(*arguments)
+        self.connection.connection_made(self.transport)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        CA.configure_trust(context)
+        if "cert" in client:
+            client["cert"].configure_cert(context)
+        context.maximum_version = client.get("version", ssl.TLSVersion.TLSv1_3)
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.got = b""
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Any:
+        frame = bytes(buffer[start:end])
+        self.seen.append(frame)
+        return self._answer(frame)
+
+    def answered(self, key: int, since: int) -> None:
+        pass
+
+    def feed(self, data: bytes) -> None:
+        """As a loop does: what is not read yet waits."""
+        while data and self.transport.reading and not self.transport.aborted:
+            view = self.connection.get_buffer(-1)
+            count = min(len(view), len(data))
+            view[:count] = data[:count]
+            self.connection.buffer_updated(count)
+            view[:] = b"\xdd" * len(view)  # another connection's now, as is the other scratch buffer
+            self.server.scratch[:] = b"\xee" * len(self.server.scratch)
+            data = data[count:]
+        assert not data or self.transport.aborted or not self.transport.reading
+        self.unread = data
+
+    def read(self) -> bool:
+        try:
+            data = self.far.recv(1 << 20)
+        except BlockingIOError:
+            return False
+        if data:
+            self.incoming.write(data)
+        return bool(data)
+
+    def shake_hands(self) -> None:
+        for _ in range(10):
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.feed(self.outgoing.read())
+                self.read()
+                continue
+            self.feed(self.outgoing.read())
+            return
+        raise AssertionError("no end of the handshake")
+
+    def send(self, data: bytes, cut: Callable[[], int] = lambda: 1 << 20) -> None:
+        self.tls.write(data)
+        ciphertext = self.outgoing.read()
+        while ciphertext:
+            count = cut()
+            self.feed(ciphertext[:count])
+            ciphertext = ciphertext[count:]
+
+    def receive(self) -> bytes:
+        """All that the server has sent by now; raises what the TLS layer finds wrong."""
+        self.read()
+        while self.incoming.pending or self.tls.pending():
+            try:
+                self.got += self.tls.read(1 << 16)
+            except ssl.SSLWantReadError:
+                if not self.read():
+                    break
+            self.read()
+        return self.got
+
+    def end(self) -> None:
+        self.connection.connection_lost(None)
+        self.near.close()
+        self.far.close()
+        self.pool.shutdown()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_frames_come_out_the_same_however_the_stream_is_cut(seed: int, version: ssl.TLSVersion) -> None:
+    rng = random.Random(seed)
+    bodies = [rng.randbytes(rng.choice([0, 1, 7, 100, 4090, 5000, 70_000, 200_000])) for _ in range(20)]
+    rig = Rig(lambda body: body[:3], version=version)
+    rig.shake_hands()
+    stream = b"".join(map(frame, bodies))
+    while stream:
+        count = rng.choice([1, 100, 16_384, 50_000, 10**6])
+        rig.send(stream[:count], lambda: rng.choice([1 << 20, 50_000, 5000, 700]))
+        stream = stream[count:]
+    assert rig.seen == bodies
+    assert rig.receive() == b"".join(body[:3] for body in bodies)
+    assert rig.connection._buffer is None, "nothing is owned between requests"
+    rig.end()
+
+
+async def test_a_pending_answer_holds_back_what_follows_and_loses_nothing() -> None:
+    waiting: list[asyncio.Future[bytes]] = []
+
+    def answer(body: bytes) -> Any:
+        if body.startswith(b"wait"):
+            waiting.append(asyncio.get_running_loop().create_future())
+            return waiting[-1]
+        return body[:1]
+
+    rig = Rig(answer)
+    rig.shake_hands()
+    # More than the buffer that is read ahead, so that reading stops with records that are not decrypted yet.
+    bodies = [b"wait", *(bytes([65 + number]) * 30_000 for number in range(5))]
+    rig.send(b"".join(map(frame, bodies)))
+    unread = rig.unread
+    assert rig.seen == bodies[:1]
+    assert not rig.transport.reading
+    waiting[0].set_result(b"W")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert rig.transport.reading
+    rig.feed(unread)
+    assert rig.seen == bodies
+    assert rig.receive() == b"WABCDE"
+    rig.end()
+
+
+async def test_large_answers_wait_for_a_client_that_does_not_read() -> None:
+    large = random.Random(1).randbytes(4 << 20)
+    rig = Rig(lambda body: large if body == b"large" else body)
+    rig.shake_hands()
+    rig.send(frame(b"large") + frame(b"next"))
+    assert rig.seen == [b"large"], "what follows is handled when the first is sent"
+    while len(rig.receive()) < len(large) + 4:  # noqa: ASYNC110 - turns of the loop, in which it sends
+        await asyncio.sleep(0)
+    assert rig.got == large + b"next"
+    rig.end()
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal"), [("DEFAULT", r"User:CN=alice,O=ACME\, Inc"), (r"RULE:^CN=([a-z]+).*$/$1/U", "User:ALICE")]
+)
+async def test_a_certificate_says_who_the_client_is(rules: str, principal: str) -> None:
+    alice = CA.issue_cert("alice@example.org", common_name="alice", organization_name="ACME, Inc")
+    rig = Rig(lambda body: body, Security(ssl.CERT_REQUIRED, rules), cert=alice)
+    rig.shake_hands()
+    rig.send(frame(b"x"))
+    # trustme puts a unit of its own, with a random number, in between.
+    assert re.sub(",OU=[^,]*", "", rig.connection.principal) == principal
+    rig.end()
+
+
+async def test_with_sasl_the_certificate_does_not_say_who_the_client_is() -> None:
+    security = Security(ssl.CERT_REQUIRED, sasl=True)
+    rig = Rig(lambda body: body, security, cert=CA.issue_cert("alice@example.org", common_name="alice"))
+    rig.shake_hands()
+    rig.send(frame(b"x"))
+    assert rig.connection.principal == "User:ANONYMOUS"
+    assert security.expected == [rig.connection]
+    rig.end()
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        (b"\x00\x00\x00\x15\x00\x12\x00\x03" + bytes(17), "what came is no TLS: a client of this listener needs"),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP came to a listener"),
+        (b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "TLS handshake failed"),
+    ],
+)
+async def test_what_is_no_tls_is_named(first: bytes, why: str, caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(lambda body: body)
+    rig.feed(first)
+    assert rig.transport.aborted
+    assert why in caplog.text
+    assert rig.server.failed_handshakes == 1
+    rig.end()
+
+
+async def test_who_has_no_certificate_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(lambda body: body, Security(ssl.CERT_REQUIRED), version=ssl.TLSVersion.TLSv1_2)
+    with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
+        rig.shake_hands()
+    assert "the client shows no certificate, and ssl.client.auth=required" in caplog.text
+    rig.end()
+
+
+async def test_a_certificate_of_another_authority_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    stranger = trustme.CA().issue_cert("mallory@example.org")
+    rig = Rig(lambda body: body, Security(ssl.CERT_REQUIRED), cert=stranger)
+    rig.shake_hands()  # TLS 1.3: the client does not know yet
+    assert rig.transport.aborted
+    assert "the client's certificate is not good: " in caplog.text
+    rig.end()
+
+
+async def test_a_subject_that_no_rule_fits_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    alice = CA.issue_cert("alice@example.org", common_name="alice")
+    rig = Rig(lambda body: body, Security(ssl.CERT_REQUIRED, r"RULE:^O=.*$/x/"), cert=alice)
+    rig.shake_hands()
+    assert rig.transport.aborted
+    assert "no rule of ssl.principal.mapping.rules fits 'CN=alice" in caplog.text
+    rig.end()
+
+
+async def test_the_end_is_said_to_the_client_and_heard_from_it() -> None:
+    rig = Rig(lambda body: body)
+    rig.shake_hands()
+    rig.send(frame(b"x"))
+    assert rig.receive() == b"x"
+    rig.connection.close()
+    rig.read()
+    assert rig.tls.read(1) == b"", "the end, and not merely no more bytes"
+    other = Rig(lambda body: body)
+    other.shake_hands()
+    other.send(frame(b"x"))
+    with pytest.raises(ssl.SSLWantReadError):
+        other.tls.unwrap()
+    other.feed(other.outgoing.read())
+    assert other.transport.aborted
+    rig.end()
+    other.end()
+
+
+async def test_what_came_at_once_is_handed_on_at_once_and_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[int] = []
+
+    def updated(connection: Connection, count: int) -> None:
+        handed.append(count)
+        Connection.buffer_updated(connection, count)
+
+    monkeypatch.setattr("tidelog.broker.network.tls_connection._plaintext_updated", updated)
+    rig = Rig(lambda body: body[:1])
+    rig.shake_hands()
+    bodies = [bytes([65 + number]) * 300 for number in range(5)]
+    for body in bodies:
+        rig.tls.write(frame(body))  # a record each
+    with pytest.raises(ssl.SSLWantReadError):
+        rig.tls.unwrap()
+    ciphertext = rig.outgoing.read()
+    rig.feed(ciphertext[:1000])  # three records (of 326 bytes by TLS 1.3) and a part of the fourth
+    rig.feed(ciphertext[1000:])
+    assert handed == [3 * 304, 2 * 304]
+    assert rig.seen == bodies
+    assert rig.connection.closing, "the client's end was heard"
+    rig.end()
+
+
+async def test_damaged_records_end_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(lambda body: body)
+    rig.shake_hands()
+    rig.send(frame(b"x"))
+    rig.tls.write(frame(b"y" * 100))
+    damaged = bytearray(rig.outgoing.read())
+    damaged[-1] ^= 1
+    rig.feed(bytes(damaged))
+    assert rig.seen == [b"x"]
+    assert rig.transport.aborted
+    assert "TLS failed" in caplog.text
+    rig.end()
+
+
+async def test_who_does_not_shake_hands_is_closed_in_time(caplog: pytest.LogCaptureFixture) -> None:
+    security = Security()
+    security.handshake_timeout_ms = 1
+    rig = Rig(lambda body: body, security)
+    while not rig.transport.aborted:  # noqa: ASYNC110 - turns of the loop, until the timer's
+        await asyncio.sleep(0)
+    assert "no TLS handshake within 1 ms (ssl.handshake.timeout.ms)" in caplog.text
+    rig.end()
+    security.handshake_timeout_ms = 60_000
+    other = Rig(lambda body: body, security)
+    other.shake_hands()
+    other.send(frame(b"x"))
+    assert other.connection._deadline is None
+    other.end()
+
+
+class Watched(TlsConnection):
+    """As TlsConnection, and one can see when it is gone."""
+
+
+@pytest.mark.parametrize("stage", ["silent", "stopped", "shaken", "answered"])
+async def test_what_a_lost_connection_held_is_free_at_once(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL takes 50 KiB for each: thousands that stop in their handshake must not wait for a full collection."""
+    monkeypatch.setitem(globals(), "TlsConnection", Watched)
+    rig = Rig(lambda body: frame(body))
+    if stage == "stopped":
+        rig.feed(bytes.fromhex("1603010200010001fc0303") + bytes(200))
+    elif stage != "silent":
+        rig.shake_hands()
+    if stage == "answered":
+        rig.send(frame(b"question"))
+        assert rig.receive() == frame(b"question")
+    gone = weakref.ref(rig.connection)
+    gc.collect()
+    gc.disable()
+    try:
+        rig.end()
+        del rig.connection  # which knows the rig
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.mock_time import MockTime
+from tidelog.broker.monitoring.requests import RequestCounters
+from tidelog.broker.network.connection import ConnectionAborted
+from tidelog.broker.requests import audited_requests as module
+from tidelog.broker.requests.audited_requests import Changes
+from tidelog.broker.requests.bulk_lane import LONG_BYTES, LongRequests
+from tidelog.broker.requests.dispatcher import Dispatcher
+from tidelog.broker.requests.registry import load_apis
+from tidelog.broker.security import audit_log as audit
+from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer
+from tidelog.config.broker_config import BrokerConfig
+from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from tidelog.protocol.schema import encode
+
+
+class Store:
+    """metadata.db, which takes as long as the test says."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.written = asyncio.Event()
+
+    async def set_resources(self, kind: str, resources: object) -> None:
+        self.asked.set()
+        await self.written.wait()
+
+
+class World:
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.store: Any = Store()
+        self.authorizer = AclAuthorizer({}, self.store, BrokerConfig(super_users="User:admin"))
+        self.changes = Changes(loop)
+        self.long = LongRequests(loop)
+        broker: Any = SimpleNamespace(
+            loop=loop,
+            quotas=SimpleNamespace(active=False),
+            authorizer=self.authorizer,
+            audit=audit.AuditLog(MockTime()),
+            changes=self.changes,
+            long_changes=self.long,
+        )
+        self.dispatcher = Dispatcher(broker, load_apis(), RequestCounters())
+
+    def ask(self, principal: str = "User:alice", rules: int = 1) -> asyncio.Future[Any]:
+        """What the connection has, and cancels when its client has gone."""
+        connection: Any = SimpleNamespace(principal="User:admin", peer_host="10.0.0.7", last_active=0)
+        creations = [
+            AclCreation(
+                resource_type=2, resource_name=f"orders-{number}", resource_pattern_type=3, principal=principal, host="*",
+                operation=3, permission_type=3,
+            )
+            for number in range(rules)
+        ]  # fmt: skip
+        header = b"\0\x1e\0\x01\0\0\0\x07\xff\xff"
+        frame = bytearray(header + encode(CreateAclsRequest(creations=creations), 1))
+        return asyncio.ensure_future(self.dispatcher.dispatch(frame, 0, len(frame), connection))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rules", [1, LONG_BYTES // 32], ids=["short", "long"])
+async def test_a_change_whose_client_has_gone_is_in_the_audit_log(rules: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger=audit.LOGGER)
+    world = World()
+    answer = world.ask(rules=rules)
+    await world.store.asked.wait()
+    answer.cancel()
+    await asyncio.sleep(0)
+    world.store.written.set()
+    await world.changes.finish(60)
+    assert len(list(world.authorizer.rules)) == rules
+    told = "".join(line for line in caplog.messages if line.startswith("done: User:admin from 10.0.0.7: "))
+    assert told.count("created a rule: allow User:alice") == rules
+    assert not len(world.changes)
+    assert world.long.enter() is not None, "the next long one may begin"
+    await asyncio.get_running_loop().run_in_executor(None, world.long.close)
+
+
+async def test_an_answer_that_somebody_waits_for_is_that_of_the_work() -> None:
+    world = World()
+    world.store.written.set()
+    assert (await world.ask())[4:8] == b"\0\0\0\x07"
+    assert not len(world.changes)
+
+
+async def test_no_more_begin_than_may_be_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 2)
+    world = World()
+    for name in ("User:a", "User:b"):
+        world.ask(name).cancel()
+    with pytest.raises(ConnectionAborted, match="2 changes are in work"):
+        world.ask("User:c")
+    world.store.written.set()
+    await world.changes.finish(60)
+    await world.ask("User:c")
+    assert sorted(rule.principal for rule in world.authorizer.rules) == ["User:a", "User:b", "User:c"]
+
+
+async def test_a_stop_does_not_wait_for_ever() -> None:
+    changes = Changes(asyncio.get_running_loop())
+    task, _ = changes.keep(asyncio.sleep(3600))
+    await changes.finish(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not len(changes)

@@ -1,0 +1,330 @@
+"""The coordinator on real logs: what producers are answered, what readers see, and what a restart goes on with."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.logs import append
+from support.transactions import Node
+from tidelog.broker.groups.store.offsets import TopicPartition
+from tidelog.broker.runtime.error_codes import error_code
+from tidelog.broker.transactions.coordinator import TransactionFilter
+from tidelog.broker.transactions.states import LAST_EPOCH, Producer
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.storage.exceptions import InvalidProducerEpochError, StorageError
+
+E = ErrorCode
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    node = Node()
+    yield node
+    node.close()
+
+
+def refused(action: Callable[[], Any]) -> ErrorCode:
+    """What the client is told."""
+    with pytest.raises((ProtocolError, StorageError)) as caught:
+        action()
+    return error_code(caught.value)[0]
+
+
+def names(node: Node, **wanted: Any) -> list[str]:
+    return sorted(found.transactional_id for found in node.transactions.list_transactions(TransactionFilter(**wanted)))
+
+
+def test_a_commit_shows_everywhere_at_once_and_an_abort_nowhere(node: Node) -> None:
+    producer = node.init()
+    for commit in (True, False):
+        node.produce("tx", producer, "t", 0, "a")
+        node.produce("tx", producer, "u", 0, "b")
+        assert node.commit_offsets("tx", producer, "g", ("t", 0, 5 if commit else 9)) == [E.NONE]
+        assert node.state() == "Ongoing"
+        assert node.offset("g") is E.UNSTABLE_OFFSET_COMMIT
+        producer = node.end("tx", producer, commit=commit)
+        assert node.state() == ("CompleteCommit" if commit else "CompleteAbort")
+        assert (node.committed("t"), node.committed("u"), node.offset("g")) == ([b"a"], [b"b"], 5)
+    assert producer.producer_epoch == 2
+
+
+def test_a_new_instance_fences_the_old_one_and_aborts_what_it_left(node: Node) -> None:
+    old = node.init()
+    node.produce("tx", old, "t", 0, "a")
+    new = node.init()
+    assert new == Producer(old.producer_id, 2)
+    assert node.state() == "Empty"
+    assert refused(lambda: node.produce("tx", old, "t", 0, "b", sequence=1)) is E.INVALID_PRODUCER_EPOCH
+    assert refused(lambda: node.end("tx", old, commit=True)) is E.PRODUCER_FENCED
+    assert refused(lambda: node.init(expected=old)) is E.PRODUCER_FENCED
+    node.produce("tx", new, "t", 0, "c")
+    node.end("tx", new, commit=True)
+    assert node.committed("t") == [b"c"]
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 900_001])
+def test_time_outs_out_of_range(node: Node, timeout_ms: int) -> None:
+    assert refused(lambda: node.init(timeout_ms=timeout_ms)) is E.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_lesson_56_a_late_produce_does_not_join_the_next_transaction(node: Node) -> None:
+    first = node.init()
+    node.produce("tx", first, "t", 0, "a")
+    second = node.end("tx", first, commit=True)
+
+    def late(version: int) -> ErrorCode:
+        return refused(lambda: node.produce("tx", first, "t", 0, "late", sequence=1, version=version))
+
+    assert (late(11), late(12)) == (E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH)
+    node.produce("tx", second, "u", 0, "b")
+    assert (late(11), late(12)) == (E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH)
+    node.end("tx", second, commit=True)
+    assert (node.all_values("t"), node.committed("u")) == ([b"a"], [b"b"])
+
+
+def test_lesson_56_in_version_1(node: Node) -> None:
+    producer = node.init()
+    node.add("tx", producer, ("t", 0))
+    node.produce("tx", producer, "t", 0, "a", version=10)
+    node.end("tx", producer, commit=True, version=0)
+    assert refused(lambda: node.produce("tx", producer, "t", 0, "late", sequence=1, version=10)) is E.INVALID_TXN_STATE
+    assert (
+        refused(lambda: node.produce("tx", producer, "t", 0, "late", sequence=1, version=11)) is E.TRANSACTION_ABORTABLE
+    )
+    node.add("tx", producer, ("u", 0))
+    assert refused(lambda: node.produce("tx", producer, "t", 0, "late", sequence=1, version=10)) is E.INVALID_TXN_STATE
+    node.end("tx", producer, commit=True, version=0)
+    assert node.all_values("t") == [b"a"]
+
+
+def test_a_late_offset_commit_does_not_join_the_next_transaction(node: Node) -> None:
+    first = node.init()
+    node.commit_offsets("tx", first, "g", ("t", 0, 1))
+    node.end("tx", first, commit=True)
+    assert refused(lambda: node.commit_offsets("tx", first, "g", ("t", 0, 0))) is E.PRODUCER_FENCED
+    assert node.offset("g") == 1
+
+
+def test_a_deleted_group_does_not_come_back_with_a_commit(node: Node) -> None:
+    producer = node.init()
+    node.commit_offsets("tx", producer, "g", ("t", 0, 5))
+    assert node.groups.delete_group("g") is E.NONE
+    node.end("tx", producer, commit=True)
+    assert (node.offset("g"), node.groups.group_count) == (-1, 0)
+    node.kill()
+    assert (node.offset("g"), node.groups.group_count) == (-1, 0)
+
+
+def test_partitions_are_durable_before_records_and_decisions_before_markers() -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    wait = node.transactions.add_partitions("tx", producer, {node.groups.partition_of("g")}, 2)
+    assert wait is not None
+    again = node.transactions.add_partitions("tx", producer, {node.groups.partition_of("g")}, 2)
+    assert again is wait, "who asks again waits too"
+    node.settle()
+    node.produce("tx", producer, "t", 0, "a")
+    ending = node.begin(node.transactions.end("tx", producer, True, 2))
+    assert (ending.done(), node.state(), node.log("t").log_end_offset) == (False, "PrepareCommit", 1)
+    node.settle()
+    assert ending.result() == Producer(producer.producer_id, 1)
+    assert (node.state(), node.committed("t")) == ("CompleteCommit", [b"a"])
+    node.close()
+
+
+def test_partitions_whose_sync_failed_are_not_said_to_be_added_when_they_are_asked_for_again() -> None:
+    """A power cut would leave a record in a partition that no marker comes to."""
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    partitions = {TopicPartition("t", 0)}
+    first = node.transactions.add_partitions("tx", producer, partitions, 2)
+    node.world.fake.fail_when(lambda operation: OSError(errno.EIO, "broken") if operation.kind == "sync" else None)
+    node.settle()
+    assert first is not None
+    assert isinstance(first.exception(), StorageError)
+    again = node.transactions.add_partitions("tx", producer, partitions, 2)
+    assert again is not None, "answered as done"
+    assert isinstance(again.exception(), StorageError)
+    node.close()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_that_was_decided_before_a_kill_is_completed_by_the_next_start(commit: bool) -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    node.produce("tx", producer, "t", 0, "a")
+    node.begin(node.transactions.end("tx", producer, commit, 2))
+    assert (node.state(), node.log("t").log_end_offset) == (f"Prepare{'Commit' if commit else 'Abort'}", 1)
+    node.kill()
+    assert node.state() == f"Complete{'Commit' if commit else 'Abort'}"
+    assert node.committed("t") == ([b"a"] if commit else [])
+    assert node.log("t").last_stable_offset == 2
+    node.close()
+
+
+def test_a_client_that_goes_away_leaves_nothing_half_done() -> None:
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    node.produce("tx", producer, "t", 0, "a")
+    ending = node.begin(node.transactions.end("tx", producer, True, 2))
+    ending.cancel()
+    node.settle()
+    assert (node.state(), node.committed("t")) == ("CompleteCommit", [b"a"])
+    node.close()
+
+
+@pytest.mark.parametrize("leave", [Node.kill, Node.stop])
+def test_a_restart_knows_everybody(node: Node, leave: Callable[[Node], None]) -> None:
+    open_one, done = node.init("open"), node.init("done")
+    node.produce("open", open_one, "t", 0, "a")
+    node.produce("done", done, "t", 1, "b")
+    done = node.end("done", done, commit=True)
+    leave(node)
+    assert (node.state("open"), node.state("done")) == ("Ongoing", "CompleteCommit")
+    assert node.end("done", Producer(done.producer_id, 0), commit=True) == done, "its answer got lost"
+    node.produce("open", open_one, "t", 0, "c", sequence=1)
+    node.end("open", open_one, commit=True)
+    assert (node.committed("t"), node.committed("t", 1)) == ([b"a", b"c"], [b"b"])
+    node.kill()
+    assert node.log("__transaction_state").leader_epoch + node.log("__transaction_state", 1).leader_epoch >= 2
+
+
+def test_a_transaction_whose_time_is_over_is_aborted(node: Node) -> None:
+    producer = node.init(timeout_ms=30_000)
+    node.produce("tx", producer, "t", 0, "a")
+    node.time.advance(seconds=25)
+    node.produce("tx", producer, "u", 0, "b")
+    assert node.state() == "Ongoing"
+    node.time.advance(seconds=20)
+    assert (node.state(), node.transactions.timed_out, node.transactions.ongoing_count) == ("CompleteAbort", 1, 0)
+    assert (node.committed("t"), node.log("t").last_stable_offset) == ([], 2)
+    assert refused(lambda: node.produce("tx", producer, "t", 0, "late", sequence=1)) is E.INVALID_PRODUCER_EPOCH
+    assert refused(lambda: node.end("tx", producer, commit=True)) is E.INVALID_TXN_STATE
+    assert node.init(expected=producer) == Producer(producer.producer_id, 1), "in version 2 it may go on"
+
+
+def test_time_goes_on_over_a_restart(node: Node) -> None:
+    producer = node.init(timeout_ms=30_000)
+    node.produce("tx", producer, "t", 0, "a")
+    node.time.advance(seconds=25)
+    node.kill()
+    assert node.state() == "Ongoing"
+    node.time.advance(seconds=20)
+    assert node.state() == "CompleteAbort"
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_below_version_2_producers_keep_their_epoch(version: int) -> None:
+    node = Node(version=version)
+    producer = node.init()
+    for commit in (True, False):
+        node.add("tx", producer, ("t", 0))
+        node.produce("tx", producer, "t", 0, "a", sequence=0 if commit else 1, version=11)
+        assert node.end("tx", producer, commit=commit, version=0) == producer
+    assert node.committed("t") == [b"a"]
+    node.add("tx", producer, ("t", 0))
+    node.produce("tx", producer, "t", 0, "b", sequence=2, version=11)
+    node.time.advance(seconds=100)
+    assert refused(lambda: node.end("tx", producer, commit=True, version=0)) is E.PRODUCER_FENCED
+    assert refused(lambda: node.init(expected=producer)) is E.PRODUCER_FENCED
+    assert node.committed("t") == [b"a"]
+    node.close()
+
+
+def test_the_last_epoch_is_followed_by_a_new_id(node: Node) -> None:
+    producer = node.init()
+    entry = node.transactions._log.find("tx")
+    node.transactions._log.write(entry, replace(entry.metadata, producer_epoch=LAST_EPOCH))
+    last = Producer(producer.producer_id, LAST_EPOCH)
+    node.produce("tx", last, "t", 0, "a")
+    following = node.end("tx", last, commit=True)
+    assert following == Producer(2, 0)
+    assert node.end("tx", last, commit=True) == following, "its answer got lost"
+    node.produce("tx", following, "t", 0, "b")
+    node.kill()
+    node.end("tx", following, commit=True)
+    assert node.committed("t") == [b"a", b"b"]
+
+
+def test_ids_that_nobody_uses_are_forgotten(node: Node) -> None:
+    node.init("idle")
+    busy = node.init("busy")
+    node.time.advance(days=6)
+    node.produce("busy", busy, "t", 0, "a")
+    busy = node.end("busy", busy, commit=True)
+    assert names(node) == ["busy", "idle"]
+    node.time.advance(days=2)
+    assert names(node) == ["busy"]
+    node.kill()
+    assert names(node) == ["busy"]
+    node.time.advance(days=8)
+    assert names(node) == []
+    assert refused(lambda: node.end("busy", busy, commit=True)) is E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_list_and_describe(node: Node) -> None:
+    first, _ = node.init("first"), node.init("second")
+    node.produce("first", first, "t", 0, "a")
+    node.time.advance(seconds=5)
+    assert names(node) == ["first", "second"]
+    assert names(node, states=["Ongoing"]) == ["first"]
+    assert names(node, states=["Nonsense"]) == []
+    assert names(node, producer_ids={2}) == ["second"]
+    assert names(node, longer_than_ms=4_999, states=["Ongoing"]) == ["first"]
+    assert names(node, longer_than_ms=5_000, states=["Ongoing"]) == []
+    assert names(node, matches=lambda name: name.startswith("s")) == ["second"]
+    described = node.transactions.describe("first")
+    assert (described.producer_id, described.partitions, described.timeout_ms) == (1, {("t", 0)}, 60_000)
+    assert refused(lambda: node.transactions.describe("third")) is E.TRANSACTIONAL_ID_NOT_FOUND
+    assert refused(lambda: node.transactions.describe("")) is E.INVALID_REQUEST
+
+
+def test_while_loading_and_after_the_end(node: Node) -> None:
+    producer = node.init()
+    shard = node.transactions._log.shard_of("tx")
+    shard.loaded = False
+    for action in (
+        lambda: node.init(),
+        lambda: node.add("tx", producer, ("t", 0)),
+        lambda: node.end("tx", producer, commit=True),
+        lambda: names(node),
+        lambda: node.transactions.describe("tx"),
+    ):
+        assert refused(action) is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert refused(lambda: node.produce("tx", producer, "t", 0, "a")) is E.NOT_ENOUGH_REPLICAS, (
+        "which all clients retry"
+    )
+    shard.loaded = True
+    node.transactions.close()
+    assert refused(lambda: names(node)) is E.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_partition_that_cannot_be_read_stays_in_loading(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.init()
+    monkeypatch.setattr("tidelog.broker.transactions.coordinator.load_transactions", lambda *_: 1 / 0)
+    node.kill()
+    assert refused(lambda: node.init()) is E.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_the_log_fences_what_comes_after_the_wait_for_a_sync() -> None:
+    """Its partition is added, the transaction ends while the sync is waited for, then the batch comes."""
+    node = Node(flush_messages=1, sync_at_once=False)
+    producer = node.init()
+    node.add("tx", producer, ("t", 0), version=2)
+    ending = node.begin(node.transactions.end("tx", producer, False, 2))
+    node.settle()
+    assert ending.result().producer_epoch == 1
+    with pytest.raises(InvalidProducerEpochError):
+        append(
+            node.log("t"),
+            "late",
+            producer_id=producer.producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+    node.close()

@@ -1,0 +1,250 @@
+"""Markers go where they belong, in order, and a decided transaction is completed whatever stands in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.groups import MemoryCoordinatorLog, run_callbacks
+from support.logs import batch
+from support.mock_time import MockTime, MockTimer
+from support.transactions import Node
+from tidelog.broker.groups.store.offsets import TopicPartition
+from tidelog.broker.metadata.features import Features
+from tidelog.broker.transactions.log import TransactionEntry, TransactionLog
+from tidelog.broker.transactions.markers import MARKERS_PER_TURN, Completions, MarkerWriter
+from tidelog.broker.transactions.states import Producer, TransactionMetadata, TransactionState
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.storage.exceptions import (
+    InvalidProducerEpochError,
+    KafkaStorageError,
+    TransactionCoordinatorFencedError,
+)
+from tidelog.storage.transaction_marker import TransactionMarker
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    node = Node()
+    yield node
+    node.close()
+
+
+def write(
+    node: Node, producer: Producer, topic: str = "t", *, commit: bool = True, version: int = 2, epoch: int = 0
+) -> Any:
+    writer = MarkerWriter(node.partitions, node.groups, node.time, node.loop)
+    return writer.write(TopicPartition(topic, 0), producer, TransactionMarker(commit, epoch), version)
+
+
+# -- one marker
+
+
+def test_a_marker_of_version_2_is_written_once(node: Node) -> None:
+    producer = node.init()
+    node.produce("tx", producer, "t", 0, "a")
+    following = Producer(producer.producer_id, producer.producer_epoch + 1)
+    assert write(node, following) is None
+    assert write(node, following) is None
+    assert node.log("t").log_end_offset == 2
+    assert node.committed("t") == [b"a"]
+
+
+def test_a_late_marker_of_version_2_does_not_end_a_later_transaction(node: Node) -> None:
+    first = node.init()
+    node.produce("tx", first, "t", 0, "a")
+    second = node.end("tx", first, commit=True)
+    node.produce("tx", second, "t", 0, "b")
+    with pytest.raises(InvalidProducerEpochError):
+        write(node, second, commit=False)
+    assert node.committed("t") == [b"a"]
+    node.end("tx", second, commit=True)
+    assert node.committed("t") == [b"a", b"b"]
+
+
+def test_version_1_writes_as_often_as_it_is_told(node: Node) -> None:
+    producer = node.init()
+    write(node, producer, version=0)
+    write(node, producer, version=0)
+    assert node.log("t").log_end_offset == 2
+
+
+def test_what_is_not_there(node: Node) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        write(node, Producer(1, 0), "no-such-topic")
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_offsets_wait_until_their_partition_is_loaded(node: Node) -> None:
+    node.groups.shards()[0].loaded = False
+    with pytest.raises(ProtocolError) as caught:
+        write(node, Producer(1, 0), "__consumer_offsets")
+    assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert node.log("__consumer_offsets").log_end_offset == 0
+
+
+def test_a_marker_stands_behind_the_batches_that_wait_for_a_slow_disk(node: Node) -> None:
+    producer = node.init()
+    node.add("tx", producer, ("t", 0))
+    node.syncer.at_once = False
+    partition = node.partitions.get("t", 0)
+    partition.directory.engaged = True
+    late = batch("a", producer_id=producer.producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    appended = partition.append_later(late, 0, len(late))
+    ended = node.begin(node.transactions.end("tx", producer, True, 2))
+    assert node.log("t").log_end_offset == 0
+    node.settle()
+    assert appended.result().first_offset == 0
+    assert ended.result() == Producer(producer.producer_id, 1)
+    assert (node.state(), node.committed("t")) == ("CompleteCommit", [b"a"])
+
+
+# -- all of a transaction
+
+
+class Markers:
+    """Takes notes; fails as it is told, one answer for each time that a partition is tried."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.answers: dict[str, list[Any]] = {}
+
+    def write(self, partition: TopicPartition, producer: Producer, marker: TransactionMarker, version: int) -> Any:
+        topic = partition.topic
+        answer = self.answers[topic].pop(0) if self.answers.get(topic) else None
+        if isinstance(answer, Exception):
+            raise answer
+        self.written.append(f"{topic} {'commit' if marker.is_commit else 'abort'} {producer.producer_epoch} v{version}")
+        return answer
+
+
+class World:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.time = MockTime()
+        self.memory = MemoryCoordinatorLog(self.loop)
+        self.log = TransactionLog(self.memory, self.time, Features({"transaction.version": 2}))
+        self.log.open(4, loaded=True)
+        self.markers = Markers()
+        self.completions = Completions(self.log, self.markers, self.time, MockTimer(self.time))
+
+    def decided(self, *topics: str, commit: bool = True) -> TransactionEntry:
+        state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        places = frozenset(TopicPartition(topic, 0) for topic in topics)
+        entry = TransactionEntry(TransactionMetadata("tx", 5, 3, 100, state, 7, 6, places, 5, client_version=2))
+        self.log.write(entry, entry.metadata)
+        return entry
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.loop.close()
+
+
+@pytest.mark.parametrize(("commit", "word"), [(True, "commit"), (False, "abort")])
+def test_all_markers_then_complete(world: World, commit: bool, word: str) -> None:
+    entry = world.decided("a", "b", commit=commit)
+    world.completions.begin(entry)
+    assert world.markers.written == [f"a {word} 3 v2", f"b {word} 3 v2"]
+    assert entry.metadata.state.label == f"Complete{word.capitalize()}"
+    assert len(world.completions) == 0
+
+
+def test_nothing_before_the_decision_is_durable(world: World) -> None:
+    entry = world.decided("a")
+    decided: asyncio.Future[None] = world.loop.create_future()
+    world.completions.begin(entry, decided)
+    assert world.markers.written == []
+    decided.set_result(None)
+    run_callbacks(world.loop)
+    assert entry.metadata.state is TransactionState.COMPLETE_COMMIT
+
+
+def test_nothing_after_a_decision_that_may_be_lost(world: World) -> None:
+    entry = world.decided("a")
+    decided: asyncio.Future[None] = world.loop.create_future()
+    world.completions.begin(entry, decided)
+    decided.set_exception(KafkaStorageError("no"))
+    run_callbacks(world.loop)
+    world.time.advance(seconds=60)
+    assert (world.markers.written, entry.metadata.is_prepared) == ([], True)
+
+
+def test_complete_only_when_all_markers_are_durable(world: World) -> None:
+    entry = world.decided("a", "b", "c")
+    synced: list[asyncio.Future[None]] = [world.loop.create_future() for _ in range(3)]
+    world.markers.answers = {"a": [synced[0]], "b": [synced[1], synced[2]]}
+    world.completions.begin(entry)
+    synced[0].set_result(None)
+    run_callbacks(world.loop)
+    assert entry.metadata.is_prepared
+    synced[1].set_exception(KafkaStorageError("no"))
+    run_callbacks(world.loop)
+    assert entry.metadata.is_prepared
+    world.time.advance(seconds=1)
+    assert world.markers.written == ["a commit 3 v2", "b commit 3 v2", "c commit 3 v2", "b commit 3 v2"]
+    synced[2].set_result(None)
+    run_callbacks(world.loop)
+    assert entry.metadata.state is TransactionState.COMPLETE_COMMIT
+
+
+def test_what_fails_is_tried_again_for_as_long_as_it_takes(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    entry = world.decided("a", "b")
+    world.markers.answers = {"a": [KafkaStorageError("no")] * 20}
+    with caplog.at_level(logging.WARNING):
+        world.completions.begin(entry)
+        assert world.markers.written == ["b commit 3 v2"]
+        world.time.advance(seconds=40)
+        assert entry.metadata.is_prepared
+        world.time.advance(seconds=100)
+    assert entry.metadata.state is TransactionState.COMPLETE_COMMIT
+    assert world.markers.written == ["b commit 3 v2", "a commit 3 v2"]
+    assert world.markers.answers["a"] == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        InvalidProducerEpochError("later"),
+        TransactionCoordinatorFencedError("later"),
+    ],
+)
+def test_what_is_over_is_done(world: World, error: Exception) -> None:
+    entry = world.decided("a", "b")
+    world.markers.answers = {"a": [error]}
+    world.completions.begin(entry)
+    assert (world.markers.written, entry.metadata.is_prepared) == (["b commit 3 v2"], False)
+
+
+def test_that_it_is_complete_is_written_again_too(world: World) -> None:
+    entry = world.decided("a")
+    world.memory.failure = KafkaStorageError("no")
+    world.completions.begin(entry)
+    assert entry.metadata.is_prepared
+    world.memory.failure = None
+    world.time.advance(seconds=1)
+    assert (entry.metadata.is_prepared, world.markers.written) == (False, ["a commit 3 v2"])
+
+
+def test_large_transactions_let_others_in(world: World) -> None:
+    entry = world.decided(*(f"t{number}" for number in range(MARKERS_PER_TURN + 5)))
+    world.completions.begin(entry)
+    assert (len(world.markers.written), entry.metadata.is_prepared) == (MARKERS_PER_TURN, True)
+    world.completions.begin(entry)
+    world.time.advance(0)
+    assert (len(world.markers.written), entry.metadata.is_prepared) == (MARKERS_PER_TURN + 5, False)
+
+
+def test_a_stop_ends_it(world: World) -> None:
+    entry = world.decided("a")
+    world.markers.answers = {"a": [KafkaStorageError("no")]}
+    world.completions.begin(entry)
+    world.completions.closed = True
+    world.time.advance(seconds=60)
+    assert (world.markers.written, entry.metadata.is_prepared) == ([], True)
