@@ -12,7 +12,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any, cast
 
-from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer, stored_form
+from tidelog.broker.security.acl.authorizer import AclAuthorizer, stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.config.broker_config import BrokerConfig
 

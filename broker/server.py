@@ -366,7 +366,7 @@ class Broker:
         self.resources = ResourceConfigs(stored.resources, self.metadata, lambda: self.config)
         self._stored_credentials = stored.resources.get(SCRAM, {})
         if self.config.authorizer_class_name:
-            from .security.acl.acl_authorizer import AclAuthorizer
+            from .security.acl.authorizer import AclAuthorizer
 
             self.authorizer = authorizer = AclAuthorizer.read(stored.resources.get(ACL, {}), self.metadata, self.config)
             authorizer.log_state()

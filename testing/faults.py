@@ -85,7 +85,7 @@ class Faults:
         an API whose answers have no error code.
         """
         key = api_key(api)
-        from tidelog.broker.requests.mirrored_errors import request_class
+        from tidelog.broker.requests.error_responses import request_class
 
         response = request_class(key, "Response")
         if not any("error_code" in name for name in _field_names(response)):
@@ -197,7 +197,7 @@ class FaultyDispatcher:
         """The framed answer; None where the request is malformed or can't carry the code: it is handled as ever."""
         try:
             _, body = parse_request_header(frame)
-            from tidelog.broker.requests.mirrored_errors import error_answer, request_class
+            from tidelog.broker.requests.error_responses import error_answer, request_class
 
             request, _ = decode(request_class(key, "Request"), version, frame, body)
             response = error_answer(key, version, request, code)

@@ -22,7 +22,7 @@ from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
-    from ..security.acl.acl_authorizer import AclAuthorizer
+    from ..security.acl.authorizer import AclAuthorizer
 
 NO_AUTHORIZER = "No Authorizer is configured; authorizer.class.name switches access rules on"
 
@@ -32,7 +32,7 @@ def acl_authorizer(context: RequestContext) -> AclAuthorizer:
 
     Raises `ProtocolError` SECURITY_DISABLED where there is none.
     """
-    from ..security.acl.acl_authorizer import AclAuthorizer
+    from ..security.acl.authorizer import AclAuthorizer
 
     authorizer = context.broker.authorizer
     if not isinstance(authorizer, AclAuthorizer):

@@ -35,7 +35,7 @@ from ..requests.access import DENIED, on_each
 from ..requests.registry import api
 from ..runtime.cooperative import Sliced, Steps, in_slices
 from ..runtime.error_codes import error_code
-from ..runtime.logger_levels import levels
+from ..runtime.logging import levels
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from ..metadata.resource_config import TABLES
 from ..metadata.topics import check_name
 from ..requests.access import on_each
 from ..requests.registry import api
-from ..runtime import logger_levels
+from ..runtime import logging as logger_levels
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, check_allowed

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ..groups.classic.events import GroupProtocol, JoinRequest, JoinResult
-from ..network.deferred import then
+from ..network.pending_response import then
 from ..requests.access import on_field
 from ..requests.context import visible_topics
 from ..requests.registry import api

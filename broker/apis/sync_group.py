@@ -13,7 +13,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ..groups.classic.events import SyncRequest, SyncResult
-from ..network.deferred import then
+from ..network.pending_response import then
 from ..requests.access import on_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType

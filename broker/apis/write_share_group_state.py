@@ -23,7 +23,7 @@ from ..requests.access import on_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 from ..share.manager import synced
-from ..share.record_batches import RecordState, StateBatch
+from ..share.records import RecordState, StateBatch
 from ..share.state_requests import topic_results
 
 if TYPE_CHECKING:

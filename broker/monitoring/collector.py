@@ -51,7 +51,7 @@ class LoopFacts(NamedTuple):
 def loop_facts(broker: Broker) -> LoopFacts:
     """Loop thread."""
     from ..message_set.listener import message_set_families
-    from .share import share_families
+    from .transactions import share_families
 
     families = [
         *request_families(broker.counters),

@@ -1,13 +1,14 @@
-"""What the transaction coordinator counts, as metrics: zeros where nobody has had a transaction. Loop thread."""
+"""What the coordinators of transactions and of share groups count, as metrics: zeros where there are none. Loop thread."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, one
+from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, Family, one
 
 if TYPE_CHECKING:
+    from ..share.manager import SharePartitions
     from ..transactions.coordinator import TransactionCoordinator
 
 
@@ -30,3 +31,50 @@ def transaction_families(transactions: TransactionCoordinator | None) -> Iterato
         "Transactions that were aborted because their time was over: producers that died, or that are too slow.",
         timed_out,
     )
+
+
+#: As KIP-932 and KIP-1222 number them.
+_TYPES = ("gap", "accept", "release", "reject", "renew")
+
+
+def share_families(shares: SharePartitions | None) -> Iterator[AnyFamily]:
+    """None: nobody has asked for share groups yet."""
+    sessions, partitions, in_flight, known, acquired, expired, lost, writes = (
+        (0,) * 8
+        if shares is None
+        else (
+            len(shares.sessions),
+            shares.partition_count,
+            shares.in_flight_records,
+            shares.coordinator.partition_count,
+            shares.acquired,
+            shares.expired,
+            shares.lost_sessions,
+            shares.coordinator.writes,
+        )
+    )
+    yield one("tidelog_share_sessions", GAUGE, "Share sessions: members of share groups that fetch.", sessions)
+    yield one("tidelog_share_partitions", GAUGE, "Partitions that share groups read now.", partitions)
+    yield one(
+        "tidelog_share_in_flight_records",
+        GAUGE,
+        "Offsets from the first that is not done with to the last that was delivered, over the partitions that are read now.",
+        in_flight,
+    )
+    yield one("tidelog_share_state_partitions", GAUGE, "Partitions of share groups whose state is kept.", known)
+    yield one("tidelog_share_records_acquired", COUNTER, "Records that members of share groups were given.", acquired)
+    yield Family(
+        "tidelog_share_records_acknowledged",
+        COUNTER,
+        "Records that members of share groups have acknowledged, by what they said of them.",
+        ("type",),
+        [((name,), 0 if shares is None else shares.acknowledged[number]) for number, name in enumerate(_TYPES)],
+    )
+    yield one(
+        "tidelog_share_locks_expired",
+        COUNTER,
+        "Records that came back because a member did not acknowledge them in time: it is too slow, or has died.",
+        expired,
+    )
+    yield one("tidelog_share_sessions_lost", COUNTER, "Share sessions that a lost connection ended.", lost)
+    yield one("tidelog_share_state_writes", COUNTER, "Records written to __share_group_state.", writes)

@@ -1,13 +1,15 @@
-"""LaterAnswer: an answer that waits for syncs, for less than a task and futures cost.
+"""Answers that come later: `LaterAnswer` waits for syncs, `then` goes on with a value that is there or is awaited.
 
 With `flush.messages=1` every produce waits, and a coroutine with a gather was a third of what such a request cost. To its
-connection this looks like a future; unlike one it calls back at once, when the last thing that it waits for has ended.
+connection a `LaterAnswer` looks like a future; unlike one it calls back at once, when the last thing that it waits for has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, TypeVar
 
 
 class LaterAnswer:
@@ -74,3 +76,18 @@ class LaterAnswer:
         if self._error is not None:
             raise self._error
         return self._answer
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def then(outcome: T | Awaitable[T], finish: Callable[[T], R]) -> R | Coroutine[Any, Any, R]:
+    """`finish(outcome)` now, or a coroutine of it when `outcome` has to be awaited. Loop thread."""
+    if inspect.isawaitable(outcome):
+        return _later(outcome, finish)
+    return finish(outcome)
+
+
+async def _later(outcome: Awaitable[T], finish: Callable[[T], R]) -> R:
+    return finish(await outcome)

@@ -10,7 +10,7 @@ an answer always comes whole (KIP-74). At most a megabyte of a partition is look
 what an answer has in memory is bounded: the client asks again for the rest.
 
 A client has nothing to go by but the messages that it gets: where they convert to none (transactions' markers), what stands
-behind them is read, within the same request.
+behind them is read, within the same request. Looking takes reading the slice, which happens in the I/O pool.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from ..apis.fetch import FetchJob
 from ..network.outbound import FileSlice
 from ..runtime.cooperative import SLICE_UNITS, batches
 from ..runtime.error_codes import error_code
-from .down_conversion import CONVERTED_SLICE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ...storage.log_values import FetchDataInfo
+    from ...storage.unified_log import UnifiedLog
     from ..apis.fetch import FetchedRow, Row
     from ..network.outbound import Part
     from ..requests.context import RequestContext
@@ -236,3 +237,43 @@ def _release(rows: list[FetchedRow]) -> None:
     for _, _, row in rows:
         if row[6] is not None:
             row[6].release()
+
+
+#: What is looked at at once, but for a first entry that is larger: what is converted waits in memory for its client.
+CONVERTED_SLICE_BYTES = 1 << 20
+
+
+class ReadableSlice(NamedTuple):
+    """What `read_for_magic` found.
+
+    Attributes:
+        info: a slice that is fit as it stands, with a lease; without a file when there is nothing to read, or `data`.
+        data: the slice, which has to be converted; None: it has not.
+    """
+
+    info: FetchDataInfo
+    data: bytes | None
+
+
+def read_for_magic(log: UnifiedLog, offset: int, max_bytes: int, magic: int) -> ReadableSlice:
+    """The entries from the one that holds `offset` on, of which at least one is whole, for a reader of formats to `magic`.
+
+    `max_bytes` are read, CONVERTED_SLICE_BYTES at most. Pool thread.
+
+    Raises:
+        CorruptRecordError: an entry has an impossible size.
+        StorageError, OSError: as `UnifiedLog.read`.
+    """
+    info = log.read(offset, min(max_bytes, CONVERTED_SLICE_BYTES))
+    if info.file is None:
+        return ReadableSlice(info, None)
+    lent = False
+    try:
+        data = info.file.pread(info.size, info.position)
+        if not needs_conversion(data, magic):
+            lent = True
+            return ReadableSlice(info, None)
+    finally:
+        if not lent:
+            info.release()
+    return ReadableSlice(info._replace(file=None, size=0), data)

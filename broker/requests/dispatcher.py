@@ -26,9 +26,8 @@ from ..runtime.error_codes import error_code
 from .access import refusal
 from .bulk_lane import LONG_BYTES
 from .context import RequestContext
-from .error_responses import error_frame, has_field, unsupported
+from .error_responses import error_frame, errors_of, has_field, unsupported
 from .registry import Registration, loaded
-from .response_errors import errors_of
 from .throttling import RequestMeter
 
 if TYPE_CHECKING:
@@ -331,7 +330,7 @@ def acts_of(request: Any, response: Any, context: RequestContext) -> Iterator[st
 
 def refused(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
     """The answer to a request that its client may not make: the code for the whole, or else for each of its parts."""
-    from .mirrored_errors import error_answer, request_class
+    from .error_responses import error_answer, request_class
 
     kind = request_class(key, "Response")
     if not has_field(kind, "error_code", version):

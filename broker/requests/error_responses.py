@@ -1,22 +1,32 @@
-"""Answers to requests that no handler can answer: an error in the form that the client expects.
+"""Error codes in answers: made for requests that no handler can answer, mirrored from a request, and found in an answer.
 
 Kafka closes the connection on a version that it does not speak, ApiVersions excepted, and the client then guesses why.
 Here the client is told: the response of that API with nothing in it but the error, in the version that was asked for
 where it exists, else in the nearest that does. A response that has no error of its own (those of ListOffsets and Produce
 are each partition's), or an API whose messages are not declared, leaves the error code alone as the body, as the
 ApiVersions answer of version 0 begins: clients that never negotiated read that, or fail on it at once.
+
+A mirrored answer says "error" to a request of any API and version, by one rule in place of a table of eighty. An answer has its
+error code at the top, or in each element of what it lists: topics, their partitions, groups, coordinators. Those lists mirror
+the request's: the answer gets an element for each that the request names, with the same names and numbers, and every field
+called error_code gets the code.
+
+Error codes are found by what an answer's class declares: `error_code` fields at any depth. Which fields lead to one is worked
+out once for each class, so that an answer costs one look at each `error_code` it has.
 """
 
 from __future__ import annotations
 
 import importlib
 import struct
-from typing import Any, cast
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.headers import response_header_bytes
-from ...protocol.schema import ApiMessage, Struct, VersionRange, encode
+from ...protocol.schema import STRING, ApiMessage, Field, Struct, VersionRange, encode
 from .registry import Registration, loaded
 
 _SIZE = struct.Struct(">i")
@@ -64,3 +74,157 @@ def unsupported(registration: Registration | None, api_key: int, version: int, c
         return _BARE.pack(6, correlation_id, code)
     header = response_header_bytes(known, version, correlation_id)
     return b"".join((_SIZE.pack(len(header) + 2), header, code.to_bytes(2, "big")))
+
+
+#: Names of the same thing in requests and answers; those that are not here have the same name in both.
+_SAME = (
+    frozenset({"index", "partition", "partition_id", "partition_index"}),
+    frozenset({"name", "topic", "topic_name"}),
+    frozenset({"group_id", "group"}),
+    frozenset({"key"}),
+)
+_CODE = "error_code"
+
+
+@cache
+def request_class(key: ApiKey, kind: str) -> type[ApiMessage]:
+    """The declared `XRequest` or `XResponse` of an API. ValueError where there is none."""
+    try:
+        module = importlib.import_module(f"...protocol.messages.{key.name.lower()}", __package__)
+    except ModuleNotFoundError:
+        raise ValueError(f"{key.name} is not answered by this broker") from None
+    name = "".join(word.capitalize() for word in key.name.split("_")) + kind
+    found = getattr(module, name, None)
+    if found is None:
+        raise ValueError(f"{key.name} has no declared {kind.lower()}")
+    return cast("type[ApiMessage]", found)
+
+
+def error_answer(key: ApiKey, version: int, request: ApiMessage, code: ErrorCode) -> ApiMessage | None:
+    """The answer in that version; None where nothing in it can say so: the request names no topic, or no such field."""
+    response, has_code = _mirror(request_class(key, "Response"), request, version, code)
+    return cast(ApiMessage, response) if has_code else None
+
+
+def _mirror(cls: Any, source: Any, version: int, code: ErrorCode) -> tuple[Struct, bool]:
+    """An instance of `cls` after the request's part that it answers, and whether the code is in it."""
+    made = cls()
+    is_listed = own_code = False
+    for field in cls.FIELDS:
+        if not VersionRange.parse(field.versions).has(version):
+            continue
+        if field.name == _CODE:
+            own_code = True
+        elif field.is_array:
+            elements, has_code = _mirror_array(field, source, version, code)
+            if elements:
+                setattr(made, field.name, elements)
+                is_listed = is_listed or has_code
+        elif (value := _same_field(source, field)) is not None:
+            setattr(made, field.name, value)
+    if own_code and not is_listed:  # where partitions can say it, nothing is wrong with the request as a whole
+        setattr(made, _CODE, int(code))
+    return made, is_listed or own_code
+
+
+def _mirror_array(field: Field, source: Any, version: int, code: ErrorCode) -> tuple[list[Struct], bool]:
+    element: Any = field.element
+    if not hasattr(element, "FIELDS") or not isinstance(source, Struct):
+        return [], False
+    if not _can_say(element, version):
+        return [], False
+    for candidate in _arrays(source, field.name):
+        values = list(getattr(source, candidate.name) or ())
+        if not values:
+            continue
+        made = [_mirror(element, value, version, code) for value in values]
+        return [one for one, _ in made], any(has for _, has in made)
+    return [], False
+
+
+def _arrays(source: Struct, name: str) -> list[Field]:
+    """The request's arrays that an array of the answer may be about: of its own name first."""
+    arrays = [
+        field
+        for field in source.FIELDS
+        if field.is_array and (isinstance(field.element, type) or field.element is STRING or field.element.code == "i")
+    ]
+    return sorted(arrays, key=lambda field: field.name != name)
+
+
+def _can_say(element: Any, version: int) -> bool:
+    return any(
+        VersionRange.parse(field.versions).has(version)
+        and (field.name == _CODE or (hasattr(field.element, "FIELDS") and _can_say(field.element, version)))
+        for field in element.FIELDS
+    )
+
+
+def _same_field(source: Any, field: Field) -> Any:
+    """The request's value for a field of the answer that names or numbers something."""
+    same = next((names for names in _SAME if field.name in names), None)
+    if not isinstance(source, Struct):  # an element of a list of names or numbers
+        kind: Any = field.element
+        fits = isinstance(source, str if kind is STRING else int) and (kind is STRING or kind.code == "i")
+        return source if same is not None and fits else None
+    for candidate in source.FIELDS:
+        wanted = candidate.name == field.name or (same is not None and candidate.name in same)
+        if wanted and candidate.element is field.element and not candidate.is_array:
+            return getattr(source, candidate.name)
+    return None
+
+
+_FIELD = "error_code"
+
+
+class _Paths(NamedTuple):
+    """Of one class: whether it has a code itself, and the fields below which there is one."""
+
+    has_code: bool
+    below: tuple[tuple[str, bool, _Paths], ...]
+
+
+_paths: dict[type[Struct], _Paths] = {}
+
+
+def errors_of(response: Any) -> Sequence[int]:
+    """Every error code in `response` but 0, in the order of its fields."""
+    cls = type(response)
+    paths = _paths.get(cls)
+    if paths is None:
+        if not issubclass(cls, Struct):
+            return ()
+        paths = _paths_of(cls)
+    if paths.below:
+        codes: list[int] = []
+        _gather(response, paths, codes)
+        return codes
+    return (response.error_code,) if paths.has_code and response.error_code else ()
+
+
+def _paths_of(cls: type[Struct]) -> _Paths:
+    known = _paths.get(cls)
+    if known is not None:
+        return known
+    below = []
+    for field in cls.FIELDS:
+        if isinstance(field.element, type) and issubclass(field.element, Struct):
+            paths = _paths_of(field.element)
+            if paths.has_code or paths.below:
+                below.append((field.name, field.is_array, paths))
+    made = _paths[cls] = _Paths(any(field.name == _FIELD for field in cls.FIELDS), tuple(below))
+    return made
+
+
+def _gather(value: Any, paths: _Paths, codes: list[int]) -> None:
+    if paths.has_code and (code := value.error_code):
+        codes.append(code)
+    for name, is_array, inner in paths.below:
+        held = getattr(value, name)
+        if not held and (is_array or held is None):
+            continue
+        for element in held if is_array else (held,):
+            if inner.below:
+                _gather(element, inner, codes)
+            elif code := element.error_code:
+                codes.append(code)

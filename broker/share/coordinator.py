@@ -24,8 +24,7 @@ from ..metadata.topics import SHARE_GROUP_STATE
 from ..partitions.internal_topic import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
 from . import state as states
 from .loading import Loaded, load_share_state
-from .record_batches import StateBatch
-from .records import SharePartitionKey, ShareState
+from .records import SharePartitionKey, ShareState, StateBatch
 from .state import StateEntry, StateShard
 
 if TYPE_CHECKING:

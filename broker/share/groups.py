@@ -23,8 +23,7 @@ from ..groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult
 from ..groups.store.group import Group, GroupType
 from ..runtime.error_codes import error_code
 from .manager import SharePartitions, synced
-from .record_batches import NO_OFFSET
-from .records import SharePartitionKey
+from .records import NO_OFFSET, SharePartitionKey
 
 if TYPE_CHECKING:
     from ..groups.modern.runtime import ModernGroups

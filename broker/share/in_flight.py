@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from .record_batches import RecordState
+from .records import RecordState
 
 
 class Run:

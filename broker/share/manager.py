@@ -20,8 +20,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ..groups.store.shards import append_failure
 from .coordinator import ShareCoordinator, Unsynced
 from .partition import Acknowledgement, Changes, SharePartition
-from .record_batches import NO_OFFSET
-from .records import SharePartitionKey, ShareState
+from .records import NO_OFFSET, SharePartitionKey, ShareState
 from .sessions import MemberKey, ShareSession, ShareSessions, TopicIdPartition
 from .settings import BY_DURATION, EARLIEST, ShareGroupSettings
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from .in_flight import InFlight, InFlightBatch, Run
-from .record_batches import RecordState, StateBatch
+from .records import RecordState, StateBatch
 
 AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 ACKNOWLEDGED, ARCHIVED = RecordState.ACKNOWLEDGED, RecordState.ARCHIVED

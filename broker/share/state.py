@@ -11,8 +11,18 @@ from collections.abc import Sequence
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..partitions.internal_topic import CoordinatorRecord
-from .record_batches import NO_OFFSET, StateBatch, combined
-from .records import SharePartitionKey, ShareState, ShareUpdate, snapshot_key, snapshot_value, update_key, update_value
+from .records import (
+    NO_OFFSET,
+    SharePartitionKey,
+    ShareState,
+    ShareUpdate,
+    StateBatch,
+    combined,
+    snapshot_key,
+    snapshot_value,
+    update_key,
+    update_value,
+)
 
 NO_EPOCH = -1
 

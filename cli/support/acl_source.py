@@ -55,7 +55,7 @@ class Stopped:
     def __init__(self, daemon: StoppedDaemon) -> None:
         """DataDirectoryError where a rule can't be read."""
         from ...broker.metadata.store import ACL
-        from ...broker.security.acl.acl_authorizer import AclAuthorizer
+        from ...broker.security.acl.authorizer import AclAuthorizer
 
         self._config = daemon.config
         self._authorizer = AclAuthorizer.read(daemon.stored.resources.get(ACL, {}), daemon.store, daemon.config)
@@ -167,7 +167,7 @@ class Asked:
         return found
 
     def policy(self) -> Policy | None:
-        from ...broker.security.acl.acl_authorizer import policy_of
+        from ...broker.security.acl.authorizer import policy_of
         from ...protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
         from ..configs import RESOURCES, described
         from .kafka_client import KafkaFailure

@@ -20,7 +20,7 @@ from tidelog.broker.requests.access import DENIED, Consequence
 from tidelog.broker.requests.context import EVERY_NAME
 from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
-from tidelog.broker.runtime.logger_levels import levels
+from tidelog.broker.runtime.logging import levels
 from tidelog.broker.security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.schema import Struct, encode

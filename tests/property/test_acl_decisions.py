@@ -10,7 +10,7 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer, stored_form
+from tidelog.broker.security.acl.authorizer import AclAuthorizer, stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.acl.rules import AclFilter, AclRules
 from tidelog.config.broker_config import BrokerConfig

@@ -26,7 +26,7 @@ from tidelog.broker.share.partition import (
     SharePartition,
     Span,
 )
-from tidelog.broker.share.record_batches import RecordState, StateBatch, combined
+from tidelog.broker.share.records import RecordState, StateBatch, combined
 from tidelog.protocol.errors import ProtocolError
 
 MEMBERS = ("ann", "bob", "cat")

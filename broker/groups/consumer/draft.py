@@ -3,13 +3,13 @@
 The group itself is not touched (records do that when they are written), so a draft sees it as it will be: the one member as it
 is becoming, in the place of its predecessor if a static member came back under a new id, and expressions as they were matched
 just now. Used by both protocols: a ConsumerGroupHeartbeat and a JoinGroup in a consumer group differ in what comes before and
-after.
+after. Also here: what follows when the pool has matched a group's expressions against all topics.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..assignors import range as range_assignor
@@ -19,8 +19,9 @@ from ..classic.events import Visible, all_visible
 from ..modern import regex_subscription as expressions
 from ..modern.group import MemberState, Partitions, counted, metadata_hash
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, GroupRecord, Work
-from .expressions import expressions_resolved, seen_by
+from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, GroupRecord, Outcome, Work
+from ..modern.topic_image import TopicImage
+from ..store.group import Group
 from .group import ConsumerGroup, ConsumerMember, ResolvedExpression
 from .reconciliation import reconciled
 from .records import (
@@ -254,3 +255,31 @@ class Draft:
         last_ms = self.group.assignment_timestamp_ms
         interval_ms = self.environment.settings.int_of(self.group.group_id, ASSIGNMENT_INTERVAL)
         return last_ms == 0 or interval_ms == 0 or self.now_ms >= last_ms + interval_ms
+
+
+def seen_by(visible: Visible, resolved: Mapping[str, ResolvedExpression]) -> dict[str, ResolvedExpression]:
+    """Without the topics that the member may not know of. Loop thread."""
+    return {expression: each._replace(topics=visible(each.topics)) for expression, each in resolved.items()}
+
+
+def expressions_resolved(
+    found: Group | None, resolved: Mapping[str, ResolvedExpression], image: TopicImage
+) -> Outcome[None] | None:
+    """The topics are written, in a new group epoch if they are others than before. None if nobody has the expressions."""
+    if not isinstance(found, ConsumerGroup):
+        return None
+    wanted = {expression: each for expression, each in resolved.items() if expression in found.expressions}
+    if not wanted:
+        return None
+    group_id = found.group_id
+    records = [expression_record(group_id, expression, each) for expression, each in wanted.items()]
+    after = {**found.resolved, **wanted}
+    names = set(found.names).union(*(each.topics for each in after.values()))
+    new_hash = metadata_hash(names, image)
+    unlike = [
+        one for one, each in wanted.items() if one not in found.resolved or found.resolved[one].topics != each.topics
+    ]
+    rebalanced = bool(unlike) or new_hash != found.metadata_hash
+    if rebalanced:
+        records.append(epoch_record(group_id, found.group_epoch + 1, new_hash))
+    return Outcome(None, records, rebalanced=rebalanced)

@@ -1,9 +1,9 @@
-"""Consumer groups of KIP-848: the entry point of the type (see `registry`).
+"""Consumer groups of KIP-848: the entry point of the type (see `../modern/registry.py`).
 
-ConsumerGroupHeartbeat ─► consumer_heartbeat ──┐                        ┌─► range_assignor, uniform_assignor
-JoinGroup … of a member ► classic_members ─────┴─► consumer_draft ──────┼─► reconciliation
-sessions, time-outs ────► consumer_departures                           └─► expressions
-from and to classic ────► consumer_migration
+ConsumerGroupHeartbeat ─► heartbeat ─────────┐             ┌─► assignors/range, assignors/uniform
+JoinGroup … of a member ► classic_members ───┴─► draft ────┼─► reconciliation
+sessions, time-outs ────► migration.removed                └─► regular expressions, matched by the pool
+from and to classic ────► migration
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A group with members changes its protocol: to the consumer protocol with the first member that speaks it, back with the last.
+"""Members that leave a consumer group, or are put out of it because nothing was heard of them; and a group's change of protocol.
 
+A group changes to the consumer protocol with the first member that speaks it, back with the last;
 `group.consumer.migration.policy` says which of the two may happen. Members keep their ids, epochs go on from the generation,
 and what everybody had stays his, so that nobody has to give anything up for the change itself. Pure.
 """
@@ -7,21 +8,31 @@ and what everybody had stays his, so that nobody has to give anything up for the
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import TypeVar
 
 from ....protocol.errors import ErrorCode, MalformedRequest, ProtocolError
 from ...partitions.internal_topic import CoordinatorRecord
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE, STABLE, GroupMetadata, Member
-from ..modern.group import Partitions, metadata_hash
+from ..modern.group import Partitions, counted, metadata_hash
 from ..modern.machine import Environment
 from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..modern.registry import Groups, replay
+from ..modern.topic_image import TopicImage
 from ..store.records import group_key, group_value
 from .classic_protocol import assignment_bytes, by_id, named, read_assignment, read_subscription, version_of
-from .departures import removed
 from .group import ClassicMember, ConsumerGroup, ConsumerMember
-from .records import current_record, epoch_record, group_tombstones, member_record, target_epoch_record, target_record
+from .records import (
+    current_record,
+    epoch_record,
+    expression_record,
+    group_tombstones,
+    member_record,
+    member_tombstones,
+    target_epoch_record,
+    target_record,
+)
 
 log = logging.getLogger(__name__)
 
@@ -176,3 +187,34 @@ def downgraded(
     ]
     effects = [MemberGone(member_id) for member_id in group.members]
     return Outcome(answer, records, effects, successor=classic, rebalance_successor=reason)
+
+
+def removed(group: ConsumerGroup, members: Iterable[ConsumerMember], image: TopicImage, answer: T) -> Outcome[T]:
+    """The group without `members`, in a new group epoch; expressions that nobody has any more go with them."""
+    members = list(members)
+    if not members:
+        return Outcome(answer)
+    records: list[GroupRecord] = []
+    for member in members:
+        records += member_tombstones(group.group_id, member.member_id)
+    lost = orphaned_expressions(group, members)
+    records += (expression_record(group.group_id, expression, None) for expression in lost)
+    epoch_hash = metadata_hash(topics_without(group, members, lost), image)
+    records.append(epoch_record(group.group_id, group.group_epoch + 1, epoch_hash))
+    return Outcome(answer, records, [MemberGone(member.member_id) for member in members], rebalanced=True)
+
+
+def orphaned_expressions(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[str]:
+    """Expressions that only `members` have."""
+    theirs = Counter(member.expression for member in members if member.expression)
+    return [expression for expression, count in theirs.items() if group.expressions.get(expression, 0) == count]
+
+
+def topics_without(group: ConsumerGroup, members: Iterable[ConsumerMember], lost: Iterable[str]) -> set[str]:
+    """What is read without these members and expressions."""
+    names = dict(group.names)
+    for member in members:
+        names = counted(names, member.subscribed_topics, None)
+    lost = set(lost)
+    resolved = (each.topics for expression, each in group.resolved.items() if expression not in lost)
+    return set(names).union(*resolved)

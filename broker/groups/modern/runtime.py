@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..store.delays import Delays
 from ..store.group import Group, GroupType
 from ..store.shards import append_failure
+from ..store.timers import Delays
 from .group import ModernGroup
 from .outcome import Delay, DelaySet, GroupRecord, MemberGone, Outcome, Work
 from .registry import TYPES, encoded, machine_class, replay

@@ -1,15 +1,15 @@
 """What a heartbeat does to a streams group: joining, staying, leaving; the group's epochs, target and statuses. Pure.
 
 The order of things is Kafka's: the member, the topology, the topics, the group epoch, the target, and last what of the target
-the member can have now.
+the member can have now; and which process of the group can be asked for which partitions (interactive queries).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..modern.group import MemberState, metadata_hash
@@ -17,7 +17,6 @@ from ..modern.machine import Environment
 from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..store.group import Claim, Group, GroupType, claim
 from .assignor import Candidate, TaskGroup, assign
-from .endpoints import endpoints_of
 from .group import StreamsGroup, StreamsMember
 from .reconciliation import reconciled
 from .records import (
@@ -29,9 +28,13 @@ from .records import (
     target_record,
     topology_record,
 )
-from .requests import StreamsAnswer, StreamsHeartbeat
-from .tasks import NO_TASKS, Tasks
+from .requests import EndpointPartitions, StreamsAnswer, StreamsHeartbeat
+from .tasks import NO_TASKS, Tasks, task_set
 from .topology import ConfiguredTopology, InternalTopic, StatusCode, StreamsStatus, Topology, configured
+
+if TYPE_CHECKING:
+    from ..modern.topic_image import TopicImage
+    from .topology import ConfiguredTopology
 
 log = logging.getLogger(__name__)
 
@@ -383,3 +386,35 @@ def _target_records(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: in
 def _is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
     """Whether that time is yet to come, and no further away than it can be: the wall clock may have been set back."""
     return 0 < until_ms - now_ms <= longest_ms
+
+
+def endpoints_of(
+    members: Iterable[StreamsMember], plan: ConfiguredTopology, topics: TopicImage
+) -> tuple[EndpointPartitions, ...]:
+    """One for each member with an endpoint; none while the numbers of partitions are not decided."""
+    if plan.subtopologies is None:
+        return ()
+    return tuple(
+        EndpointPartitions(
+            member.endpoint,
+            _partitions(task_set(member.assigned.active), plan, topics),
+            _partitions(member.assigned.standby, plan, topics),
+        )
+        for member in members
+        if member.endpoint is not None
+    )
+
+
+def _partitions(
+    tasks: Mapping[str, frozenset[int]], plan: ConfiguredTopology, topics: TopicImage
+) -> list[tuple[str, list[int]]]:
+    """Of the topics that these tasks read; a topic may have fewer partitions than its subtopology has tasks."""
+    assert plan.subtopologies is not None
+    found = []
+    for name in sorted(tasks):
+        subtopology = plan.subtopologies.get(name)
+        for topic in sorted(set(subtopology.inputs)) if subtopology is not None else ():
+            seen = topics.get(topic)
+            if seen is not None:
+                found.append((topic, sorted(part for part in tasks[name] if part < seen.partition_count)))
+    return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ....protocol.metadata_records.records import AccessControlEntryRecord, UserScramCredentialRecord
-from ...security.acl.acl_authorizer import read_rules, stored_form
+from ...security.acl.authorizer import read_rules, stored_form
 from ...security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from ...security.credentials import NUMBERS, Credential, parse_credential
 from ..store import ACL, SCRAM

@@ -1,11 +1,30 @@
-"""Who may do what: the question that APIs ask. `RequestContext.allows` asks it for a request."""
+"""Who may do what: the question that APIs ask (`RequestContext.allows` asks it for a request), and the authorizer that answers.
+
+`AclAuthorizer` (`authorizer.class.name`) decides by the rules in `metadata.db`, which clients change while it runs. Decisions are
+kept until a rule changes, as produce and fetch ask the same again and again. A change is stored first, then it holds, then it
+is acknowledged.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import json
+import logging
+import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ....protocol.errors import ErrorCode, ProtocolError
+from ....storage.exceptions import DataDirectoryError
+from ...metadata.store import ACL
+from .model import CLUSTER_NAME, Acl, AclOperation, PatternType, Permission, ResourceType, super_users_of
+from .rules import EVERYBODY, AclFilter, AclRules, Policy, rule_words
+
 if TYPE_CHECKING:
+    from ....config.broker_config import BrokerConfig
+    from ...metadata.store import MetadataStore
     from .model import AclOperation, ResourceType
 
 
@@ -37,3 +56,234 @@ class Authorizer(ABC):
     ) -> str:
         """What decides this question, for a log line; "" where nothing is known about it. Not counted."""
         return ""
+
+
+log = logging.getLogger(__name__)
+
+_KEY = "rule"
+"""The name under which `metadata.db` has a rule's text; its resource is the rule's id."""
+_MOST_KNOWN = 10_000
+"""Decisions that are kept, about 300 bytes each."""
+_MOST_FOUND = 100_000
+"""Rules that one request may find and delete, a rule counted for each filter that finds it; or all rules there are."""
+_MOST_LOGGED = 20
+"""Rules of one request that have a line each in the log."""
+_LONGEST_KNOWN = 512
+"""Longer names are decided anew: they could fill the memory."""
+
+
+def acl_text(rule: Acl) -> str:
+    """The form in which a rule is stored; `parse_acl` reads it."""
+    return json.dumps([part.name if isinstance(part, int) else part for part in rule], ensure_ascii=False)
+
+
+def parse_acl(text: str) -> Acl:
+    """Reads `acl_text`. ValueError when it is none."""
+    try:
+        resource_type, name, pattern, principal, host, operation, permission = json.loads(text)
+        rule = Acl(
+            ResourceType[resource_type],
+            name,
+            PatternType[pattern],
+            principal,
+            host,
+            AclOperation[operation],
+            Permission[permission],
+        )
+        if not all(isinstance(part, str) for part in (name, principal, host)):
+            raise ValueError
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise ValueError(f"not a stored access rule: {text}") from None
+    return rule
+
+
+def stored_form(rules: Iterable[tuple[Acl, str]]) -> dict[str, dict[str, str]]:
+    """(rule, id) as `metadata.db` has them."""
+    return {rule_id: {_KEY: acl_text(rule)} for rule, rule_id in rules}
+
+
+def read_rules(stored: Mapping[str, Mapping[str, str]]) -> AclRules:
+    """The rules of `metadata.db`.
+
+    Raises ValueError for one that can't be read: who leaves it out may let somebody in whom it kept out.
+    """
+    return AclRules((parse_acl(parts.get(_KEY, "")), rule_id) for rule_id, parts in stored.items())
+
+
+def policy_of(super_users: str, everyone_without_rule: bool) -> Policy:
+    """The settings as they are meant."""
+    return Policy(super_users_of(super_users), everyone_without_rule)
+
+
+class AclAuthorizer(Authorizer):
+    """Loop thread."""
+
+    def __init__(
+        self,
+        stored: Mapping[str, Mapping[str, str]],
+        store: MetadataStore,
+        config: BrokerConfig,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        """`stored`: id → its parts, as `metadata.db` has them. ValueError where one of them can't be read."""
+        self.rules = read_rules(stored)
+        self.policy = policy_of(config.super_users, config.allow_everyone_if_no_acl_found)
+        self._store = store
+        self._max_rules = config.max_acl_rules
+        self._new_id = new_id
+        self._alone = asyncio.Lock()
+        # Both are emptied when a rule changes.
+        self._known: dict[tuple[str, str, AclOperation, ResourceType, str], bool] = {}
+        self._known_any: dict[tuple[str, str, AclOperation, ResourceType], bool] = {}
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Mapping[str, str]], store: MetadataStore, config: BrokerConfig) -> AclAuthorizer:
+        """One with the rules of `store`. Raises `DataDirectoryError` where one of them can't be read."""
+        try:
+            return cls(stored, store, config)
+        except ValueError as error:
+            raise DataDirectoryError(
+                store.path,
+                str(error),
+                "if a newer tidelog wrote it, start that one; else put a copy of the file in its place",
+            ) from None
+
+    def log_state(self) -> None:
+        """Says who may do what at the start, and whether nobody could change it."""
+        policy, rules = self.policy, self.rules
+        users = ", ".join(sorted(policy.super_users)) or "none"
+        log.info("access rules are on: %d rules, super users: %s", len(rules), users)
+        for user in sorted(policy.super_users):
+            if ",User:" in user:
+                log.warning("super.users has one user %r: several have semicolons between them", user)
+            if user == EVERYBODY:
+                log.warning("super.users has %r, which is a user of that name and not everybody", user)
+        if policy.super_users:
+            return
+        about_cluster = list(rules.about(ResourceType.CLUSTER, CLUSTER_NAME))
+        if not about_cluster and policy.everyone_without_rule:
+            log.warning(
+                "allow.everyone.if.no.acl.found=true, and there is neither a super user nor a rule for the cluster: everybody "
+                "may change the rules"
+            )
+        elif not any(_lets_change_rules(rule) for rule in about_cluster):
+            log.warning(
+                "there are no super.users, and no rule lets anybody ALTER the cluster: clients can't change the rules. Name a "
+                "super user, or stop the daemon and use tidelog acls add ... --config FILE"
+            )
+
+    def allows(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> bool:
+        key = (principal, host, operation, resource_type, resource_name)
+        allowed = self._known.get(key)
+        if allowed is None:
+            allowed = self.rules.decide(self.policy, *key).allowed
+            if len(resource_name) <= _LONGEST_KNOWN:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[key] = allowed
+        if allowed:
+            self.allowed += 1
+        else:
+            self.denied += 1
+        return allowed
+
+    def allows_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
+        key = (principal, host, operation, resource_type)
+        allowed = self._known_any.get(key)
+        if allowed is None:
+            if len(self._known_any) >= _MOST_KNOWN:
+                self._known_any.clear()
+            allowed = self._known_any[key] = self.rules.allows_any(self.policy, *key)
+        if allowed:
+            self.allowed += 1
+        else:
+            self.denied += 1
+        return allowed
+
+    @property
+    def rule_count(self) -> int:
+        return len(self.rules)
+
+    def why(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, resource_name: str
+    ) -> str:
+        decision = self.rules.decide(self.policy, principal, host, operation, resource_type, resource_name)
+        return decision.reason if decision.rule is None else rule_words(decision.rule)
+
+    async def create(self, rules: Sequence[Acl]) -> list[ProtocolError | None]:
+        """Adds rules, all that there is room for in one commit; None for each that is there afterwards.
+
+        Raises `KafkaStorageError`; then nothing changed. Goes on to its end when the client does not wait for it.
+        """
+        return await asyncio.shield(self._create(rules))
+
+    async def _create(self, rules: Sequence[Acl]) -> list[ProtocolError | None]:
+        async with self._alone:
+            new: dict[Acl, str] = {}
+            results: list[ProtocolError | None] = []
+            for rule in rules:
+                refused = None
+                if rule not in self.rules and rule not in new:
+                    if len(self.rules) + len(new) >= self._max_rules:
+                        refused = ProtocolError(
+                            ErrorCode.POLICY_VIOLATION,
+                            f"there are {self._max_rules} rules, as many as max.acl.rules allows",
+                        )
+                    else:
+                        new[rule] = str(self._new_id())
+                results.append(refused)
+            if new:
+                await self._store.set_resources(ACL, stored_form(new.items()))
+                for rule, rule_id in new.items():
+                    self.rules.add(rule, rule_id)
+                self._forget()
+                _log_change("added", new)
+            return results
+
+    async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Deletes all rules that one of the filters finds, in one commit; what each of them found.
+
+        Raises `KafkaStorageError`, or `ProtocolError` where they find too many; then nothing changed. Goes on to its end
+        when the client does not wait for it.
+        """
+        return await asyncio.shield(self._delete(filters))
+
+    async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        async with self._alone:
+            found: list[list[Acl]] = []
+            room = max(_MOST_FOUND, len(self.rules))
+            for wanted in filters:
+                found.append(self.rules.find(wanted))
+                room -= len(found[-1])
+                if room < 0:
+                    raise ProtocolError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"the filters find more than {_MOST_FOUND} rules together: ask with fewer of them at once",
+                    )
+                if wanted.resource_name is None:
+                    await asyncio.sleep(0)  # it looked at every rule, and there may be many such filters
+            gone = dict.fromkeys(rule for rules in found for rule in rules)
+            if gone:
+                await self._store.set_resources(ACL, {self.rules.id_of(rule): {} for rule in gone})
+                for rule in gone:
+                    self.rules.remove(rule)
+                self._forget()
+                _log_change("removed", gone)
+            return found
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._known_any.clear()
+
+
+def _log_change(what: str, rules: Collection[Acl]) -> None:
+    for rule in itertools.islice(rules, _MOST_LOGGED):
+        log.info("access rule %s: %s", what, rule_words(rule))
+    if len(rules) > _MOST_LOGGED:
+        log.info("%d more access rules were %s with these", len(rules) - _MOST_LOGGED, what)
+
+
+def _lets_change_rules(rule: Acl) -> bool:
+    return rule.permission is Permission.ALLOW and rule.operation in (AclOperation.ALTER, AclOperation.ALL)

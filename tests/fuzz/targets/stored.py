@@ -13,7 +13,7 @@ from fuzz.target import target
 from support.fake_filesystem import FakeFileSystem
 from tidelog.broker.metadata.resource_config import MATCHED, parse_match
 from tidelog.broker.quotas.manager import entity_name, parse_entity
-from tidelog.broker.security.acl.acl_authorizer import acl_text, parse_acl, read_rules
+from tidelog.broker.security.acl.authorizer import acl_text, parse_acl, read_rules
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.share.settings import parse_offset_reset
 from tidelog.cleaner import cleaner_state

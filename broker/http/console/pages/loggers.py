@@ -12,7 +12,7 @@ from .....protocol.messages.incremental_alter_configs import (
 )
 from ....apis.describe_configs import BROKER_LOGGER
 from ....apis.incremental_alter_configs import Operation
-from ....runtime.logger_levels import ROOT
+from ....runtime.logging import ROOT
 from ..confirming import Plan, ask, nothing_to_do, told
 from ..html import element
 from ..layout import button_link, choice, document, field, get_form, link, note, quiet, table

@@ -11,7 +11,7 @@ from tidelog.broker.requests.context import RequestContext
 from tidelog.broker.requests.dispatcher import refused
 from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
-from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer
+from tidelog.broker.security.acl.authorizer import AclAuthorizer
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode

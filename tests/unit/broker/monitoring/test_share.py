@@ -6,7 +6,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tidelog.broker.monitoring.share import share_families
+from tidelog.broker.monitoring.transactions import share_families
 from tidelog.broker.runtime.metric_family import Family
 
 

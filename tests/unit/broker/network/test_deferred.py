@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog.broker.network.deferred import then
+from tidelog.broker.network.pending_response import then
 
 
 def test_an_answer_that_is_there():

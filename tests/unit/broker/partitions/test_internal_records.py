@@ -16,8 +16,15 @@ from tidelog.broker.partitions.internal_records import (
     share_state_text,
     transactions_text,
 )
-from tidelog.broker.share.record_batches import RecordState, StateBatch
-from tidelog.broker.share.records import SharePartitionKey, ShareUpdate, snapshot_key, update_key, update_value
+from tidelog.broker.share.records import (
+    RecordState,
+    SharePartitionKey,
+    ShareUpdate,
+    StateBatch,
+    snapshot_key,
+    update_key,
+    update_value,
+)
 from tidelog.broker.transactions.records import transaction_key, transaction_value
 from tidelog.broker.transactions.states import TransactionMetadata, TransactionState
 from tidelog.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata

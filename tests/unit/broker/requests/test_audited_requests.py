@@ -15,7 +15,7 @@ from tidelog.broker.requests.bulk_lane import LONG_BYTES, LongRequests
 from tidelog.broker.requests.dispatcher import Dispatcher
 from tidelog.broker.requests.registry import load_apis
 from tidelog.broker.security import audit_log as audit
-from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer
+from tidelog.broker.security.acl.authorizer import AclAuthorizer
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from tidelog.protocol.schema import encode

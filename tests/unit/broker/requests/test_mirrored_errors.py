@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidelog.broker.requests.mirrored_errors import error_answer, request_class
+from tidelog.broker.requests.error_responses import error_answer, request_class
 from tidelog.broker.requests.registry import load_apis
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
-from tidelog.broker.requests.response_errors import errors_of
+from tidelog.broker.requests.error_responses import errors_of
 from tidelog.protocol import messages
 from tidelog.protocol.messages.heartbeat import HeartbeatResponse
 from tidelog.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from tidelog.broker.runtime import logger_levels
+from tidelog.broker.runtime import logging as logger_levels
 from tidelog.protocol.errors import ProtocolError
 
 NAME = "tidelog.test_logger_levels"

@@ -13,8 +13,7 @@ from support.mock_time import MockTime, MockTimer
 from tidelog.broker.partitions.internal_topic import CoordinatorRecord
 from tidelog.broker.share.coordinator import ShareCoordinator
 from tidelog.broker.share.loading import load_share_state
-from tidelog.broker.share.record_batches import RecordState, StateBatch
-from tidelog.broker.share.records import SNAPSHOT, SharePartitionKey, read_key
+from tidelog.broker.share.records import SNAPSHOT, RecordState, SharePartitionKey, StateBatch, read_key
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError

@@ -14,7 +14,7 @@ from tidelog.broker.share.partition import (
     SharePartition,
     Span,
 )
-from tidelog.broker.share.record_batches import RecordState, StateBatch
+from tidelog.broker.share.records import RecordState, StateBatch
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 ACCEPT, RELEASE, REJECT, RENEW = (

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 from tidelog.broker.groups.store.shards import partition_for
-from tidelog.broker.share.record_batches import RecordState, StateBatch
 from tidelog.broker.share.records import (
     SNAPSHOT,
     UPDATE,
+    RecordState,
     SharePartitionKey,
     ShareRecordError,
     ShareState,
     ShareUpdate,
+    StateBatch,
     is_coordinator_key,
     read_key,
     read_snapshot,

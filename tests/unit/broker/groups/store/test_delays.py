@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.mock_time import MockTime, MockTimer
 from tidelog.broker.groups.modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, MemberGone
-from tidelog.broker.groups.store.delays import Delays
+from tidelog.broker.groups.store.timers import Delays
 
 SESSION, REBALANCE = DelayKind.SESSION, DelayKind.REBALANCE
 

@@ -14,7 +14,7 @@ import pytest
 from tidelog.broker.metadata.kraft.export import KAFKA_FEATURES, ExportReport, export_kraft
 from tidelog.broker.metadata.kraft.import_ import import_metadata
 from tidelog.broker.metadata.store import ACL, SCRAM, MetadataStore, StoredMetadata, TopicRecord
-from tidelog.broker.security.acl.acl_authorizer import stored_form
+from tidelog.broker.security.acl.authorizer import stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.metadata_records.frame import decode_record

@@ -8,7 +8,7 @@ from tidelog.broker.metadata.kraft.image import MetadataImage
 from tidelog.broker.metadata.kraft.import_ import merge
 from tidelog.broker.metadata.kraft.security import is_ours, security_records, security_resources
 from tidelog.broker.metadata.store import ACL, SCRAM, StoredMetadata
-from tidelog.broker.security.acl.acl_authorizer import stored_form
+from tidelog.broker.security.acl.authorizer import stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.metadata_records.frame import encode_record

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tidelog.broker.security.acl.acl_authorizer import AclAuthorizer, acl_text, parse_acl, policy_of, stored_form
+from tidelog.broker.security.acl.authorizer import AclAuthorizer, acl_text, parse_acl, policy_of, stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.acl.rules import AclFilter
 from tidelog.config.broker_config import BrokerConfig
