@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from bench_kernel import machine, text
 from support import cleaner_reference as reference
-from tidelog.cleaner import _kernel as kernel
+from tidelog.cleaner.kernel import _kernel as kernel
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record, iterate_batches

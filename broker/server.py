@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 from ..config.log_config import log_config
 from ..storage.clock import SystemTime, Time
 from ..storage.deletion_policy import check_policies
-from ..storage.filesystem import FileSystem, RealFileSystem
-from ..storage.log_manager import LogManager
-from ..storage.log_names import CLUSTER_METADATA_TOPIC, partition_directory_name
+from ..storage.io.filesystem import FileSystem, RealFileSystem
+from ..storage.manager.log_manager import LogManager
 from ..storage.scheduler import ThreadPoolScheduler
+from ..storage.segment.names import CLUSTER_METADATA_TOPIC, partition_directory_name
 from .apis.api_versions import listed_versions
 from .cleaning.service import LogCleaner
 from .groups.coordinator import GroupCoordinator

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..storage.log_names import CLEANED_STAGE, TRANSACTION_INDEX_SUFFIX
-from ..storage.transaction_index import AbortedTxn, TransactionIndex
+from ..storage.index.transaction_index import AbortedTxn, TransactionIndex
+from ..storage.segment.names import CLEANED_STAGE, TRANSACTION_INDEX_SUFFIX
 
 if TYPE_CHECKING:
-    from ..storage.log_segment import LogSegment
-    from ..storage.segment_files import LogDirectory
+    from ..storage.segment.files import LogDirectory
+    from ..storage.segment.log_segment import LogSegment
 
 Transaction = tuple[int, int, int]
 """(producer id, first offset, offset of the abort marker)."""

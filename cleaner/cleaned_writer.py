@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING
 
 from ..protocol.records._kernel import BatchScanner
 from ..protocol.records.record_batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2
-from ..storage import file_records, segment_scan
 from ..storage.exceptions import StorageError
-from ..storage.log_names import CLEANED_STAGE, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
-from ..storage.log_values import NO_TIMESTAMP
-from ..storage.segment_swap import CleanedSegment
-from ..storage.time_index import TimeIndex
+from ..storage.index.time_index import TimeIndex
+from ..storage.log.values import NO_TIMESTAMP
+from ..storage.segment import file_records
+from ..storage.segment import scan as segment_scan
+from ..storage.segment.names import CLEANED_STAGE, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
+from ..storage.segment.swap import CleanedSegment
 from .segment_groups import MAX_OFFSET_DISTANCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..storage.filesystem import File
-    from ..storage.segment_files import LogDirectory
+    from ..storage.io.filesystem import File
+    from ..storage.segment.files import LogDirectory
     from .aborted_transactions import AbortedTransactions, Transaction
 
 _HEAD = Struct(">qi")

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..protocol.records.exceptions import RecordError
-from ..storage.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile, TopicPartition
-from ..storage.checkpoint_copy import write_checkpoint
 from ..storage.exceptions import CorruptCheckpointError, StorageError
+from ..storage.manager.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile, TopicPartition
+from ..storage.manager.checkpoint_copy import write_checkpoint
 from .cleaner_state import CleanerState, read_state, write_state
 from .cleaning import Cleaner, CleaningTask, PassControl, PassResult
 from .eligibility import CleaningFacts, Eligibility, Reason, evaluate
@@ -33,8 +33,8 @@ from .settled import settled
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
     from ..storage.clock import Time
-    from ..storage.filesystem import FileSystem
-    from ..storage.unified_log import UnifiedLog
+    from ..storage.io.filesystem import FileSystem
+    from ..storage.log.unified_log import UnifiedLog
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .cleaning import Cleaner, PassResult
 from .exceptions import CleaningAborted
-from .offset_map import make_map, memory_per_thread
+from .kernel.offset_map import make_map, memory_per_thread
 from .throttler import Throttler
 
 if TYPE_CHECKING:

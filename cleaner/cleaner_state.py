@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..storage.exceptions import StorageError
 
 if TYPE_CHECKING:
-    from ..storage.filesystem import FileSystem
+    from ..storage.io.filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 

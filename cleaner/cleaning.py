@@ -20,22 +20,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ..protocol.records.exceptions import CorruptRecordError
-from ..storage.ledger import SegmentExtent
-from . import legacy
-from ._kernel import OffsetMap, RecordFilter, Transactions, check_offsets
+from ..storage.ledger.ledger import SegmentExtent
 from .aborted_transactions import AbortedTransactions
 from .cleaned_writer import MAX_SEGMENT_BYTES, CleanedWriter
 from .exceptions import CleaningAborted, CleaningError
-from .kernel_results import FilterCounts, Stop
-from .legacy import MixedFilter
+from .kernel import mixed_formats as legacy
+from .kernel._kernel import OffsetMap, RecordFilter, Transactions, check_offsets
+from .kernel.mixed_formats import MixedFilter
+from .kernel.results import FilterCounts, Stop
 from .removals import removed_by_pass
 from .segment_groups import SegmentSizes, group_segments
 
 if TYPE_CHECKING:
     from ..storage.clock import Time
-    from ..storage.filesystem import File
-    from ..storage.log_segment import LogSegment
-    from ..storage.unified_log import UnifiedLog
+    from ..storage.io.filesystem import File
+    from ..storage.log.unified_log import UnifiedLog
+    from ..storage.segment.log_segment import LogSegment
     from .throttler import Throttler
 
 logger = logging.getLogger(__name__)

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..storage.deletion_policy import START_OFFSET, LogFacts, NamedPolicy
-from ..storage.retention import DELETE_POLICY, plan_deletions
-from ..storage.roll_params import is_due_without_write
+from ..storage.log.roll_params import is_due_without_write
+from ..storage.retention.plan import DELETE_POLICY, plan_deletions
 from .eligibility import NO_LIMIT_MS, CleaningFacts, Eligibility, SegmentFacts
 
 if TYPE_CHECKING:
-    from ..storage.log_values import SegmentView
-    from ..storage.producer_state import OpenTransaction
-    from ..storage.retention import PolicyFailure
+    from ..storage.log.values import SegmentView
+    from ..storage.producers.state import OpenTransaction
+    from ..storage.retention.plan import PolicyFailure
 
 ACTIVE, DIRTY, CLEAN, CLOSED = "active", "dirty", "clean", "closed"
 CLEANING, DELETION = "clean", "delete"

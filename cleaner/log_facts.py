@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..storage import file_records
+from ..storage.segment import file_records
 from .eligibility import NO_LIMIT_MS, SegmentFacts, first_dirty_offset
 
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
-    from ..storage.log_segment import LogSegment
-    from ..storage.unified_log import UnifiedLog
+    from ..storage.log.unified_log import UnifiedLog
+    from ..storage.segment.log_segment import LogSegment
 
 COMPACT_POLICY = "compact"
 

@@ -1,5 +1,5 @@
 """Removals: how many records went, and why: what `tidelog clean` and `tidelog log compact` tell at their end, and the causes
-that the ledger of each partition (`storage/ledger.py`) has for ever.
+that the ledger of each partition (`storage/ledger/ledger.py`) has for ever.
 
     superseded      a later record has the same key
     tombstone       a deletion mark whose time had come
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..storage.deletion_policy import START_OFFSET
 
 if TYPE_CHECKING:
-    from ..storage.ledger import Ledger
-    from ..storage.retention import SegmentDeletion
-    from .kernel_results import FilterCounts
+    from ..storage.ledger.ledger import Ledger
+    from ..storage.retention.plan import SegmentDeletion
+    from .kernel.results import FilterCounts
 
 
 class Removals(NamedTuple):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from ..storage.log_values import SegmentView
-    from ..storage.unified_log import UnifiedLog
+    from ..storage.log.unified_log import UnifiedLog
+    from ..storage.log.values import SegmentView
 
 T = TypeVar("T")
 

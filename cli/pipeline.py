@@ -277,7 +277,7 @@ def _compact(options: Any) -> int:
     from ..broker.cleaning.offline_backlog import OfflineBacklog
     from ..config.loader import load_config
     from ..storage.clock import SystemTime
-    from ..storage.filesystem import RealFileSystem
+    from ..storage.io.filesystem import RealFileSystem
     from .support.progress import ProgressBar
 
     config = load_config(options.config, os.environ, options.assignments)

@@ -89,7 +89,7 @@ def describe(client: KafkaClient, names: list[str] | None) -> list[dict[str, Any
     """What is known of these topics (all for None), as JSON has it."""
     from uuid import UUID
 
-    from ..storage.partition_metadata import encode_uuid
+    from ..storage.log.partition_metadata import encode_uuid
     from .configs import described
     from .support.offsets import bounds_of, sizes_of, topics_of
 

@@ -8,7 +8,6 @@ from functools import cache, partial
 from typing import Any
 
 from .definitions import BROKER_SETTINGS, HONOURED_BROKER
-from .definitions_share import SHARE_ORDER
 from .exceptions import ConfigError
 from .listener import (
     Listener,
@@ -22,6 +21,7 @@ from .listener import (
 from .listener_checks import http_problems, limits_of, securable_listeners, security_problems, unknown_listener
 from .listener_settings import split_name, whole_name
 from .setting import Value, text_of
+from .table.share import SHARE_ORDER
 
 
 @dataclass(frozen=True, slots=True, init=False)

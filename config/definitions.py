@@ -11,20 +11,20 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from .definitions_access import ACCESS_ROWS
-from .definitions_administration import ADMINISTRATION_ROWS
-from .definitions_broker import BROKER_ROWS
-from .definitions_groups import GROUP_ROWS
-from .definitions_http import HTTP_ROWS
-from .definitions_ignored import FAMILIES, IGNORED_ROWS
-from .definitions_limits import LIMIT_ROWS
-from .definitions_operation import OPERATION_ROWS
-from .definitions_security import SECURITY_ROWS
-from .definitions_share import SHARE_ROWS
-from .definitions_topic import TOPIC_ROWS
-from .definitions_transactions import TRANSACTION_ROWS
 from .listener_settings import PREFIX, listener_row
 from .setting import Allowed, Setting, Status
+from .table.access import ACCESS_ROWS
+from .table.administration import ADMINISTRATION_ROWS
+from .table.broker import BROKER_ROWS
+from .table.groups import GROUP_ROWS
+from .table.http import HTTP_ROWS
+from .table.ignored import FAMILIES, IGNORED_ROWS
+from .table.limits import LIMIT_ROWS
+from .table.operation import OPERATION_ROWS
+from .table.security import SECURITY_ROWS
+from .table.share import SHARE_ROWS
+from .table.topic import TOPIC_ROWS
+from .table.transactions import TRANSACTION_ROWS
 
 
 def _broker_row(topic: Setting) -> Setting:

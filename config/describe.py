@@ -14,10 +14,10 @@ from .definitions import (
     find_broker_setting,
     rows_of,
 )
-from .definitions_resources import GROUP_SETTINGS
 from .listener_settings import split_name
 from .log_config import LogConfig
 from .setting import Setting, SettingType, Status, Synonym, text_of
+from .table.resources import GROUP_SETTINGS
 
 
 class ConfigSource(IntEnum):

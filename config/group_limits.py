@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from .definitions import BROKER_SETTINGS
-from .definitions_resources import GROUP_SETTINGS
+from .table.resources import GROUP_SETTINGS
 
 if TYPE_CHECKING:
     from .broker_config import BrokerConfig

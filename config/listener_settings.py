@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from .definitions_limits import LIMIT_ROWS
-from .definitions_security import MECHANISMS, SECURITY_ROWS
 from .setting import Setting
+from .table.limits import LIMIT_ROWS
+from .table.security import MECHANISMS, SECURITY_ROWS
 
 PREFIX = "listener.name."
 

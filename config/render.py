@@ -12,8 +12,8 @@ from itertools import groupby
 from pathlib import Path
 
 from .definitions import BROKER_SETTINGS, HONOURED_BROKER, HONOURED_TOPIC, TOPIC_OF_BROKER
-from .definitions_ignored import FAMILIES
 from .setting import Setting, Status, text_of
+from .table.ignored import FAMILIES
 
 _HEAD = """# Settings
 

@@ -28,7 +28,7 @@ from difflib import get_close_matches
 from enum import Enum
 
 from .exceptions import OptionError
-from .splits import DEFAULT_SPLIT_BYTES
+from .planning.splits import DEFAULT_SPLIT_BYTES
 from .wire.settings import ClientSettings
 
 EARLIEST, LATEST = -2, -1

@@ -31,13 +31,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from .arrow import record_batch, wish_for
-from .batch_plan import Narrowed, plan_view
-from .columns import Keeping
 from .exceptions import OptionError
 from .options import Options, View, check_batch, check_stream, parse_options
-from .reading import read
-from .splits import AnySplit
+from .planning.batch_plan import Narrowed, plan_view
+from .planning.splits import AnySplit
+from .reading.arrow import record_batch, wish_for
+from .reading.columns import Keeping
+from .reading.split_reader import read
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 #: That of Spark's Kafka source; with `includeHeaders` the last field too.
@@ -192,7 +192,7 @@ def batches(
         for columns in read(split, options, wish_for(names, least, end)):
             yield record_batch(columns, names, split.topic, split.partition)
         return
-    from .views import changelog, latest
+    from .reading.views import changelog, latest
 
     parts = read(split, options, wish_for([*names, "key", "value"]))
     if options.view is View.LATEST:

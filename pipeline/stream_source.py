@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from .exceptions import OptionError
 from .options import Options
+from .planning.stream_plan import StreamOffset, StreamPlan, from_json, to_json
 from .source import SplitPartition, batches, checked_names
-from .stream_plan import StreamOffset, StreamPlan, from_json, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

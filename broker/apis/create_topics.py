@@ -26,7 +26,7 @@ from ...protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from ...storage.log_names import CLUSTER_METADATA_TOPIC
+from ...storage.segment.names import CLUSTER_METADATA_TOPIC
 from ..requests.access import on_each, suffices, tells
 from ..requests.creation_budget import Room
 from ..requests.registry import api

@@ -24,7 +24,7 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from ...storage.partition_metadata import encode_uuid
+from ...storage.log.partition_metadata import encode_uuid
 from ..requests.access import on_each, suffices, tells
 from ..requests.registry import api
 from ..runtime.error_codes import error_code

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...config.definitions_resources import CLIENT_METRICS_SETTINGS
 from ...config.describe import (
     ConfigEntry,
     ConfigSource,
@@ -19,6 +18,7 @@ from ...config.describe import (
     describe_resource,
     describe_topic,
 )
+from ...config.table.resources import CLIENT_METRICS_SETTINGS
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.describe_configs import (

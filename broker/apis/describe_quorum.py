@@ -21,7 +21,7 @@ from ...protocol.messages.describe_quorum import (
     ReplicaState,
     TopicResult,
 )
-from ...storage.log_names import CLUSTER_METADATA_TOPIC
+from ...storage.segment.names import CLUSTER_METADATA_TOPIC
 from ..requests.access import on_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation

@@ -39,8 +39,8 @@ from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ...storage.log_values import FetchDataInfo
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.log.values import FetchDataInfo
     from ..network.connection import Connection
     from ..network.outbound import Part
     from ..partitions.partition import Partition

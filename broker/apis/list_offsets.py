@@ -29,8 +29,8 @@ from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ...storage.log_values import TimestampOffset
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.log.values import TimestampOffset
     from ..requests.context import RequestContext
 
 FIRST_WITH_EPOCH = 4

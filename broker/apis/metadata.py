@@ -27,7 +27,7 @@ from ...protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ...storage.log_names import is_valid_topic
+from ...storage.segment.names import is_valid_topic
 from ..metadata.topics import INTERNAL_TOPICS, Topic
 from ..requests.access import on_each, shows, suffices, tells
 from ..requests.authorized_operations import NOT_ASKED, cluster_operations, operations_of

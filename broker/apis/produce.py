@@ -54,7 +54,7 @@ from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ...storage.log_values import LogAppendInfo
+    from ...storage.log.values import LogAppendInfo
     from ..monitoring.requests import RequestCounters
     from ..network.connection import Connection
     from ..partitions.partition import Partition

@@ -20,7 +20,7 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ...storage.transaction_marker import TransactionMarker
+from ...storage.producers.transaction_marker import TransactionMarker
 from ..groups.store.offsets import TopicPartition
 from ..requests.access import on_cluster, suffices_on_cluster
 from ..requests.registry import api

@@ -1,4 +1,4 @@
-"""What is told of a partition's ledger (`storage/ledger.py`): in JSON, and in `/metrics`.
+"""What is told of a partition's ledger (`storage/ledger/ledger.py`): in JSON, and in `/metrics`.
 
     {"appended": 19, "live": 12, "removed": {"superseded": 4, "aborted": 3}}
 
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...cleaner.removals import CAUSES as REMOVAL_CAUSES
-from ...storage.ledger import DAMAGED, ELSEWHERE
+from ...storage.ledger.ledger import DAMAGED, ELSEWHERE
 from ..runtime.metric_family import Family
 
 if TYPE_CHECKING:
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
 
 CAUSES = (*REMOVAL_CAUSES.values(), DAMAGED, ELSEWHERE)
 """In this order; the ledger has no others."""

@@ -20,9 +20,9 @@ from ...config.dynamic import with_dynamic_settings
 from ...config.exceptions import ConfigError
 from ...config.log_config import LogConfig, log_config
 from ...storage.exceptions import DataDirectoryError
-from ...storage.log_manager import LogManager
-from ...storage.log_names import DirectoryState, parse_directory_name
+from ...storage.manager.log_manager import LogManager
 from ...storage.scheduler import ThreadPoolScheduler
+from ...storage.segment.names import DirectoryState, parse_directory_name
 from ..metadata.kraft.import_ import import_metadata
 from ..metadata.store import MetadataStore
 from .ledger_facts import describe_ledger
@@ -31,8 +31,8 @@ from .service import pool_settings
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
-    from ...storage.filesystem import FileSystem
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.io.filesystem import FileSystem
+    from ...storage.log.unified_log import UnifiedLog
 
 log = logging.getLogger(__name__)
 

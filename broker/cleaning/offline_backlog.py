@@ -22,7 +22,7 @@ from ...cleaner.removals import Removals, removed_by_pass
 from ...config.dynamic import with_dynamic_settings
 from ...config.exceptions import ConfigError
 from ...config.log_config import LogConfig, log_config
-from ...storage.log_manager import LogManager
+from ...storage.manager.log_manager import LogManager
 from ...storage.scheduler import ThreadPoolScheduler
 from ..metadata.kraft.import_ import import_metadata
 from ..metadata.store import MetadataStore
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ...cleaner.cleaning import Cleaner
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
-    from ...storage.filesystem import FileSystem
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.io.filesystem import FileSystem
+    from ...storage.log.unified_log import UnifiedLog
 
 _DELETION_TIMEOUT_S = 30.0
 

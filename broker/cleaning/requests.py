@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ...cleaner.cleaner_manager import CleanerManager, Work
     from ...cleaner.cleaning import Cleaner
     from ...storage.clock import Time
-    from ...storage.ledger import Ledger
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.ledger.ledger import Ledger
+    from ...storage.log.unified_log import UnifiedLog
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from .requests import CleanRequests
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
-    from ...storage.filesystem import FileSystem
-    from ...storage.log_manager import LogManager
+    from ...storage.io.filesystem import FileSystem
+    from ...storage.manager.log_manager import LogManager
 
 log = logging.getLogger(__name__)
 

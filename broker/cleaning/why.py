@@ -21,8 +21,8 @@ from ...cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, expla
 from ...cleaner.settled import settled, settled_views
 from ...storage.deletion_policy import LogFacts, NamedPolicy, find_policy
 from ...storage.exceptions import DeletionPolicyError
-from ...storage.ledger import SegmentExtent
-from ...storage.retention import PolicyFailure
+from ...storage.ledger.ledger import SegmentExtent
+from ...storage.retention.plan import PolicyFailure
 from .ledger_facts import describe_ledger
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from ...cleaner.cleaner_manager import CleanerManager
     from ...cleaner.explain import TransactionOwner
-    from ...storage.ledger import Ledger
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.ledger.ledger import Ledger
+    from ...storage.log.unified_log import UnifiedLog
 
 Owners: TypeAlias = "Mapping[int, TransactionOwner]"
 """Producer id → whose transaction it is."""

@@ -25,7 +25,7 @@ from ..cleaning.requests import TooManyRequestsError
 from ..cleaning.why import why_topic
 
 if TYPE_CHECKING:
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
     from ..cleaning.requests import CleanRequest
     from ..server import Broker
     from ..transactions.states import TransactionMetadata

@@ -17,7 +17,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.message_set.wire import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
 
 
 def offsets_before(log: UnifiedLog, time: int, max_number: int) -> list[int]:

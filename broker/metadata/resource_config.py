@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...config.definitions_resources import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from ...config.group_limits import group_problems
+from ...config.table.resources import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from ...config.validation import validate
 from ...protocol.errors import ErrorCode, ProtocolError
 from .store import CLIENT_METRICS, GROUP

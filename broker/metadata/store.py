@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from ...storage.exceptions import DataDirectoryError, KafkaStorageError
-from ...storage.filesystem import RealFileSystem
+from ...storage.io.filesystem import RealFileSystem
 from .creation_limits import NOBODY, NOBODYS, Makers
 
 if TYPE_CHECKING:

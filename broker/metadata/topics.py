@@ -33,7 +33,7 @@ from ...config.log_config import LogConfig, log_config
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.deletion_policy import check_policies
 from ...storage.exceptions import DeletionPolicyError, KafkaStorageError, says_what_is_wrong
-from ...storage.log_names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
+from ...storage.segment.names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
 from ..runtime.garbage import keep
 from .creation_limits import NOBODYS, Claim, MakerAccounts, Makers, released
 from .store import MetadataStore, TopicRecord
@@ -42,7 +42,7 @@ from .topic_repairs import NO_ID, FoundLog, Repairs, plan_repairs
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

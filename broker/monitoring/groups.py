@@ -9,8 +9,8 @@ the plain difference of offsets, as other tools show it; it is never less.
 Clients decide how many groups there are and what they are called. So at most `MAX_COPIED` committed offsets are looked at, those
 with the largest lags in offsets have rows (metrics.max.group.partitions), all of them are in a sum, and long names are cut.
 
-Records are counted by `storage/record_counts.py`, on the thread of the scrape, for at most `COUNTING_S`; what is not counted yet
-has no row in this scrape, and `tidelog_group_lag_uncounted_partitions` says how many those are.
+Records are counted by `storage/log/record_counts.py`, on the thread of the scrape, for at most `COUNTING_S`; what is not counted
+yet has no row in this scrape, and `tidelog_group_lag_uncounted_partitions` says how many those are.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...storage.record_counts import RecordCounts
+from ...storage.log.record_counts import RecordCounts
 from ..groups.store.records import read_offset_value
 from ..runtime.metric_family import Family, label_of, one
 
 if TYPE_CHECKING:
-    from ...storage.log_manager import LogManager
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.manager.log_manager import LogManager
     from ..groups.coordinator import GroupCoordinator
 
 COUNTING_S = 1.0

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..security.open_listeners import open_listeners
 
 if TYPE_CHECKING:
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
     from ..server import Broker
 
 FLUSH_GRACE_MS = 10_000

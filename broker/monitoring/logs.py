@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from ...storage.retention_record import Deleted
+from ...storage.retention.history import Deleted
 from ..cleaning.ledger_facts import ledger_families
 from ..runtime.durability import durability_family
 from ..runtime.metric_family import Family, one
@@ -19,10 +19,10 @@ from .health import flush_is_behind
 from .partitions import partition_families
 
 if TYPE_CHECKING:
-    from ...storage.disk_space import DiskSpace
-    from ...storage.log_move import LogMove
-    from ...storage.unified_log import UnifiedLog
-    from ...storage.write_pace import WritePace
+    from ...storage.io.disk_space import DiskSpace
+    from ...storage.io.write_pace import WritePace
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.manager.move import LogMove
     from ..partitions.log_mover import LogMover
     from ..partitions.slow_directory import SlowDirectory
     from ..server import Broker

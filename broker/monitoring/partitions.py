@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..runtime.metric_family import Family
 
 if TYPE_CHECKING:
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
 
 _LABELS = ("topic", "partition")
 

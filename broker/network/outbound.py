@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from ...storage.filesystem import File
+    from ...storage.io.filesystem import File
 
 #: Bytes that one connection may send before the loop looks at the others.
 BYTES_PER_TURN = 1 << 20

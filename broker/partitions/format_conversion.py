@@ -39,8 +39,8 @@ from ..runtime.switch_interval import short_turns
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ...storage.log_validator import PreparedRecords
-    from ...storage.log_values import LogAppendInfo
+    from ...storage.log.validator import PreparedRecords
+    from ...storage.log.values import LogAppendInfo
     from .partition import Partition
 
     Append = Callable[[Partition, bytearray, "_Turn"], Coroutine[Any, Any, LogAppendInfo]]

@@ -33,8 +33,8 @@ from ...protocol.messages.transaction_state import TransactionLogKey, Transactio
 from ...protocol.metadata_records.frame import decode_record
 from ...protocol.metadata_records.records import MetadataRecordType
 from ...protocol.schema import Message, Struct, VersionRange, decode, decode_with_version
-from ...storage.log_names import CLUSTER_METADATA_TOPIC, parse_directory_name
-from ...storage.partition_metadata import encode_uuid
+from ...storage.log.partition_metadata import encode_uuid
+from ...storage.segment.names import CLUSTER_METADATA_TOPIC, parse_directory_name
 
 _CONSUMER_OFFSETS = "__consumer_offsets"
 _TRANSACTION_STATE = "__transaction_state"

@@ -29,12 +29,12 @@ from ...protocol.records.record_batch import (
     payload_of,
     read_batch_header,
 )
-from ...storage.log_values import AppendOrigin
+from ...storage.log.values import AppendOrigin
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
     from ..metadata.topics import TopicRegistry
     from .partition import PartitionTable
 

@@ -32,8 +32,8 @@ from ..runtime.error_codes import error_code
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ...storage.log_values import FetchDataInfo
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.log.values import FetchDataInfo
     from ..apis.fetch import FetchedRow, Row
     from ..network.outbound import Part
     from ..requests.context import RequestContext

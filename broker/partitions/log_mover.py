@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ...cleaner.throttler import Throttler
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import MoveCancelledError, StorageError
-from ...storage.log_move import CLOSE_ENOUGH_BYTES
+from ...storage.manager.move import CLOSE_ENOUGH_BYTES
 from ..runtime.error_codes import error_code
 from .log_syncer import LogSyncer
 from .slow_directory import SlowDirectory
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ...cleaner.cleaner_manager import CleanerManager
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
-    from ...storage.log_manager import LogManager
-    from ...storage.log_move import LogMove
+    from ...storage.manager.log_manager import LogManager
+    from ...storage.manager.move import LogMove
     from .partition import PartitionTable
 
 log = logging.getLogger(__name__)

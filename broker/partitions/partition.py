@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.records.compression import DEFAULT_MAX_BYTES
 from ...storage.exceptions import KafkaStorageError, StorageError
-from ...storage.log_segments import floor_index
+from ...storage.segment.segment_list import floor_index
 from .log_syncer import LogSyncer
 from .slow_directory import SlowDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...storage.log_values import FetchDataInfo, LogAppendInfo
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.log.values import FetchDataInfo, LogAppendInfo
     from ..metadata.topics import TopicRegistry
     from ..transactions.states import Producer
     from .log_syncer import Outcome

@@ -3,7 +3,7 @@
     quick      the handler appends itself, on the loop thread: half as dear as asking a thread
     engaged    appends are copied and queued; one thread, the directory's writer, does them in the order in which they came
 
-It becomes engaged with the first write that is slow (`storage/write_pace.py`) and lets go when writes are quick again and
+It becomes engaged with the first write that is slow (`storage/io/write_pace.py`) and lets go when writes are quick again and
 nothing is queued or under way, so an append never overtakes another, at neither switch. A connection has one request at a time
 and stands still until it is answered, so its order is kept in any case; the queue keeps that of the connections.
 

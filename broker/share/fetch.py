@@ -28,8 +28,8 @@ from .sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, ShareSession, Topic
 
 if TYPE_CHECKING:
     from ...protocol.messages.share_fetch import ShareFetchRequest
-    from ...storage.log_values import FetchDataInfo
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.log.values import FetchDataInfo
     from ..server import Broker
 
 RECORD_LIMIT = 1

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.records.record_batch import MAGIC_V2
-from ...storage.file_records import read_headers
+from ...storage.segment.file_records import read_headers
 from .partition import Acquired, Span
 
 if TYPE_CHECKING:
-    from ...storage.log_values import FetchDataInfo
-    from ...storage.transaction_index import AbortedTxn
+    from ...storage.index.transaction_index import AbortedTxn
+    from ...storage.log.values import FetchDataInfo
 
 
 class SliceSpans(NamedTuple):

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import InvalidProducerEpochError
-from ...storage.log_values import AppendOrigin
-from ...storage.transaction_marker import TransactionMarker, marker_batch
+from ...storage.log.values import AppendOrigin
+from ...storage.producers.transaction_marker import TransactionMarker, marker_batch
 from ..metadata.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from ..runtime.error_codes import error_code
 from .states import VERSION_2, Producer, completed
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
-    from ...storage.log_values import LogAppendInfo
-    from ...storage.unified_log import UnifiedLog
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.log.values import LogAppendInfo
     from ..groups.coordinator import GroupCoordinator
     from ..groups.store.offsets import TopicPartition
     from ..partitions.partition import Partition, PartitionTable

@@ -11,7 +11,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...storage.anatomy import LogAnatomy
+    from ...storage.inspect.anatomy import LogAnatomy
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -29,8 +29,8 @@ def run(options: Any) -> int:
     import shutil
     import sys
 
-    from ...storage.anatomy import examine, log_size, partitions_in
-    from ...storage.filesystem import RealFileSystem
+    from ...storage.inspect.anatomy import examine, log_size, partitions_in
+    from ...storage.io.filesystem import RealFileSystem
     from ..support.progress import ProgressBar
     from .anatomy_picture import draw
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ...storage.anatomy import LogAnatomy, Section, SegmentAnatomy, Totals
+from ...storage.inspect.anatomy import LogAnatomy, Section, SegmentAnatomy, Totals
 
 _FILL = {Section.CLEAN: "█", Section.DIRTY: "▓", Section.ACTIVE: "░"}
 _COLOUR = {Section.CLEAN: "\x1b[32m", Section.DIRTY: "\x1b[33m", Section.ACTIVE: "\x1b[36m"}

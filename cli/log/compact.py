@@ -40,7 +40,7 @@ def run(options: Any) -> int:
     from ...config.exceptions import ConfigError
     from ...config.loader import load_config
     from ...storage.clock import SystemTime
-    from ...storage.filesystem import RealFileSystem
+    from ...storage.io.filesystem import RealFileSystem
     from ..support.progress import ProgressBar
 
     file_system = RealFileSystem()

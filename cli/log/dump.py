@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...storage.dump import Part
+    from ...storage.inspect.dump import Part
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -41,9 +41,9 @@ def add_parser(tools: Subparsers) -> None:
 def run(options: Any) -> int:
     """Prints; 0 when nothing is wrong with any file, else 1."""
     from ...broker.partitions.internal_records import decoder_for
-    from ...storage.dump import explain
     from ...storage.exceptions import StorageError
-    from ...storage.filesystem import RealFileSystem
+    from ...storage.inspect.dump import explain
+    from ...storage.io.filesystem import RealFileSystem
     from ..main import failure_text
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no UTF-8 gets escapes, not a traceback
@@ -72,7 +72,7 @@ def run(options: Any) -> int:
 
 
 def _print_text(path: str, parts: Iterator[Part]) -> int:
-    from ...storage.dump import heading
+    from ...storage.inspect.dump import heading
 
     print(f"Dumping {path}")
     if line := heading(path):

@@ -41,7 +41,7 @@ def run(options: Any) -> int:
     from uuid import uuid4
 
     from ...broker.metadata.kraft.export import export_kraft
-    from ...storage.filesystem import RealFileSystem
+    from ...storage.io.filesystem import RealFileSystem
 
     report = export_kraft(
         [path.rstrip("/") or "/" for path in options.directories],

@@ -10,7 +10,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...storage.verify_report import Finding
+    from ...storage.inspect.verify_report import Finding
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -27,8 +27,8 @@ def add_parser(tools: Subparsers) -> None:
 
 def run(options: Any) -> int:
     """Prints; 0 when there is no fault, else 1."""
-    from ...storage.filesystem import RealFileSystem
-    from ...storage.verify import Progress, verify
+    from ...storage.inspect.verify import Progress, verify
+    from ...storage.io.filesystem import RealFileSystem
     from ..support.progress import ProgressBar
 
     found: list[Finding] = []
@@ -50,7 +50,7 @@ def run(options: Any) -> int:
 
 
 def _line(finding: Finding) -> str:
-    from ...storage.dump import printable
+    from ...storage.inspect.dump import printable
 
     place = finding.path if finding.position < 0 else f"{finding.path} at {finding.position}"
     kind = "fault" if finding.is_fault else "note "

@@ -36,8 +36,8 @@ def stopped_daemon(options: Any) -> Iterator[StoppedDaemon]:
     from ...broker.metadata.store import MetadataStore
     from ...config.loader import load_config
     from ...storage.clock import SystemTime
-    from ...storage.filesystem import RealFileSystem
-    from ...storage.log_manager import LogManager
+    from ...storage.io.filesystem import RealFileSystem
+    from ...storage.manager.log_manager import LogManager
     from ...storage.scheduler import ThreadPoolScheduler
 
     config = load_config(options.config, os.environ, options.assignments)

@@ -14,21 +14,14 @@ from generate import formats_samples as samples
 from tidelog.broker.groups.store import records as offsets_records
 from tidelog.broker.metadata import store as metadata_store
 from tidelog.protocol.records import attributes, legacy_record, record_batch, varint
-from tidelog.storage import (
-    checkpoint,
-    checkpoint_copy,
-    log_names,
-    meta_properties,
-    offset_index,
-    partition_metadata,
-    producer_snapshot,
-    stop_record,
-    time_index,
-    transaction_index,
-    transaction_marker,
-)
-from tidelog.storage.checkpoint import format_lines
-from tidelog.storage.verify_report import RULES
+from tidelog.storage.index import offset_index, time_index, transaction_index
+from tidelog.storage.inspect.verify_report import RULES
+from tidelog.storage.log import partition_metadata
+from tidelog.storage.manager import checkpoint, checkpoint_copy, meta_properties, stop_record
+from tidelog.storage.manager.checkpoint import format_lines
+from tidelog.storage.producers import snapshot as producer_snapshot
+from tidelog.storage.producers import transaction_marker
+from tidelog.storage.segment import names as log_names
 
 _INTRODUCTION = """\
 # Formats
@@ -143,19 +136,19 @@ def _sizes() -> str:
 def _indexes(found: samples.Lookups) -> list[str]:
     return [
         "## Offset index (`.index`)\n",
-        _home("storage/offset_index.py"),
+        _home("storage/index/offset_index.py"),
         _rulers(offset_index),
         _sample(found.offset_index),
         f"To read from offset 23: the greatest entry not above it is (22, {found.found_at}), so the walk begins at position "
         f"{found.found_at}.\nThe file's limit was set to 67 bytes: it has {found.size_of_67}, whole entries only.\n",
         "## Time index (`.timeindex`)\n",
-        _home("storage/time_index.py"),
+        _home("storage/index/time_index.py"),
         _rulers(time_index),
         _sample(found.time_index),
         f"To find the first record not older than {samples.SOUGHT_TIME}: the greatest entry not above it names offset "
         f"{found.time_found};\neverything up to there is older or came late, so the search goes on behind it.\n",
         "## Transaction index (`.txnindex`)\n",
-        _home("storage/transaction_index.py"),
+        _home("storage/index/transaction_index.py"),
         _rulers(transaction_index),
         _sample(samples.aborted_transaction()),
     ]
@@ -164,7 +157,7 @@ def _indexes(found: samples.Lookups) -> list[str]:
 def _producers() -> list[str]:
     return [
         "## Producer snapshot (`.snapshot`)\n",
-        _home("storage/producer_snapshot.py"),
+        _home("storage/producers/snapshot.py"),
         _rulers(producer_snapshot),
         _sample(samples.snapshot()),
     ]
@@ -173,20 +166,20 @@ def _producers() -> list[str]:
 def _small_files() -> list[str]:
     return [
         "## Checkpoints\n",
-        _home("storage/checkpoint.py"),
+        _home("storage/manager/checkpoint.py"),
         _rulers(checkpoint),
         "`leader-epoch-checkpoint` in each partition has the same form, with an epoch and the offset that it starts at:\n",
         _block(format_lines(["0 0", "5 114514"]).decode()),
         "Three of the four have a copy of tidelog's own, which Kafka passes over.\n"
-        + _home("storage/checkpoint_copy.py"),
+        + _home("storage/manager/checkpoint_copy.py"),
         _rulers(checkpoint_copy),
-        "A clean stop leaves one more file.\n" + _home("storage/stop_record.py"),
+        "A clean stop leaves one more file.\n" + _home("storage/manager/stop_record.py"),
         _rulers(stop_record),
         "## `partition.metadata`\n",
-        _home("storage/partition_metadata.py"),
+        _home("storage/log/partition_metadata.py"),
         _rulers(partition_metadata),
         "## `meta.properties`\n",
-        _home("storage/meta_properties.py"),
+        _home("storage/manager/meta_properties.py"),
         _rulers(meta_properties),
     ]
 

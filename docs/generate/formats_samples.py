@@ -18,13 +18,13 @@ from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import HEADER_V0, HEADER_V1, append_legacy_record, build_legacy_set
 from tidelog.protocol.records.record_batch import HEADER, RECORDS_AT, Record
 from tidelog.protocol.records.varint import read_varint, read_varlong
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.producer_entry import BatchMetadata, ProducerStateEntry
-from tidelog.storage.producer_snapshot import encode_snapshot
-from tidelog.storage.time_index import TimeIndex
-from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
-from tidelog.storage.transaction_marker import TransactionMarker
+from tidelog.storage.index.offset_index import OffsetIndex
+from tidelog.storage.index.time_index import TimeIndex
+from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.producers.entry import BatchMetadata, ProducerStateEntry
+from tidelog.storage.producers.snapshot import encode_snapshot
+from tidelog.storage.producers.transaction_marker import TransactionMarker
 
 TIME = 1_700_000_000_000
 BASE_OFFSET = 114514

@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...protocol.records.exceptions import RecordError
-from ...storage.file_records import read_headers
-from ...storage.filesystem import RealFileSystem
-from ..log_directory import LogDirectories
-from ..places import Bounds, TopicPartition
+from ...storage.io.filesystem import RealFileSystem
+from ...storage.segment.file_records import read_headers
+from ..planning.log_directory import LogDirectories
+from ..planning.places import Bounds, TopicPartition
 from .common import JobError, Progress, Stopwatch, bounds_of, load, no_progress, watched
 
 #: Places of each kind that the report names.

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..exceptions import PipelineError
 from ..options import parse_options
-from ..places import Bounds, Look, TopicPartition, look, open_place
+from ..planning.places import Bounds, Look, TopicPartition, look, open_place
 
 #: (so many more to do, so many more done): offsets, or bytes where a job says so.
 Progress = Callable[[int, int], None]

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from ...protocol.records.memory_records import iterate_batches, iterate_records
-from ...storage.transaction_marker import parse_transaction_marker
+from ...storage.producers.transaction_marker import parse_transaction_marker
 from ..exceptions import PipelineError
 from .commit_protocol import Outcome, Part, Token, View
 

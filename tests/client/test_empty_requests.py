@@ -18,7 +18,7 @@ from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.broker.security.acl.model import AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
-from tidelog.storage.partition_metadata import encode_uuid
+from tidelog.storage.log.partition_metadata import encode_uuid
 from tidelog.testing import Broker
 
 EMPTY = {

@@ -33,8 +33,8 @@ from tidelog.protocol.messages.list_offsets import (
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.records.record_batch import BatchHeader, Record, iterate_batches, iterate_records
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.partition_metadata import read_partition_metadata
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.log.partition_metadata import read_partition_metadata
 
 UNCOMMITTED, COMMITTED = 0, 1
 FETCH_VERSION = 11

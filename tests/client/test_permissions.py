@@ -24,7 +24,7 @@ from tidelog.broker.runtime.logging import levels
 from tidelog.broker.security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.schema import Struct, encode
-from tidelog.storage.partition_metadata import encode_uuid
+from tidelog.storage.log.partition_metadata import encode_uuid
 from tidelog.testing import Broker
 
 MADE = (*NEW_TOPICS, "application-store-changelog")

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import pytest
 import trustme
 from tidelog.broker.security.credentials import new_credential
-from tidelog.pipeline.brokers import Brokers
 from tidelog.pipeline.exceptions import AuthenticationError, BrokerUnreachableError
-from tidelog.pipeline.fetch_reader import read_fetched
-from tidelog.pipeline.places import TopicPartition
+from tidelog.pipeline.planning.brokers import Brokers
+from tidelog.pipeline.planning.places import TopicPartition
+from tidelog.pipeline.planning.splits import FetchSplit
+from tidelog.pipeline.reading.fetch_reader import read_fetched
 from tidelog.pipeline.sink.producer import Producer, end_transaction, init_producer
-from tidelog.pipeline.splits import FetchSplit
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.records.builder import build_batch

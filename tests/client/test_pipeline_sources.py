@@ -13,11 +13,11 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from support.columns import Row, rows_of
 from support.daemon import Daemon
 from support.patience import PATIENCE_S
-from tidelog.pipeline.batch_plan import batch_ranges, plan_batch
-from tidelog.pipeline.columns import Wish
 from tidelog.pipeline.options import parse_options
-from tidelog.pipeline.places import open_place
-from tidelog.pipeline.reading import read
+from tidelog.pipeline.planning.batch_plan import batch_ranges, plan_batch
+from tidelog.pipeline.planning.places import open_place
+from tidelog.pipeline.reading.columns import Wish
+from tidelog.pipeline.reading.split_reader import read
 
 START = 1_700_000_000_000
 COUNT = 4000

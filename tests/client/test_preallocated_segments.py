@@ -8,7 +8,7 @@ import pytest
 from support.clients.kafka_python import producer
 from support.daemon import Daemon
 from support.patience import PATIENCE_S, until
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem
 
 SEGMENT_BYTES = 8 << 20
 ROOM = 64 << 10

@@ -24,7 +24,7 @@ from tidelog.protocol.messages.produce import PartitionProduceData, ProduceReque
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record, iterate_records
-from tidelog.storage.filesystem import Buffer, RealFile
+from tidelog.storage.io.filesystem import Buffer, RealFile
 
 
 class Client(WireClient):

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support.daemon import Daemon
 from support.kafka_broker import KEEP, QUIET, export, kafka
 from support.patience import PATIENCE_S
-from tidelog.storage.log_names import SEGMENT_SUFFIXES
+from tidelog.storage.segment.names import SEGMENT_SUFFIXES
 
 RECORDS = 40
 TOPICS = ("first-gone", "middle-gone", "last-flipped", "whole")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.dump_log_segments import SEGMENT_SUFFIXES, complaints, dump, files_of, first_offsets
 from support.logs import World
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem
 
 KAFKA_DATA = Path(__file__).resolve().parents[1] / "golden" / "kafka-data" / "data"
 TRANSACTIONAL = ("txn-0", "compact-txn-0")

@@ -13,7 +13,7 @@ import pytest
 from support.fake_filesystem import Operation
 from support.logs import ROOT, World, append, read_records, values_of
 from tidelog.storage.exceptions import StorageError
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.verify import verify
 
 TAKES_ROOM = frozenset(("append", "create", "resize", "reserve", "mkdir", "rename"))
 

@@ -25,7 +25,7 @@ from support.transactions import Node
 from tidelog.broker.metadata.store import MetadataStore, TopicRecord
 from tidelog.protocol.errors import ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError, StorageError
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 SETTINGS: dict[str, Any] = {
     "segment_bytes": 900, "index_interval_bytes": 200, "segment_index_bytes": 240, "retention_bytes": 2500,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support.logs import World, append, batch, read_records
 from tidelog.storage.exceptions import DiskFullError, KafkaStorageError
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.log_values import AppendOrigin
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.log.values import AppendOrigin
 
 MIB = 1 << 20
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.fake_filesystem import PowerCut
 from support.logs import ROOT, World, append, read_records
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 SEEDS = 120
 

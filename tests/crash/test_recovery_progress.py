@@ -15,7 +15,7 @@ from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
 from tidelog.broker.server import Broker
 from tidelog.config.loader import load_config
-from tidelog.storage.filesystem import RealFile, RealFileSystem, StrPath
+from tidelog.storage.io.filesystem import RealFile, RealFileSystem, StrPath
 
 
 class HeldFileSystem(RealFileSystem):

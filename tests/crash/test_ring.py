@@ -11,11 +11,11 @@ from support.fake_filesystem import PowerCut
 from support.logs import ROOT
 from tidelog.protocol.records.compression import Compression
 from tidelog.protocol.records.record_batch import iterate_batches
-from tidelog.storage import log_loader
-from tidelog.storage.log_segment import LogSegment
-from tidelog.storage.segment_swap import CleanedSegment, SegmentSwap
-from tidelog.storage.time_index import TimestampOffset
-from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
+from tidelog.storage.index.time_index import TimestampOffset
+from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
+from tidelog.storage.log import loader as log_loader
+from tidelog.storage.segment.log_segment import LogSegment
+from tidelog.storage.segment.swap import CleanedSegment, SegmentSwap
 
 NewRing = Callable[..., Ring]
 

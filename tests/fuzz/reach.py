@@ -35,7 +35,7 @@ NOT_REACHED = {
     "clients/async_message_set_client.py:AsyncMessageSetClient.read": "the same",
     "broker/partitions/long_fetch.py:_read": "parse_fetch, which a target feeds; then it goes by its values, in turns",
     "pipeline/session.py:parse_version": "the version of a package that is installed",
-    "storage/index_file.py:IndexFile._load_last": "abstract: each index has its own",
+    "storage/index/index_file.py:IndexFile._load_last": "abstract: each index has its own",
 }
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from tidelog.broker.partitions.internal_records import decoder_for
-from tidelog.storage.dump import explain
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.inspect.dump import explain
+from tidelog.storage.io.filesystem import RealFileSystem
 
 KAFKA_DATA = Path(__file__).parent / "kafka-data"
 DUMP = gzip.decompress((KAFKA_DATA / "dump.txt.gz").read_bytes()).decode()

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tidelog.storage.dump import explain, heading
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.inspect.dump import explain, heading
+from tidelog.storage.io.filesystem import RealFileSystem
 
 KAFKA_DATA = Path(__file__).parent / "kafka-data"
 

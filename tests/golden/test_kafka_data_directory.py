@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from support.logs import World, append, read_records
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.log_manager import LogManager
-from tidelog.storage.partition_metadata import encode_uuid
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.log.partition_metadata import encode_uuid
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.manager.log_manager import LogManager
 
 HERE = Path(__file__).parent / "kafka-data"
 LOG_STARTS = {"deleted-records-0": 333}  # where it is not the first segment's base: log-start-offset-checkpoint

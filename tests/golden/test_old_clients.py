@@ -18,7 +18,7 @@ from tidelog.protocol.records.lz4_header import with_right_check
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import MAGIC_V2
 from tidelog.protocol.schema import decode, encode
-from tidelog.storage.log_validator import AppendRules, TargetFormat, validate_message_set
+from tidelog.storage.log.validator import AppendRules, TargetFormat, validate_message_set
 
 RULES = AppendRules(700, 3, -1, True, 0, 1 << 60, 1 << 20)
 RECORDS = [(b"key", b"value"), (b"another", b"x" * 40), (b"last", b"y")]

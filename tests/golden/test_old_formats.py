@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.logs import ROOT, World
 from support.old_formats import OldLog, old_logs
-from tidelog.cleaner._kernel import OffsetMap, RecordFilter, Transactions
-from tidelog.cleaner.legacy import MixedFilter
+from tidelog.cleaner.kernel._kernel import OffsetMap, RecordFilter, Transactions
+from tidelog.cleaner.kernel.mixed_formats import MixedFilter
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .mutation import Mutation
 
-CLEANER = "cleaner/_kernel.pyx"
+CLEANER = "cleaner/kernel/_kernel.pyx"
 RECORDS = "protocol/records/_kernel.pyx"
 CLEANING = "tests/unit/cleaner/test_cleaning.py"
-CLEANER_TESTS = ("tests/unit/cleaner/test_kernel.py",)
+CLEANER_TESTS = ("tests/unit/cleaner/kernel/test_kernel.py",)
 SCANNER_TESTS = ("tests/unit/protocol/records/test_batch_scanner.py",)
 RECORDS_TESTS = ("tests/unit/protocol/records/test_kernel.py",)
 

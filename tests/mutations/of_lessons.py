@@ -6,8 +6,8 @@ from .mutation import Mutation
 
 CLEANING = "tests/unit/cleaner/test_cleaning.py"
 MANAGER = "tests/unit/cleaner/test_cleaner_manager.py"
-UNIFIED_LOG = "tests/unit/storage/test_unified_log.py"
-LOG_LOADER = "tests/unit/storage/test_log_loader.py"
+UNIFIED_LOG = "tests/unit/storage/log/test_unified_log.py"
+LOG_LOADER = "tests/unit/storage/log/test_loader.py"
 PREALLOCATED = "tests/unit/storage/test_preallocated_segments.py"
 
 MUTATIONS = [
@@ -64,7 +64,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-23/rolled-segment-keeps-room",
-        "storage/log_segment.py",
+        "storage/segment/log_segment.py",
         "            self._directory.give_back_spare(self.base_offset)\n            self.sync_indexes()",
         "            self.sync_indexes()",
         "A rolled segment keeps the room that was reserved for it.",
@@ -72,7 +72,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-23/stop-keeps-room",
-        "storage/log_segment.py",
+        "storage/segment/log_segment.py",
         "            self._seal(files)\n            self._directory.give_back_spare(self.base_offset)",
         "            self._seal(files)",
         "The active segment keeps its reserved room over a stop.",
@@ -80,7 +80,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-23/start-keeps-room",
-        "storage/log_loader.py",
+        "storage/log/loader.py",
         "            self._directory.give_back_spare(base, stat)",
         "            pass",
         "A start leaves the room that a killed broker had reserved.",
@@ -88,15 +88,15 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-24/swap-of-what-has-gone",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "            if is_void or after >= len(view) or list(view[first:after]) != list(old):",
         "            if is_void or after >= len(view):",
         "Cleaned segments take the place of others than those they were made from.",
-        ("tests/unit/storage/test_segment_swap.py::test_segments_that_were_replaced_meanwhile_are_not_replaced_again",),
+        ("tests/unit/storage/segment/test_swap.py::test_segments_that_were_replaced_meanwhile_are_not_replaced_again",),
     ),
     Mutation(
         "lesson-24/swap-over-a-truncation",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "            is_void = self.failure is not None or self.truncations != truncations",
         "            is_void = self.failure is not None",
         "Cleaned segments take the place of records that came after a truncation.",
@@ -104,7 +104,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-36/no-delay-is-an-hour",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         'self._scheduler.schedule("delete-file", delete, self._directory.config.file_delete_delay_ms)',
         'self._scheduler.schedule("delete-file", delete, self._directory.config.file_delete_delay_ms or 3_600_000)',
         "Without a delay files stay for an hour.",
@@ -112,7 +112,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-36/deletion-without-end",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         'self._scheduler.schedule("delete-file", delete, self._directory.config.file_delete_delay_ms)',
         'self._scheduler.schedule("delete-file", delete, *2 * (self._directory.config.file_delete_delay_ms,))',
         "A deletion without a delay is due again at once, for ever.",
@@ -120,7 +120,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-41/mark-stays",
-        "storage/data_directory.py",
+        "storage/manager/data_directory.py",
         "            self._clean_mark.delete()\n",
         "",
         "The mark of a clean stop is there while logs are loaded.",
@@ -128,7 +128,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-47/originals-stay",
-        "storage/log_loader.py",
+        "storage/log/loader.py",
         "                if not file.stage and file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset < end:\n"
         "                    self._unlink(file)",
         "                if not file.stage and file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset < end:\n"
@@ -138,7 +138,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-51/reader-and-retention",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         '                if self._segments.view is view:\n                    raise KafkaStorageError(f"{self.name}: reading at',
         '                if True:\n                    raise KafkaStorageError(f"{self.name}: reading at',
         "A reader that retention overtakes is told that the disk failed.",
@@ -146,7 +146,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-51/reader-and-truncation",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         '                if self._segments.view is view:\n                    raise KafkaStorageError(f"{self.name}: reading',
         '                if offset >= self.log_start_offset:\n                    raise KafkaStorageError(f"{self.name}: reading',
         "A reader that truncation overtakes is told that the disk failed.",
@@ -154,7 +154,7 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-51/look-up-and-retention",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         '                if self._segments.view is view:\n                    raise KafkaStorageError(f"{self.name}: looking',
         '                if True:\n                    raise KafkaStorageError(f"{self.name}: looking',
         "A look-up by time that is overtaken is told that the disk failed.",
@@ -162,12 +162,12 @@ MUTATIONS = [
     ),
     Mutation(
         "lesson-54/quadratic-deletion",
-        "storage/log_segments.py",
+        "storage/segment/segment_list.py",
         "        gone = {id(segment) for segment in segments}\n"
         "        self._publish(tuple(segment for segment in self._view if id(segment) not in gone))",
         "        gone = list(segments)\n        self._publish(tuple(segment for segment in self._view if segment not in gone))",
         "Deleting n segments takes n^2 comparisons.",
-        ("tests/unit/storage/test_retention_record.py::"
+        ("tests/unit/storage/retention/test_history.py::"
          "test_lesson_54_deleting_many_segments_takes_as_much_work_for_each_as_deleting_few",),
     ),
 ]  # fmt: skip

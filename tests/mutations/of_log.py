@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from .mutation import Mutation
 
-UNIFIED_LOG = "tests/unit/storage/test_unified_log.py"
-SHRINKING_LOG = "tests/unit/storage/test_shrinking_log.py"
+UNIFIED_LOG = "tests/unit/storage/log/test_unified_log.py"
+SHRINKING_LOG = "tests/unit/storage/log/test_shrinking_log.py"
 LIVE_TRANSACTIONS = "tests/unit/storage/test_live_transactions.py"
-LOG_LOADER = "tests/unit/storage/test_log_loader.py"
-SEGMENT_SWAP = "tests/unit/storage/test_segment_swap.py"
+LOG_LOADER = "tests/unit/storage/log/test_loader.py"
+SEGMENT_SWAP = "tests/unit/storage/segment/test_swap.py"
 DELETION_POLICY = "tests/unit/storage/test_deletion_policy.py"
-LEDGER_KEEPER = "tests/unit/storage/test_ledger_keeper.py"
+LEDGER_KEEPER = "tests/unit/storage/ledger/test_keeper.py"
 
 MUTATIONS = [
     Mutation(
         "log/largest-batch",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         "            if size > self._max_message_bytes and size",
         "            if size >= self._max_message_bytes and size",
         "A batch of exactly max.message.bytes is refused.",
@@ -23,7 +23,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/stable-below-start",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         "        return max(first_unstable, self.log_start_offset)",
         "        return first_unstable",
         "The last stable offset may lie below the log's start after DeleteRecords.",
@@ -31,7 +31,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/marker-leaves-stable-offset",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         "            producers.complete_txn(completed)\n            producers.on_high_watermark_updated(self.high_watermark)\n",
         "            producers.complete_txn(completed)\n",
         "The last stable offset stays behind after a marker.",
@@ -39,7 +39,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/flush-messages-append",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         "            if end_offset - self.recovery_point >= self._flush_messages:",
         "            if end_offset - self.recovery_point > self._flush_messages:",
         "flush.messages + 1 records may be lost.",
@@ -47,7 +47,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/flush-messages-sync",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         "            self.needs_sync = end.offset - min(offset, end.offset) >= self._flush_messages",
         "            self.needs_sync = end.offset - min(offset, end.offset) > self._flush_messages",
         "After a sync flush.messages + 1 records may be lost.",
@@ -55,7 +55,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/fetch-above-end",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         "        if offset < self.log_start_offset or (offset > limit.offset and offset > self.log_end_offset):",
         "        if offset < self.log_start_offset:",
         "A fetch above the end is answered as empty, not with OFFSET_OUT_OF_RANGE.",
@@ -63,7 +63,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/append-time-back",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         "        self._append_time_floor = append_time = max(now, floor)",
         "        self._append_time_floor = append_time = now",
         "LogAppendTime goes back with the clock.",
@@ -71,7 +71,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/transaction-index-name",
-        "storage/unified_log.py",
+        "storage/log/unified_log.py",
         "                self._directory_is_dirty = True  # the file may be new\n",
         "",
         "The name of a new transaction index is not made durable by a flush.",
@@ -79,7 +79,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/flush-active-of-one",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "                    if segment.base_offset < target:",
         "                    if segment.base_offset + 1 < target:",
         "A flush does not sync an active segment of one record.",
@@ -87,7 +87,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/names-of-new-segments",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "                if directory_is_dirty:\n"
         "                    self._directory.file_system.sync_directory(self._directory.path)\n",
         "",
@@ -96,7 +96,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/goes-on-after-failed-sync",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         '                self.failure = KafkaStorageError(f"{self.name}: sync failed: {error}")\n'
         "                raise self.failure from error",
         '                raise KafkaStorageError(f"{self.name}: sync failed: {error}") from error',
@@ -105,7 +105,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/swap-above-recovery-point",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "                if self._flush_up_to(end) < end or not self.save_recovery_point():",
         "                if self._flush_up_to(end) < end:",
         "Cleaned segments take their place before the recovery point behind them is written.",
@@ -113,7 +113,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/swap-without-causes",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "(s.base_offset, s.live, s.size) for s in new], removed or {})",
         "(s.base_offset, s.live, s.size) for s in new], {})",
         "The ledger books what cleaning removes under no cause.",
@@ -121,7 +121,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/snapshot-of-failed-roll",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "                if snapshot is not None:\n                    self._producers.withdraw_snapshot(snapshot)\n",
         "                pass\n",
         "A snapshot that was never written counts as the newest one after a roll's flush failed.",
@@ -129,7 +129,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/indexes-at-clean-stop",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "                    active.sync_indexes()\n",
         "",
         "A clean stop does not make the active segment's indexes durable.",
@@ -137,7 +137,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/index-interval",
-        "storage/log_segment.py",
+        "storage/segment/log_segment.py",
         "        if self._bytes_since_index_entry > self._directory.config.index_interval_bytes:",
         "        if self._bytes_since_index_entry >= self._directory.config.index_interval_bytes:",
         "An index entry comes one byte earlier than index.interval.bytes says.",
@@ -145,15 +145,15 @@ MUTATIONS = [
     ),
     Mutation(
         "log/index-entry-offset",
-        "storage/log_segment.py",
+        "storage/segment/log_segment.py",
         "            self._append_index_entries(files, base_offset if stand_alone else last_offset, position)",
         "            self._append_index_entries(files, base_offset, position)",
         "An index entry names the first offset of its batch instead of the last.",
-        ("tests/unit/storage/test_verify.py::test_our_own_directory",),
+        ("tests/unit/storage/inspect/test_verify.py::test_our_own_directory",),
     ),
     Mutation(
         "log/truncation-is-synced",
-        "storage/log_segment.py",
+        "storage/segment/log_segment.py",
         "        files.file.sync()  # the recovery point may stand",
         "        pass  # the recovery point may stand",
         "A truncated log file is not synced, though the recovery point may stand at its end.",
@@ -161,7 +161,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/look-up-equal-times",
-        "storage/log_segment.py",
+        "storage/segment/log_segment.py",
         "            entry = self._time_entry(files, timestamp - 1) if timestamp > 0",
         "            entry = self._time_entry(files, timestamp) if timestamp > 0",
         "A look-up by time begins at the entry of that very time.",
@@ -170,7 +170,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/truncation-from-the-front",
-        "storage/shrinking_log.py",
+        "storage/log/shrinking_log.py",
         "                for segment in reversed(doomed):\n",
         "                for segment in doomed:\n",
         "A power cut during truncation leaves a hole: segments go from the front.",
@@ -178,7 +178,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/truncation-without-checkpoint",
-        "storage/shrinking_log.py",
+        "storage/log/shrinking_log.py",
         "        if not self.save_recovery_point():\n"
         '            raise KafkaStorageError(f"{self.name}: not truncated, the recovery point could not be written")',
         "        self.save_recovery_point()",
@@ -187,7 +187,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/retention-before-checkpoint",
-        "storage/shrinking_log.py",
+        "storage/log/shrinking_log.py",
         "        self.is_shortening = True\n        self.save_start_offset()\n",
         "        self.is_shortening = True\n",
         "Many segments go before the log start offset is on disk.",
@@ -195,7 +195,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/delete-records-limit",
-        "storage/shrinking_log.py",
+        "storage/log/shrinking_log.py",
         "            if offset > self.high_watermark:\n                raise OffsetOutOfRangeError(",
         "            if offset > self.log_end_offset:\n                raise OffsetOutOfRangeError(",
         "DeleteRecords takes records above the high watermark.",
@@ -203,7 +203,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/swap-names",
-        "storage/segment_swap.py",
+        "storage/segment/swap.py",
         "                self._rename(cleaned.base_offset, CLEANED_STAGE, SWAP_STAGE)\n                self._sync_names()",
         "                self._rename(cleaned.base_offset, CLEANED_STAGE, SWAP_STAGE)",
         "The originals go before the names of the swap are durable.",
@@ -211,7 +211,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/cleaned-files-synced",
-        "storage/segment_swap.py",
+        "storage/segment/swap.py",
         "                    try:\n                        file.sync()\n                    finally:",
         "                    try:\n                        pass\n                    finally:",
         "Cleaned files take their place before their bytes are durable.",
@@ -219,43 +219,43 @@ MUTATIONS = [
     ),
     Mutation(
         "log/atomic-write-synced",
-        "storage/filesystem.py",
+        "storage/io/filesystem.py",
         "        file.append(data)\n        file.sync()\n    finally:\n        file.close()\n    file_system.rename(",
         "        file.append(data)\n    finally:\n        file.close()\n    file_system.rename(",
         "A small file gets its name before its bytes are durable.",
-        ("tests/unit/storage/test_filesystem.py",),
+        ("tests/unit/storage/io/test_filesystem.py",),
     ),
     Mutation(
         "log/clean-mark-removal",
-        "storage/checkpoint.py",
+        "storage/manager/checkpoint.py",
         "            self._file_system.unlink(self.path)\n            self._file_system.sync_directory(self._directory)",
         "            self._file_system.unlink(self.path)",
         "The mark of a clean stop comes back with a power cut.",
-        ("tests/unit/storage/test_checkpoint.py",),
+        ("tests/unit/storage/manager/test_checkpoint.py",),
     ),
     Mutation(
         "log/checkpoint-lines",
-        "storage/checkpoint.py",
+        "storage/manager/checkpoint.py",
         "    if len(lines) != int(rest[0]):",
         "    if len(lines) < int(rest[0]):",
         "A checkpoint with more lines than it says is taken for sound.",
-        ("tests/unit/storage/test_checkpoint.py",),
+        ("tests/unit/storage/manager/test_checkpoint.py",),
     ),
     Mutation(
         "log/epoch-at-the-end",
-        "storage/leader_epoch.py",
+        "storage/log/leader_epoch.py",
         "        while kept and entries[kept - 1].start_offset >= end_offset:",
         "        while kept and entries[kept - 1].start_offset > end_offset:",
         "A leader epoch that begins at the new end survives truncation.",
-        ("tests/unit/storage/test_leader_epoch.py",),
+        ("tests/unit/storage/log/test_leader_epoch.py",),
     ),
     Mutation(
         "log/aborted-at-the-offset",
-        "storage/transaction_index.py",
+        "storage/index/transaction_index.py",
         "            if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound:",
         "            if txn.last_offset > fetch_offset and txn.first_offset < upper_bound:",
         "A transaction whose marker is at the fetch offset is not told.",
-        ("tests/unit/storage/test_transaction_index.py",),
+        ("tests/unit/storage/index/test_transaction_index.py",),
     ),
     Mutation(
         "log/retention-ms",
@@ -275,15 +275,15 @@ MUTATIONS = [
     ),
     Mutation(
         "log/ledger-border",
-        "storage/ledger.py",
+        "storage/ledger/ledger.py",
         "        border = min(max(self.deleting, self.first), first)",
         "        border = min(max(self.deleting, self.first), first - 1)",
         "The ledger books one of DeleteRecords' records under another cause.",
-        ("tests/unit/storage/test_ledger.py",),
+        ("tests/unit/storage/ledger/test_ledger.py",),
     ),
     Mutation(
         "log/ledger-before-deletion",
-        "storage/ledger_keeper.py",
+        "storage/ledger/keeper.py",
         "            file_system.sync_directory(self._directory.path)\n        if sync_name:",
         "            pass\n        if sync_name:",
         "The ledger books deletions before they are durable.",
@@ -291,10 +291,10 @@ MUTATIONS = [
     ),
     Mutation(
         "log/segment-ms",
-        "storage/roll_params.py",
+        "storage/log/roll_params.py",
         "    if waited > params.roll_after_ms:",
         "    if waited >= params.roll_after_ms:",
         "A segment is rolled at segment.ms and not after it.",
-        ("tests/unit/storage/test_roll_params.py",),
+        ("tests/unit/storage/log/test_roll_params.py",),
     ),
 ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from .mutation import Mutation
 
-PRODUCER_STATE = "tests/unit/storage/test_producer_state.py"
-LOG_LOADER = "tests/unit/storage/test_log_loader.py"
+PRODUCER_STATE = "tests/unit/storage/producers/test_state.py"
+LOG_LOADER = "tests/unit/storage/log/test_loader.py"
 
 MUTATIONS = [
     Mutation(
         "producers/zombie",
-        "storage/producer_state.py",
+        "storage/producers/state.py",
         "        if epoch < entry.producer_epoch and origin is not AppendOrigin.REPLICATION:",
         "        if epoch < entry.producer_epoch - 1 and origin is not AppendOrigin.REPLICATION:",
         "A producer of the epoch before is not fenced.",
@@ -18,7 +18,7 @@ MUTATIONS = [
     ),
     Mutation(
         "producers/plain-record-in-transaction",
-        "storage/producer_state.py",
+        "storage/producers/state.py",
         "        if entry.current_txn_first_offset is not None and not batch.is_transactional:",
         "        if False:",
         "A producer with an open transaction appends records outside of it.",
@@ -26,7 +26,7 @@ MUTATIONS = [
     ),
     Mutation(
         "producers/unreadable-marker",
-        "storage/producer_state.py",
+        "storage/producers/state.py",
         "for first, last in self._unreplicated.items() if last >= high_watermark}",
         "for first, last in self._unreplicated.items() if last > high_watermark}",
         "The last stable offset passes a marker that is not readable yet.",
@@ -34,7 +34,7 @@ MUTATIONS = [
     ),
     Mutation(
         "producers/expiry-in-transaction",
-        "storage/producer_state.py",
+        "storage/producers/state.py",
         "        if entry.current_txn_first_offset is not None:\n            return False\n        return now_ms",
         "        return now_ms",
         "A producer expires while its transaction is open.",
@@ -42,7 +42,7 @@ MUTATIONS = [
     ),
     Mutation(
         "producers/duplicate-by-last-sequence",
-        "storage/producer_entry.py",
+        "storage/producers/entry.py",
         "            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:",
         "            if batch.last_sequence == last_sequence:",
         "A batch counts as a duplicate of one that begins elsewhere.",
@@ -50,7 +50,7 @@ MUTATIONS = [
     ),
     Mutation(
         "producers/old-epochs-batches",
-        "storage/producer_entry.py",
+        "storage/producers/entry.py",
         "        if producer_epoch != self.producer_epoch:\n            self.batches.clear()",
         "        if producer_epoch != self.producer_epoch:",
         "Batches of the epoch before are still taken for duplicates.",
@@ -58,7 +58,7 @@ MUTATIONS = [
     ),
     Mutation(
         "producers/reload-after-clean-stop",
-        "storage/producer_replay.py",
+        "storage/producers/replay.py",
         "        if clean and producers.latest_snapshot_offset is not None:",
         "        if clean and producers.latest_snapshot_offset is not None and False:",
         "The state is not read after a clean stop.",
@@ -66,7 +66,7 @@ MUTATIONS = [
     ),
     Mutation(
         "producers/snapshot-of-last-segment",
-        "storage/producer_replay.py",
+        "storage/producers/replay.py",
         "        if not is_last and not self._producers.is_empty:",
         "        if not self._producers.is_empty:",
         "Recovery leaves a snapshot at the end of the last segment, which says that its indexes are durable.",

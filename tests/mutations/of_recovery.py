@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from .mutation import Mutation
 
-LOG_LOADER = "tests/unit/storage/test_log_loader.py"
-LOG_MANAGER = "tests/unit/storage/test_log_manager.py"
-SHRINKING_LOG = "tests/unit/storage/test_shrinking_log.py"
+LOG_LOADER = "tests/unit/storage/log/test_loader.py"
+LOG_MANAGER = "tests/unit/storage/manager/test_log_manager.py"
+SHRINKING_LOG = "tests/unit/storage/log/test_shrinking_log.py"
 RECOVERY = "tests/crash/test_recovery.py"
 
 MUTATIONS = [
     Mutation(
         "recovery/swap-beside-cleaned",
-        "storage/log_loader.py",
+        "storage/log/loader.py",
         "                if first_cleaned is not None and file.base_offset >= first_cleaned:",
         "                if first_cleaned is not None and file.base_offset > first_cleaned:",
         "A .swap at the offset of a .cleaned is taken for complete.",
@@ -20,7 +20,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/swap-removal-durable",
-        "storage/log_loader.py",
+        "storage/log/loader.py",
         "        if len(swaps) < sum(file.stage == SWAP_STAGE for file in files):",
         "        if False:",
         "A power cut brings a .swap back whose .cleaned has gone.",
@@ -28,7 +28,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/segment-behind-swap",
-        "storage/log_loader.py",
+        "storage/log/loader.py",
         "file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset < end:",
         "file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset <= end:",
         "Finishing a swap removes the segment behind it.",
@@ -36,7 +36,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/swap-indexes-first",
-        "storage/log_loader.py",
+        "storage/log/loader.py",
         "        for is_log in (True, False):\n            for swap in swaps:",
         "        for is_log in (False, True):\n            for swap in swaps:",
         "Indexes of a swap get their names before the log.",
@@ -44,7 +44,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/first-segment",
-        "storage/log_loader.py",
+        "storage/log/loader.py",
         "        while index + 1 < len(segments) and segments[index + 1].base_offset <= self._recovery_point:",
         "        while index + 1 < len(segments) and segments[index + 1].base_offset < self._recovery_point:",
         "Recovery reads a segment too many where the recovery point is a segment's base.",
@@ -52,7 +52,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/checksums",
-        "storage/log_recovery.py",
+        "storage/log/recovery.py",
         "            check_crc=True,\n            on_batch=replay.add,",
         "            check_crc=False,\n            on_batch=replay.add,",
         "Recovery does not look at checksums.",
@@ -60,7 +60,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/failed-sync",
-        "storage/log_recovery.py",
+        "storage/log/recovery.py",
         "            durable_below=self._promise.recovery_point or 0,\n",
         "",
         "A start takes pages for durable that a failed sync has left in memory alone.",
@@ -68,7 +68,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/failed-sync-of-a-large-batch",
-        "storage/segment_scan.py",
+        "storage/segment/scan.py",
         "                    file.rewrite(whole[:taken], position)\n",
         "",
         "A start takes a batch that is read through a map for durable, though a failed sync has left it in memory alone.",
@@ -76,7 +76,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/file-time",
-        "storage/segment_scan.py",
+        "storage/segment/scan.py",
         "            directory.file_system.set_modified_ms(file.path, modified_ms)\n",
         "            pass\n",
         "Recovery changes the time of a log file, by which retention goes where records have none.",
@@ -84,7 +84,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/clean-stop-of-a-failed-log",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "            if self.failure is not None:\n                raise self.failure\n            changed =",
         "            changed =",
         "A log that has failed is closed as if it had not, and the next start looks at nothing.",
@@ -92,7 +92,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/clean-stop-without-checkpoints",
-        "storage/log_manager.py",
+        "storage/manager/log_manager.py",
         "            if not upkeep.checkpoint_all() or id(directory) in failed:",
         "            upkeep.checkpoint_all()\n            if id(directory) in failed:",
         "A stop is marked as clean though its checkpoints are older ones.",
@@ -100,7 +100,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/epochs-before-records",
-        "storage/local_log.py",
+        "storage/log/local_log.py",
         "                for segment in (*pending, active):\n                    if segment.base_offset < target:",
         "                self._epochs.flush()\n"
         "                for segment in (*pending, active):\n                    if segment.base_offset < target:",
@@ -109,7 +109,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/truncation-cut-short",
-        "storage/shrinking_log.py",
+        "storage/log/shrinking_log.py",
         '                self.failure = KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}")\n'
         "                raise self.failure from error\n",
         '                raise KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}") from error\n',
@@ -118,7 +118,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/removal-durable",
-        "storage/log_recovery.py",
+        "storage/log/recovery.py",
         "            # Durably, or a power cut brings them back behind records that get the same offsets.\n"
         "            self._fs.sync_directory(self._directory.path)\n",
         "            pass\n",
@@ -127,7 +127,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recovery/bad-tail",
-        "storage/segment_scan.py",
+        "storage/segment/scan.py",
         "            file.truncate(size)\n            # Else",
         "            pass\n            # Else",
         "Recovery finds the bad end of a segment and leaves it there.",

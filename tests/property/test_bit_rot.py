@@ -18,8 +18,8 @@ from support.logs import ROOT, World, append, read_records
 from tidelog.protocol.records.memory_records import iterate_batches
 from tidelog.protocol.records.record_batch import BatchHeader
 from tidelog.storage.exceptions import StorageError
-from tidelog.storage.unified_log import UnifiedLog
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.verify import verify
+from tidelog.storage.log.unified_log import UnifiedLog
 
 T = f"{ROOT}/t-0"
 CHECKPOINT = f"{ROOT}/recovery-point-offset-checkpoint"

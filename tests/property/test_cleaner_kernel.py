@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import cleaner_reference as reference
 from support.cleaner_logs import KEYS, NOW, RandomLog, random_logs
-from tidelog.cleaner import _kernel as kernel
-from tidelog.cleaner.kernel_results import FilterCounts, Stop
+from tidelog.cleaner.kernel import _kernel as kernel
+from tidelog.cleaner.kernel.results import FilterCounts, Stop
 from tidelog.protocol.records.exceptions import RecordError
 from tidelog.protocol.records.record_batch import Record, iterate_batches, iterate_records
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidelog.cleaner import legacy
-from tidelog.cleaner._kernel import OffsetMap, RecordFilter, Transactions
-from tidelog.cleaner.kernel_results import Stop
+from tidelog.cleaner.kernel import mixed_formats as legacy
+from tidelog.cleaner.kernel._kernel import OffsetMap, RecordFilter, Transactions
+from tidelog.cleaner.kernel.results import Stop
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.legacy_record import build_legacy_set, iterate_legacy_messages, iterate_legacy_records
 from tidelog.protocol.records.record_batch import Record

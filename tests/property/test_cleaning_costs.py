@@ -14,7 +14,7 @@ from support.cleaning import DAY_MS, CleaningWorld, Control, data_records, put
 from support.fake_filesystem import FakeFileSystem
 from support.mock_time import START_MS
 from support.patience import PATIENCE_S
-from tidelog.cleaner import _kernel as kernel
+from tidelog.cleaner.kernel import _kernel as kernel
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record

@@ -31,12 +31,12 @@ from support.cleaning import (
 )
 from support.logs import read_records
 from support.slices import slice_of
-from tidelog.cleaner.kernel_results import FilterCounts
+from tidelog.cleaner.kernel.results import FilterCounts
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.ledger import SegmentExtent
+from tidelog.storage.ledger.ledger import SegmentExtent
 
 RETENTION_MS = DAY_MS
 COMPACTED = {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.0, "segment_index_bytes": 4096}

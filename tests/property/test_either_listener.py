@@ -44,7 +44,7 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import decode, encode
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 # An example is a whole log, and shrinking one takes longer than a test may.
 SETTINGS = settings(max_examples=60, deadline=None, phases=[Phase.reuse, Phase.generate])

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.storage.filesystem import write_atomically
-from tidelog.storage.ledger import ELSEWHERE, SegmentExtent, decode, encode
-from tidelog.storage.ledger_keeper import LedgerKeeper
+from tidelog.storage.io.filesystem import write_atomically
+from tidelog.storage.ledger.keeper import LedgerKeeper
+from tidelog.storage.ledger.ledger import ELSEWHERE, SegmentExtent, decode, encode
 
 CAUSES = ("superseded", "tombstone", "aborted", "marker")
 

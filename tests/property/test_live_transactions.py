@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.logs import ROOT, World, append
 from support.mock_time import START_MS
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
-from tidelog.storage.log_values import AppendOrigin
-from tidelog.storage.transaction_marker import TransactionMarker, marker_batch
-from tidelog.storage.unified_log import UnifiedLog
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.verify import verify
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.log.values import AppendOrigin
+from tidelog.storage.producers.transaction_marker import TransactionMarker, marker_batch
 
 PRODUCERS = st.integers(1, 4)
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"

@@ -22,7 +22,7 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.exceptions import OffsetOutOfRangeError
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 TIMES = st.one_of(st.just(-1), st.integers(START_MS - 50, START_MS + 50), st.integers(START_MS - 50, START_MS + 50))
 VALUES = st.sampled_from([b"", b"v", b"x" * 60, b"y" * 700])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from support.fake_filesystem import FakeFileSystem
-from tidelog.storage.anatomy import examine
-from tidelog.storage.dump import explain
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.anatomy import examine
+from tidelog.storage.inspect.dump import explain
+from tidelog.storage.inspect.verify import verify
 
 KAFKA_DATA = Path(__file__).parents[1] / "golden" / "kafka-data" / "data"
 PARTITIONS = ("mixed-0", "txn-0", "compact-txn-0", "deleted-records-0")

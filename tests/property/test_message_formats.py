@@ -26,7 +26,7 @@ from tidelog.protocol.records.exceptions import RecordError, UnsupportedCompress
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import is_intact, iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 SETTINGS = settings(max_examples=60, deadline=None)
 FORMATS = ["0.9.0", "0.10.2", "3.0-IV1"]

@@ -21,8 +21,8 @@ from tidelog.protocol.records.record_batch import (
     iterate_records,
 )
 from tidelog.storage.exceptions import DataDirectoryError
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.metadata_log import METADATA_LOG_DIRECTORY, SnapshotId, find_metadata_log, write_snapshot
+from tidelog.storage.inspect.metadata_log import METADATA_LOG_DIRECTORY, SnapshotId, find_metadata_log, write_snapshot
+from tidelog.storage.io.filesystem import RealFileSystem
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-data" / "data" / METADATA_LOG_DIRECTORY / f"{0:020d}.log"
 LOG = GOLDEN.read_bytes()

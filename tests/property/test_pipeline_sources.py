@@ -13,16 +13,16 @@ from support.columns import Row, rows_of
 from support.fake_kafka import ADDRESS, FakeKafka
 from support.pipeline_logs import RandomLog, random_logs
 from support.segment_dirs import write_checkpoint
-from tidelog.pipeline.batch_plan import Narrowed, batch_ranges, plan_batch
-from tidelog.pipeline.brokers import Brokers
-from tidelog.pipeline.columns import Wish
 from tidelog.pipeline.exceptions import DataLossError, OptionError
-from tidelog.pipeline.fetch_reader import read_fetched
-from tidelog.pipeline.log_directory import LogDirectories
 from tidelog.pipeline.options import Options, parse_options
-from tidelog.pipeline.places import FilesBoundedByBroker, OpenPlace, Place
-from tidelog.pipeline.reading import read
-from tidelog.pipeline.splits import FetchSplit
+from tidelog.pipeline.planning.batch_plan import Narrowed, batch_ranges, plan_batch
+from tidelog.pipeline.planning.brokers import Brokers
+from tidelog.pipeline.planning.log_directory import LogDirectories
+from tidelog.pipeline.planning.places import FilesBoundedByBroker, OpenPlace, Place
+from tidelog.pipeline.planning.splits import FetchSplit
+from tidelog.pipeline.reading.columns import Wish
+from tidelog.pipeline.reading.fetch_reader import read_fetched
+from tidelog.pipeline.reading.split_reader import read
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 
 SERVERS = f"{ADDRESS[0]}:{ADDRESS[1]}"

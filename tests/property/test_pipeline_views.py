@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="of the extra `pipeline`")
 
-from tidelog.pipeline import views
-from tidelog.pipeline.columns import Columns, Keeping
+from tidelog.pipeline.reading import views
+from tidelog.pipeline.reading.columns import Columns, Keeping
 from tidelog.protocol.records._batches import murmur2
 from tidelog.protocol.records._columns import ColumnBuilder
 

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from support.fake_filesystem import FakeFileSystem
 from support.mock_time import MockTime
 from tidelog.storage.exceptions import InvalidProducerEpochError, InvalidTxnStateError, OutOfOrderSequenceError
-from tidelog.storage.producer_state import DuplicateBatch, ProducerStateManager
-from tidelog.storage.transaction_marker import TransactionMarker
+from tidelog.storage.producers.state import DuplicateBatch, ProducerStateManager
+from tidelog.storage.producers.transaction_marker import TransactionMarker
 
 WRAP = 2**31
 PRODUCERS = st.integers(1, 3)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from support.logs import World, batch
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 STEPS = 40
 

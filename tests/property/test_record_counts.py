@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cleaning import CleaningWorld, Producer, data_records, keyed
-from tidelog.storage.record_counts import RecordCounts
+from tidelog.storage.log.record_counts import RecordCounts
 
 KEYS = st.binary(min_size=1, max_size=1)
 STEP = st.one_of(

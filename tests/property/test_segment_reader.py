@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from support.columns import Row, rows_of
 from support.record_strategies import batch_arguments, records
 from support.segment_dirs import write_log, write_segment
-from tidelog.pipeline.columns import Wish
-from tidelog.pipeline.segment_files import list_segments
-from tidelog.pipeline.segment_reader import read_split
-from tidelog.pipeline.splits import Split, plan
+from tidelog.pipeline.planning.splits import Split, plan
+from tidelog.pipeline.reading.columns import Wish
+from tidelog.pipeline.reading.segment_files import list_segments
+from tidelog.pipeline.reading.segment_reader import read_split
 from tidelog.protocol.records.attributes import Compression, TimestampType
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set

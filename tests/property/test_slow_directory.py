@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.logs import batch, read_records, values_of
 from support.slow_disks import DIRECTORIES, SlowDisks, answers_of
-from tidelog.storage.write_pace import QUIET_S
+from tidelog.storage.io.write_pace import QUIET_S
 
 CLIENTS = 4
 

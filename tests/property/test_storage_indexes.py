@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_filesystem import FakeFileSystem
 from tidelog.storage.exceptions import CorruptIndexError
-from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.time_index import TimeIndex
+from tidelog.storage.index.offset_index import OffsetIndex
+from tidelog.storage.index.time_index import TimeIndex
 
 BASE = 1000
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_filesystem import FakeFileSystem
-from tidelog.storage.checkpoint import CleanShutdownFile, OffsetCheckpointFile
 from tidelog.storage.exceptions import CorruptCheckpointError, CorruptSnapshotError, DataDirectoryError
-from tidelog.storage.leader_epoch import LeaderEpochCache
-from tidelog.storage.meta_properties import read_meta_properties
-from tidelog.storage.partition_metadata import decode_uuid, encode_uuid, read_partition_metadata
-from tidelog.storage.producer_entry import BatchMetadata, ProducerStateEntry
-from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from tidelog.storage.log.leader_epoch import LeaderEpochCache
+from tidelog.storage.log.partition_metadata import decode_uuid, encode_uuid, read_partition_metadata
+from tidelog.storage.manager.checkpoint import CleanShutdownFile, OffsetCheckpointFile
+from tidelog.storage.manager.meta_properties import read_meta_properties
+from tidelog.storage.producers.entry import BatchMetadata, ProducerStateEntry
+from tidelog.storage.producers.snapshot import decode_snapshot, encode_snapshot
 
 int16, int32, int64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (15, 31, 63))
 offsets = st.integers(0, 2**63 - 1)

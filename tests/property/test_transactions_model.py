@@ -15,7 +15,7 @@ from support.transactions import Node
 from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ProtocolError
 from tidelog.storage.exceptions import StorageError
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.verify import verify
 
 NAMES = st.sampled_from(("one", "two"))
 PLACES = (("t", 0), ("t", 1), ("u", 0))

@@ -16,12 +16,12 @@ from support.crash_ring import verify as faults
 from support.fake_filesystem import FakeFileSystem
 from support.logs import ROOT
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
-from tidelog.storage.log_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from tidelog.storage.log_values import AppendOrigin
-from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from tidelog.storage.transaction_marker import TransactionMarker, marker_batch
-from tidelog.storage.unified_log import UnifiedLog
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.verify import verify
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.log.values import AppendOrigin
+from tidelog.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from tidelog.storage.producers.transaction_marker import TransactionMarker, marker_batch
+from tidelog.storage.segment.names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 PRODUCERS = 3
 HOUR_MS = 3_600_000

@@ -25,7 +25,7 @@ from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tidelog.protocol.schema import Struct
-from tidelog.storage.partition_metadata import encode_uuid
+from tidelog.storage.log.partition_metadata import encode_uuid
 
 T, G, X, C = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.CLUSTER
 O = AclOperation  # noqa: E741

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from tidelog.cleaner.kernel_results import NO_HORIZON, NO_OFFSET, BuildStep, FilterCounts, FilterStep, Stop
+from tidelog.cleaner.kernel.results import NO_HORIZON, NO_OFFSET, BuildStep, FilterCounts, FilterStep, Stop
 from tidelog.protocol.records.attributes import COMPRESSION_MASK, DELETE_HORIZON_MASK, Compression
 from tidelog.protocol.records.builder import seal
 from tidelog.protocol.records.compression import DEFAULT_MAX_BYTES, compress

@@ -8,18 +8,18 @@ from typing import Any
 
 from support.logs import World
 from support.mock_time import START_MS, MockTime
-from tidelog.cleaner._kernel import OffsetMap
 from tidelog.cleaner.cleaner_manager import CleanerManager
 from tidelog.cleaner.cleaning import Cleaner, PassResult
 from tidelog.cleaner.exceptions import CleaningAborted
+from tidelog.cleaner.kernel._kernel import OffsetMap
 from tidelog.cleaner.throttler import Throttler
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import BatchHeader, Record
-from tidelog.storage.log_names import TRANSACTION_INDEX_SUFFIX
-from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
-from tidelog.storage.transaction_marker import TransactionMarker
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.producers.transaction_marker import TransactionMarker
+from tidelog.storage.segment.names import TRANSACTION_INDEX_SUFFIX
 
 DAY_MS = 86_400_000
 SECRET = bytes(range(16))

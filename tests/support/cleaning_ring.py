@@ -21,8 +21,8 @@ from support.crash_ring import Outcome, Ring
 from support.fake_filesystem import FakeFileSystem
 from support.logs import World
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.transaction_marker import TransactionMarker
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.producers.transaction_marker import TransactionMarker
 
 
 class RingWorld(CleaningWorld):

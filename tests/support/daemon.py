@@ -24,7 +24,7 @@ from typing import IO, Self
 
 from support.left_behind import LEFT_BEHIND
 from support.patience import PATIENCE_S
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem
 
 DEFAULT_COMMAND = (sys.executable, "-m", "tidelog.broker", "serve")
 _READY = re.compile(r"^ready\b.*\bPLAINTEXT://(?P<kafka>\S+:\d+)")

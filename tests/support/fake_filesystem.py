@@ -1,6 +1,6 @@
 """A file system in memory that remembers what was synced, fails on demand, and loses power.
 
-`FakeFileSystem` is a `tidelog.storage.filesystem.FileSystem`. Model:
+`FakeFileSystem` is a `tidelog.storage.io.filesystem.FileSystem`. Model:
 
 - A file (inode) has its present bytes, and what is durable: the bytes at the last sync, plus the list of writes,
   truncations and extensions since. Writes through a map are found by comparing when the power goes.
@@ -41,7 +41,7 @@ from support.fake_disk import (
     TearLast,
 )
 from tidelog.storage.exceptions import DirectoryLockedError, FileClosedError, StorageError
-from tidelog.storage.filesystem import Buffer, FileStat, StrPath, write_atomically, write_new
+from tidelog.storage.io.filesystem import Buffer, FileStat, StrPath, write_atomically, write_new
 
 
 class PowerCut(BaseException):

@@ -16,8 +16,8 @@ from collections import deque
 from typing import Protocol
 
 from tidelog.storage.exceptions import StorageError
-from tidelog.storage.filesystem import FileSystem
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.verify import verify
+from tidelog.storage.io.filesystem import FileSystem
 
 KEPT_WORLDS = 20
 """A test may make thousands; of more than these the oldest is looked at, and forgotten, while the test runs."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from support.left_behind import LeftBehind
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.testing import Broker, BrokerProcess
 
 

@@ -17,9 +17,9 @@ from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.filesystem import FileSystem
-from tidelog.storage.log_manager import LogManager
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.io.filesystem import FileSystem
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.manager.log_manager import LogManager
 
 TOPIC_ID = UUID("6f1ed002-ab59-40d5-8c0e-5e2f0d3c2b01")
 ROOT = "/data"

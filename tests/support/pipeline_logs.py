@@ -16,10 +16,10 @@ from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.log_names import TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
-from tidelog.storage.time_index import TimeIndex
-from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
+from tidelog.storage.index.time_index import TimeIndex
+from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.segment.names import TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_name
 
 MOST_US = 2**63 - 1
 PRODUCERS = (7, 8)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.protocol.records.memory_records import iterate_batches, read_header
-from tidelog.storage.checkpoint import format_lines
-from tidelog.storage.log_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, file_name
-from tidelog.storage.offset_index import OffsetIndex
+from tidelog.storage.index.offset_index import OffsetIndex
+from tidelog.storage.manager.checkpoint import format_lines
+from tidelog.storage.segment.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, file_name
 
 
 def write_segment(directory: Path, base_offset: int, batches: Sequence[bytes], *, index_interval: int = 200) -> None:

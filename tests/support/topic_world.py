@@ -27,7 +27,7 @@ from tidelog.broker.partitions.partition import PartitionTable
 from tidelog.broker.quotas.manager import QuotaManager
 from tidelog.cleaner.cleaner_manager import CleanerManager
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem
 
 
 class TopicWorld:

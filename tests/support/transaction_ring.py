@@ -25,7 +25,7 @@ from support.fake_states import Moment
 from support.logs import ROOT
 from support.transactions import TOPICS, Node
 from tidelog.broker.transactions.states import Producer
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.verify import verify
 
 TIMEOUT_MS = 60_000
 PLACES = (("t", 0), ("u", 0))

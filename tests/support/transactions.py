@@ -35,7 +35,7 @@ from tidelog.broker.transactions.produce_admission import admit
 from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 T = TypeVar("T")
 

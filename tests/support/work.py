@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tidelog.storage import log_segment
-from tidelog.storage.log_segment import LogSegment
+from tidelog.storage.segment import log_segment
+from tidelog.storage.segment.log_segment import LogSegment
 
 _COUNTED = str(Path(log_segment.__file__).parent)
 

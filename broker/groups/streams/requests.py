@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ....protocol.messages import streams_group_heartbeat as wire
-from ....storage.log_names import is_valid_topic
+from ....storage.segment.names import is_valid_topic
 from ...metadata.topics import INTERNAL_TOPICS
 from ..modern.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from .group import StreamsEndpoint

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ....storage.record_counts import RecordCounts
+from ....storage.log.record_counts import RecordCounts
 from ...runtime.switch_interval import short_turns
 from .access import FormTokens, Right, refusal
 from .loop_calls import LoopCalls
@@ -15,7 +15,7 @@ from .page_request import NOT_FOUND, UNAVAILABLE, PageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ....storage.unified_log import UnifiedLog
+    from ....storage.log.unified_log import UnifiedLog
     from ...monitoring.health import Health
     from ...server import Broker
     from .page_request import PageRequest

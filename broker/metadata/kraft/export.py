@@ -46,13 +46,8 @@ from ....protocol.metadata_records.records import (
     TopicRecord,
 )
 from ....protocol.schema import encode
-from ....storage.checkpoint import CleanShutdownFile
-from ....storage.data_directory import DataDirectory
 from ....storage.exceptions import CorruptCheckpointError, DataDirectoryError
-from ....storage.leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
-from ....storage.log_names import DirectoryState
-from ....storage.meta_properties import META_PROPERTIES_FILE
-from ....storage.metadata_log import (
+from ....storage.inspect.metadata_log import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     METADATA_LOG_DIRECTORY,
@@ -60,7 +55,12 @@ from ....storage.metadata_log import (
     find_metadata_log,
     write_snapshot,
 )
-from ....storage.partition_metadata import read_partition_metadata
+from ....storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
+from ....storage.log.partition_metadata import read_partition_metadata
+from ....storage.manager.checkpoint import CleanShutdownFile
+from ....storage.manager.data_directory import DataDirectory
+from ....storage.manager.meta_properties import META_PROPERTIES_FILE
+from ....storage.segment.names import DirectoryState
 from ...quotas.manager import parse_entity
 from ..store import ACL, CLIENT_METRICS, FILE_NAME, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata
 from ..topic_repairs import NO_ID, FoundLog, plan_repairs
@@ -71,7 +71,7 @@ from .security import is_ours, security_records
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ....storage.filesystem import FileSystem
+    from ....storage.io.filesystem import FileSystem
 
 KAFKA_FEATURES = {
     "metadata.version": 30,

@@ -21,8 +21,8 @@ from ....config.validation import validate
 from ....protocol.errors import ProtocolError
 from ....protocol.metadata_records.records import ClientQuotaRecord, ConfigResourceType
 from ....storage.exceptions import DataDirectoryError
-from ....storage.log_names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name
-from ....storage.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
+from ....storage.inspect.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
+from ....storage.segment.names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name
 from ...quotas.manager import entity_name
 from ..creation_limits import NOBODYS
 from ..features import SUPPORTED
@@ -34,7 +34,7 @@ from .security import security_resources
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ....storage.filesystem import FileSystem
+    from ....storage.io.filesystem import FileSystem
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,6 @@ from tidelog.protocol.metadata_records.frame import decode_record, encode_record
 from tidelog.protocol.metadata_records.records import RECORDS
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.exceptions import RecordError
-from tidelog.storage import ledger as ledgers
-from tidelog.storage.checkpoint import CleanShutdownFile, OffsetCheckpointFile, parse_offsets
-from tidelog.storage.checkpoint_copy import seal
-from tidelog.storage.dump import explain
 from tidelog.storage.exceptions import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -32,16 +28,20 @@ from tidelog.storage.exceptions import (
     DataDirectoryError,
     StorageError,
 )
-from tidelog.storage.leader_epoch import LeaderEpochCache
-from tidelog.storage.meta_properties import read_meta_properties, write_meta_properties
-from tidelog.storage.metadata_log import MetadataLogReader, SnapshotId, find_metadata_log, write_snapshot
-from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.partition_metadata import read_partition_metadata, write_partition_metadata
-from tidelog.storage.producer_entry import BatchMetadata, ProducerStateEntry
-from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from tidelog.storage.time_index import TimeIndex
-from tidelog.storage.transaction_index import AbortedTxn, TransactionIndex
-from tidelog.storage.verify import verify
+from tidelog.storage.index.offset_index import OffsetIndex
+from tidelog.storage.index.time_index import TimeIndex
+from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
+from tidelog.storage.inspect.dump import explain
+from tidelog.storage.inspect.metadata_log import MetadataLogReader, SnapshotId, find_metadata_log, write_snapshot
+from tidelog.storage.inspect.verify import verify
+from tidelog.storage.ledger import ledger as ledgers
+from tidelog.storage.log.leader_epoch import LeaderEpochCache
+from tidelog.storage.log.partition_metadata import read_partition_metadata, write_partition_metadata
+from tidelog.storage.manager.checkpoint import CleanShutdownFile, OffsetCheckpointFile, parse_offsets
+from tidelog.storage.manager.checkpoint_copy import seal
+from tidelog.storage.manager.meta_properties import read_meta_properties, write_meta_properties
+from tidelog.storage.producers.entry import BatchMetadata, ProducerStateEntry
+from tidelog.storage.producers.snapshot import decode_snapshot, encode_snapshot
 
 ID = UUID(int=7 << 64)
 BASE = 100

@@ -15,8 +15,8 @@ from tidelog.config.log_config import LogConfig
 from tidelog.protocol.records.exceptions import RecordError
 from tidelog.protocol.records.memory_records import is_intact, iterate_batches, iterate_records
 from tidelog.storage.exceptions import StorageError
-from tidelog.storage.log_validator import AppendRules, TargetFormat, checked_batch, make_ready, moved, place_batch
-from tidelog.storage.verify import verify
+from tidelog.storage.inspect.verify import verify
+from tidelog.storage.log.validator import AppendRules, TargetFormat, checked_batch, make_ready, moved, place_batch
 
 VERSIONS = ("3.0", "0.10.0", "0.9.0")
 CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")

@@ -15,7 +15,6 @@ from fuzz.targets.files import metadata_values
 from fuzz.targets.records import MOST, batches, logs, mended
 from support.messages import random_struct
 from tidelog.broker.partitions import internal_records as record_text
-from tidelog.pipeline.batch_decoder import AbortedAsFetched, BatchDecoder
 from tidelog.pipeline.exceptions import (
     BrokerUnreachableError,
     CorruptLogError,
@@ -24,15 +23,16 @@ from tidelog.pipeline.exceptions import (
     OptionError,
     UnsupportedBrokerError,
 )
-from tidelog.pipeline.fetch_reader import _whole_batches
 from tidelog.pipeline.jobs.manifest import ArchiveError, read_archive_log
-from tidelog.pipeline.segment_files import SegmentFile, list_segments
-from tidelog.pipeline.segment_reader import read_split
+from tidelog.pipeline.planning.sparse_index import start_position
+from tidelog.pipeline.planning.splits import Split
+from tidelog.pipeline.planning.stream_plan import from_json, to_json
+from tidelog.pipeline.reading.batch_decoder import AbortedAsFetched, BatchDecoder
+from tidelog.pipeline.reading.fetch_reader import _whole_batches
+from tidelog.pipeline.reading.segment_files import SegmentFile, list_segments
+from tidelog.pipeline.reading.segment_reader import read_split
 from tidelog.pipeline.sink.commit_log import CommitLog, CommitTopicError, decode_token, encode_token, token_key
 from tidelog.pipeline.sink.commit_protocol import Part, Token
-from tidelog.pipeline.sparse_index import start_position
-from tidelog.pipeline.splits import Split
-from tidelog.pipeline.stream_plan import from_json, to_json
 from tidelog.pipeline.wire.connection import Connection
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.client_security import ClientSecurity, ClientSecurityError
@@ -46,7 +46,7 @@ from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.exceptions import RecordError
 from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import encode
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem
 
 DIRECTORY = tempfile.TemporaryDirectory(prefix="fuzz-readers-")
 MANIFESTS = Path(DIRECTORY.name) / "_manifest"

@@ -18,8 +18,8 @@ from fuzz.target import target
 from support import cleaner_reference
 from support import records_reference as reference
 from support.columns import rows_of
-from tidelog.cleaner import _kernel as cleaner_kernel
-from tidelog.cleaner.kernel_results import Stop
+from tidelog.cleaner.kernel import _kernel as cleaner_kernel
+from tidelog.cleaner.kernel.results import Stop
 from tidelog.protocol.message_set.entries import read_message_set
 from tidelog.protocol.message_set.wire import MalformedAnswer
 from tidelog.protocol.records import _kernel as kernel

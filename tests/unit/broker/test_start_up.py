@@ -15,7 +15,7 @@ MOST_MODULES = 460
 
 PROGRAM = """
 import json, sys
-import tidelog.broker.cli.main, tidelog.broker.server
+import tidelog.cli.main, tidelog.broker.server
 from tidelog.broker.requests.registry import load_apis
 from tidelog.config.loader import load_config
 tidelog.cli.main.build_parser(["serve"])

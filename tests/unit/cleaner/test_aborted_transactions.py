@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from support.cleaning import CleaningWorld, Producer
 from tidelog.cleaner.aborted_transactions import AbortedTransactions
-from tidelog.storage.log_names import CLEANED_STAGE
-from tidelog.storage.transaction_index import TransactionIndex
+from tidelog.storage.index.transaction_index import TransactionIndex
+from tidelog.storage.segment.names import CLEANED_STAGE
 
 
 def test_all_that_begin_below_the_end_are_found_where_ever_their_marker_is() -> None:

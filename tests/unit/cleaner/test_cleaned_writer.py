@@ -10,7 +10,7 @@ from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.exceptions import StorageError
-from tidelog.storage.segment_files import LogDirectory
+from tidelog.storage.segment.files import LogDirectory
 
 
 @pytest.fixture

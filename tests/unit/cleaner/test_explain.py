@@ -15,7 +15,7 @@ from tidelog.cleaner.eligibility import CleaningFacts, SegmentFacts, evaluate
 from tidelog.cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, TransactionOwner, explain
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.deletion_policy import LogFacts, find_policy
-from tidelog.storage.log_values import SegmentView
+from tidelog.storage.log.values import SegmentView
 
 DELETE = frozenset({"delete"})
 HOUR_MS = 3_600_000
@@ -422,7 +422,7 @@ def situations(draw: st.DrawFn) -> tuple[list[SegmentView], Situation]:
 
 
 def due(views: list[SegmentView], situation: Situation, now_ms: int) -> set[int]:
-    from tidelog.storage.retention import plan_deletions
+    from tidelog.storage.retention.plan import plan_deletions
 
     plan = plan_deletions(iter(views), situation.log._replace(now_ms=now_ms), situation.policies)
     return {deletion.base_offset for deletion in plan.deletions}

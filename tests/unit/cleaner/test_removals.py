@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from support.cleaning import CleaningWorld, keyed, put
-from tidelog.cleaner.kernel_results import FilterCounts
+from tidelog.cleaner.kernel.results import FilterCounts
 from tidelog.cleaner.removals import Removals, removed_between, removed_by_pass, removed_by_retention
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.config.definitions_resources import GROUP_SETTINGS
 from tidelog.config.exceptions import ConfigError
 from tidelog.config.group_limits import LIMITED, broker_problems, group_problems
 from tidelog.config.loader import load_config
+from tidelog.config.table.resources import GROUP_SETTINGS
 from tidelog.config.validation import validate
 
 

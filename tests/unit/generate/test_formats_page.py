@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from generate import formats_page, formats_samples
-from tidelog.storage.verify_report import RULES
+from tidelog.storage.inspect.verify_report import RULES
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 

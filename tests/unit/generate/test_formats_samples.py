@@ -8,8 +8,8 @@ from generate.formats_samples import Field, Sample, annotate
 from tidelog.broker.groups.store.records import OffsetKey, read_key, read_offset_value
 from tidelog.protocol.records.legacy_record import iterate_legacy_records, read_legacy_record, unwrap
 from tidelog.protocol.records.record_batch import iterate_records
-from tidelog.storage.producer_snapshot import decode_snapshot
-from tidelog.storage.transaction_marker import TransactionMarker, parse_transaction_marker
+from tidelog.storage.producers.snapshot import decode_snapshot
+from tidelog.storage.producers.transaction_marker import TransactionMarker, parse_transaction_marker
 
 ALL = {
     "batch": samples.batch(),

@@ -9,9 +9,9 @@ from support.fake_disk import BLOCK
 from support.fake_filesystem import FakeFileSystem, Operation
 from support.logs import World, append
 from support.mock_time import START_MS
-from tidelog.storage.log_names import LOG_SUFFIX
-from tidelog.storage.log_segment import LogSegment
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.segment.log_segment import LogSegment
+from tidelog.storage.segment.names import LOG_SUFFIX
 
 SEGMENT_BYTES = 1 << 20
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 from support import cleaner_reference as reference
 from support.cleaner_reference import OffsetMap, RecordFilter, Transactions
-from tidelog.cleaner import _kernel
+from tidelog.cleaner.kernel import _kernel
 from tidelog.protocol.records.crc import crc32c
 
 NOW, DAY = 1000, 500

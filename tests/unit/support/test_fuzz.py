@@ -12,7 +12,7 @@ import pytest
 from fuzz import corpus, reach, run
 from fuzz.corpus import Entry
 from fuzz.target import BASE_BYTES, BoundExceeded, Target, attempt, attempt_bounded, attempt_grown, grown
-from tidelog.storage import ledger
+from tidelog.storage.ledger import ledger
 
 #: Groups whose modules take the log for the whole process.
 SILENCING = ("edge", "guarded")
@@ -112,7 +112,7 @@ os.abort()
 def test_a_decoder_that_no_target_gets_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found in the source: one that reads bytes by its name, one that does not, one that was called, one of a kernel."""
     known = {str(one) for one in (*reach.decoders(), *reach.kernel_functions())}
-    assert {"broker/security/sasl/oauthbearer.py:parse_message", "storage/ledger.py:decode"} <= known
+    assert {"broker/security/sasl/oauthbearer.py:parse_message", "storage/ledger/ledger.py:decode"} <= known
     assert "protocol/records/_kernel.pyx:decode_records" in known
     assert "protocol/schema.py:encode_into" not in known
     reached = reach.Reached()
@@ -123,9 +123,9 @@ def test_a_decoder_that_no_target_gets_to_is_told(monkeypatch: pytest.MonkeyPatc
         line.startswith("broker/security/sasl/oauthbearer.py:parse_message is a decoder, and no target")
         for line in lines
     )
-    assert not any(line.startswith("storage/ledger.py:decode ") for line in lines)
-    monkeypatch.setitem(reach.NOT_REACHED, "storage/ledger.py:decode", "for no good reason")
-    assert "storage/ledger.py:decode is said to be out of reach, and is not" in reach.complaints(reached)
+    assert not any(line.startswith("storage/ledger/ledger.py:decode ") for line in lines)
+    monkeypatch.setitem(reach.NOT_REACHED, "storage/ledger/ledger.py:decode", "for no good reason")
+    assert "storage/ledger/ledger.py:decode is said to be out of reach, and is not" in reach.complaints(reached)
 
 
 def test_every_kept_input_is_of_a_target() -> None:

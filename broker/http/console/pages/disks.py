@@ -8,7 +8,7 @@ from ..layout import card, document, facts, live, note, progress
 from ..units import count_text, duration_text, size_text
 
 if TYPE_CHECKING:
-    from .....storage.disk_space import DiskSpace
+    from .....storage.io.disk_space import DiskSpace
     from ..html import Element
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState

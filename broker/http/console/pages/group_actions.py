@@ -27,7 +27,7 @@ from .records import TIME_HINT, moment_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .....storage.unified_log import UnifiedLog
+    from .....storage.log.unified_log import UnifiedLog
     from ..html import Element
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState

@@ -21,7 +21,7 @@ from ..page_request import FAILED, NOT_FOUND, UNAVAILABLE, PageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .....storage.record_counts import RecordCounts
+    from .....storage.log.record_counts import RecordCounts
     from ..state import ConsoleState
 
 CLASSIC, SHARE = "classic", "share"

@@ -11,7 +11,7 @@ from .....cleaner.settled import settled_views
 from .....protocol.api_keys import ApiKey
 from .....protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from .....storage.exceptions import StorageError
-from .....storage.retention import plan_deletions
+from .....storage.retention.plan import plan_deletions
 from ....cleaning.requests import TooManyRequestsError
 from ....cleaning.why import situation_of
 from ....metadata.topics import INTERNAL_TOPICS
@@ -24,8 +24,8 @@ from .cleaner import removed_text
 from .group_facts import error_name
 
 if TYPE_CHECKING:
-    from .....storage.retention import SegmentDeletion
-    from .....storage.unified_log import UnifiedLog
+    from .....storage.log.unified_log import UnifiedLog
+    from .....storage.retention.plan import SegmentDeletion
     from ..html import Element
     from ..page_request import PageRequest
     from ..state import ConsoleState

@@ -14,7 +14,7 @@ from .throughput import bytes_chart, requests_chart, waiting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .....storage.unified_log import UnifiedLog
+    from .....storage.log.unified_log import UnifiedLog
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState
 

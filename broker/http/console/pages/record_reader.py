@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from .....protocol.records.exceptions import RecordError
 from .....protocol.records.memory_records import is_intact, iterate_batches, iterate_records
 from .....protocol.records.record_batch import MAGIC_V2
-from .....storage.aborted_transactions import AbortedTransactions
-from .....storage.file_records import batch_at
-from .....storage.log_reader import locate
-from .....storage.log_segments import floor_index
-from .....storage.transaction_marker import parse_transaction_marker
+from .....storage.log.aborted_transactions import AbortedTransactions
+from .....storage.log.reader import locate
+from .....storage.producers.transaction_marker import parse_transaction_marker
+from .....storage.segment.file_records import batch_at
+from .....storage.segment.segment_list import floor_index
 
 if TYPE_CHECKING:
     from .....protocol.records.record_batch import BatchHeader, Record
-    from .....storage.transaction_index import AbortedTxn
-    from .....storage.unified_log import UnifiedLog
+    from .....storage.index.transaction_index import AbortedTxn
+    from .....storage.log.unified_log import UnifiedLog
 
 SLICE_BYTES = 256 << 10
 WINDOW_BYTES = 512 << 10

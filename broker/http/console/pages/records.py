@@ -32,7 +32,7 @@ from .record_reader import ABORTED, OPEN, Budget, Entry, RecordReader, Shown, Sl
 from .topics import TOPICS_CRUMB
 
 if TYPE_CHECKING:
-    from .....storage.unified_log import UnifiedLog
+    from .....storage.log.unified_log import UnifiedLog
     from ..page_request import PageRequest
     from ..state import ConsoleState
 

@@ -30,7 +30,7 @@ from .anatomy import anatomy, next_to_go
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .....storage.unified_log import UnifiedLog
+    from .....storage.log.unified_log import UnifiedLog
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState
 

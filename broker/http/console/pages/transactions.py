@@ -10,8 +10,8 @@ from ..layout import link as to
 from ..units import count_text, duration_text, moment_text, plural
 
 if TYPE_CHECKING:
-    from .....storage.producer_state import OpenTransaction
-    from .....storage.unified_log import UnifiedLog
+    from .....storage.log.unified_log import UnifiedLog
+    from .....storage.producers.state import OpenTransaction
     from ..html import Element
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState

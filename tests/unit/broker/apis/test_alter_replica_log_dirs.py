@@ -15,7 +15,7 @@ from tidelog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from tidelog.protocol.schema import decode, encode
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem
 
 
 async def ask(world: TopicWorld, version: int, path: str, topic: str, *partitions: int) -> list[int]:

@@ -15,7 +15,7 @@ from tidelog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from tidelog.protocol.schema import decode, encode
-from tidelog.storage.filesystem import RealFileSystem
+from tidelog.storage.io.filesystem import RealFileSystem
 
 
 async def ask(world: TopicWorld, topics: dict[str, list[int]] | None, version: int = 5) -> list[DescribeLogDirsResult]:

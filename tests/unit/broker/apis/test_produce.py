@@ -36,8 +36,8 @@ from tidelog.protocol.records.compression import DEFAULT_MAX_BYTES
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import decode, encode
-from tidelog.storage.log_values import LogAppendInfo
-from tidelog.storage.write_pace import SLOW_S
+from tidelog.storage.io.write_pace import SLOW_S
+from tidelog.storage.log.values import LogAppendInfo
 
 VERSION = 9
 NOW = 1 << 62

@@ -14,8 +14,8 @@ from tidelog.broker.metadata.store import MetadataStore, TopicRecord
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.exceptions import DataDirectoryError, DirectoryLockedError
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.log_manager import LogManager
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.manager.log_manager import LogManager
 
 FILES = RealFileSystem()
 

@@ -10,10 +10,10 @@ import pytest
 from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_records, keyed, markers, put, state_of
 from support.patience import PATIENCE_S, until
 from tidelog.broker.cleaning.requests import MAX_WAITING, CleanRequest, CleanRequests, TooManyRequestsError
-from tidelog.cleaner._kernel import OffsetMap
 from tidelog.cleaner.cleaning import Cleaner
+from tidelog.cleaner.kernel._kernel import OffsetMap
 from tidelog.storage.exceptions import KafkaStorageError
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 COMPACT = frozenset({"compact"})
 

@@ -7,7 +7,7 @@ from support.cleaning import CleaningWorld, put
 from tidelog.broker.cleaning import why
 from tidelog.broker.cleaning.why import why_partition, why_topic
 from tidelog.cli.why import picture
-from tidelog.storage.log_names import Hole
+from tidelog.storage.segment.names import Hole
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tidelog.broker.groups.store.shards import TOMBSTONES_PER_BATCH
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.exceptions import RecordTooLargeError
 from tidelog.storage.exceptions import KafkaStorageError
-from tidelog.storage.transaction_marker import TransactionMarker
+from tidelog.storage.producers.transaction_marker import TransactionMarker
 
 DAY = 24 * 3600 * 1000
 ID_A, ID_B = b"a" * 16, b"b" * 16

@@ -20,7 +20,7 @@ from tidelog.broker.http.user import PEER, USER, HttpUser, Role
 from tidelog.broker.http.users import NotLetInError
 from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.config.broker_config import BrokerConfig, broker_config
-from tidelog.storage.disk_space import DiskSpace
+from tidelog.storage.io.disk_space import DiskSpace
 
 
 def ask(server: HttpServer, path: str, method: str = "GET", host: str | None = "localhost") -> tuple[str, bytes]:

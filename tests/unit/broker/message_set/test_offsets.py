@@ -8,7 +8,7 @@ from support.mock_time import START_MS
 from tidelog.broker.message_set.offsets import offsets_before
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.message_set.wire import EARLIEST, LATEST
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 
 @pytest.fixture

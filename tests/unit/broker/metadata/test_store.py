@@ -13,7 +13,7 @@ import pytest
 from tidelog.broker.metadata.creation_limits import NOBODYS, Makers
 from tidelog.broker.metadata.store import FILE_NAME, SCHEMA_VERSION, MetadataStore, StoredMetadata, TopicRecord
 from tidelog.storage.exceptions import DataDirectoryError, KafkaStorageError
-from tidelog.storage.filesystem import RealFile
+from tidelog.storage.io.filesystem import RealFile
 
 MADE = Makers("User:a", {"User:a": 2, "User:b": 1})
 ORDERS = TopicRecord("orders", UUID(int=1), 3, {"retention.ms": "5", "cleanup.policy": "compact"}, 1000, makers=MADE)

@@ -12,7 +12,7 @@ from tidelog.broker.groups.store.records import OffsetAndMetadata, offset_value
 from tidelog.broker.monitoring import groups as group_metrics
 from tidelog.broker.monitoring.groups import GroupLag, group_facts
 from tidelog.broker.runtime.metric_family import MAX_LABEL
-from tidelog.storage.record_counts import RecordCounts
+from tidelog.storage.log.record_counts import RecordCounts
 
 
 class Groups:

@@ -11,9 +11,9 @@ from support.fake_filesystem import FakeFileSystem
 from support.logs import World, append
 from tidelog.broker.monitoring.health import DEGRADED, FLUSH_GRACE_MS, MOST_PROBLEMS, STUCK_S, Health
 from tidelog.config.broker_config import BrokerConfig
-from tidelog.storage.disk_space import DiskSpace
 from tidelog.storage.exceptions import KafkaStorageError
-from tidelog.storage.log_names import Hole
+from tidelog.storage.io.disk_space import DiskSpace
+from tidelog.storage.segment.names import Hole
 
 
 class Loop:

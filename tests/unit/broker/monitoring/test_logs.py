@@ -17,7 +17,7 @@ from tidelog.broker.monitoring.logs import (
     told_logs,
 )
 from tidelog.broker.runtime.metric_family import Family
-from tidelog.storage.disk_space import DiskSpace
+from tidelog.storage.io.disk_space import DiskSpace
 
 YEAR_2100 = 4_102_444_800_000
 

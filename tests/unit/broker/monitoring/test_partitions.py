@@ -4,7 +4,7 @@ from support.cleaning import CleaningWorld, Producer, put
 from support.logs import World, append
 from support.mock_time import START_MS
 from tidelog.broker.monitoring.partitions import partition_families
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
 
 PLACE = ("t", "0")
 

@@ -12,8 +12,8 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import iterate_batches
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.exceptions import OffsetOutOfRangeError
-from tidelog.storage.log_values import AppendOrigin
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.log.values import AppendOrigin
 
 
 @pytest.fixture

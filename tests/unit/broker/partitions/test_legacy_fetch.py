@@ -31,8 +31,8 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import decode, encode
-from tidelog.storage.log_values import AppendOrigin
-from tidelog.storage.unified_log import UnifiedLog
+from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.log.values import AppendOrigin
 
 VERSIONS = range(4)
 VALUE = bytes(100)

@@ -15,8 +15,8 @@ from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.partitions.log_mover import LogMover
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.log_move import LogMove
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.manager.move import LogMove
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from tidelog.broker.partitions.log_syncer import LogSyncer
 from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode
-from tidelog.storage.write_pace import QUIET_S, WritePace
+from tidelog.storage.io.write_pace import QUIET_S, WritePace
 
 # --- the queue alone
 

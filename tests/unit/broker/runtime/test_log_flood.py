@@ -53,7 +53,7 @@ def test_any_line_tells_of_the_windows_that_are_over(caplog: pytest.LogCaptureFi
     flood = FloodFilter()
     for _ in range(MOST + 1):
         flood.filter(record("same", 5.0))
-    assert flood.filter(record("of another place", 5.0 + WINDOW_S, name="tidelog.storage.log_manager", line=7))
+    assert flood.filter(record("of another place", 5.0 + WINDOW_S, name="tidelog.storage.manager.log_manager", line=7))
     assert len(caplog.records) == 1
     for _ in range(MOST + 1):
         flood.filter(record("same", 100.0))
@@ -88,7 +88,7 @@ def test_what_stands_for_the_rest_has_a_bound_and_a_message_that_does_not_fit_is
         ("tidelog.broker.groups.classic.rebalance", logging.INFO, MOST),
         ("tidelog.broker.groups.consumer.heartbeat", logging.ERROR, MOST),
         ("tidelog.broker.groups.classic.rebalance", logging.DEBUG, MOST_OF_OTHERS),
-        ("tidelog.storage.log_loader", logging.WARNING, MOST_OF_OTHERS),
+        ("tidelog.storage.log.loader", logging.WARNING, MOST_OF_OTHERS),
         ("asyncio", logging.ERROR, MOST_OF_OTHERS),
         ("tidelog.audit", logging.INFO, 3000),
     ],

@@ -23,7 +23,7 @@ from tidelog.storage.exceptions import (
     KafkaStorageError,
     TransactionCoordinatorFencedError,
 )
-from tidelog.storage.transaction_marker import TransactionMarker
+from tidelog.storage.producers.transaction_marker import TransactionMarker
 
 
 @pytest.fixture

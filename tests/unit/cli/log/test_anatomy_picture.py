@@ -4,7 +4,7 @@ import re
 
 import pytest
 from tidelog.cli.log.anatomy_picture import draw, size_text
-from tidelog.storage.anatomy import LogAnatomy, Section, SegmentAnatomy, Totals
+from tidelog.storage.inspect.anatomy import LogAnatomy, Section, SegmentAnatomy, Totals
 
 KIB = 1024
 

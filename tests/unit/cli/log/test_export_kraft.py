@@ -9,11 +9,11 @@ from tidelog.broker.metadata.store import MetadataStore, StoredMetadata, TopicRe
 from tidelog.cli.main import main
 from tidelog.protocol.metadata_records.quorum import KRaftVersionRecord, VotersRecord
 from tidelog.protocol.schema import decode
-from tidelog.storage.checkpoint import CleanShutdownFile
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.meta_properties import MetaProperties, write_meta_properties
-from tidelog.storage.metadata_log import KRAFT_VERSION, KRAFT_VOTERS, MetadataLogReader, find_metadata_log
-from tidelog.storage.partition_metadata import write_partition_metadata
+from tidelog.storage.inspect.metadata_log import KRAFT_VERSION, KRAFT_VOTERS, MetadataLogReader, find_metadata_log
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.log.partition_metadata import write_partition_metadata
+from tidelog.storage.manager.checkpoint import CleanShutdownFile
+from tidelog.storage.manager.meta_properties import MetaProperties, write_meta_properties
 
 FILES = RealFileSystem()
 ID = UUID(int=1)

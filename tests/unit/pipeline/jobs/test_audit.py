@@ -8,7 +8,7 @@ import pytest
 from support.segment_dirs import write_log
 from tidelog.pipeline.jobs.audit import check_bounds, out_of_order
 from tidelog.pipeline.jobs.common import JobError
-from tidelog.pipeline.places import Bounds, TopicPartition
+from tidelog.pipeline.planning.places import Bounds, TopicPartition
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.segment_dirs import write_log
 from tidelog.pipeline.jobs.common import JobError, bounds_of, offsets_json, only_topic
-from tidelog.pipeline.places import Bounds, TopicPartition
+from tidelog.pipeline.planning.places import Bounds, TopicPartition
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
 

@@ -15,7 +15,7 @@ from tidelog.pipeline.sink.commit_log import (
 from tidelog.pipeline.sink.commit_protocol import Outcome, Part, Token, View
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.transaction_marker import TransactionMarker
+from tidelog.storage.producers.transaction_marker import TransactionMarker
 
 DRIVER = 90
 PARTS = (Part(0, "a", 10, 4, 5, 77), Part(1, "b", 11, 0, 6, 1 << 63))

@@ -15,9 +15,9 @@ from tidelog.broker.metadata.store import MetadataStore, StoredMetadata, TopicRe
 from tidelog.protocol.metadata_records.frame import encode_record
 from tidelog.protocol.metadata_records.records import TopicRecord as KafkasTopicRecord
 from tidelog.storage.exceptions import DataDirectoryError
-from tidelog.storage.filesystem import RealFileSystem
-from tidelog.storage.metadata_log import METADATA_LOG_DIRECTORY, SnapshotId, write_snapshot
-from tidelog.storage.partition_metadata import decode_uuid
+from tidelog.storage.inspect.metadata_log import METADATA_LOG_DIRECTORY, SnapshotId, write_snapshot
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.log.partition_metadata import decode_uuid
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "kafka-data" / "data"
 FILES = RealFileSystem()

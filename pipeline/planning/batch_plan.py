@@ -1,0 +1,164 @@
+"""What a batch read comes to: which partitions, between which offsets, in which splits. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..exceptions import DataLossError, OptionError
+from ..options import EARLIEST, LATEST, KeysStay, Offsets, Options, View
+from ..reading.columns import Keeping
+from .places import Bounds, OpenPlace, Place, Range, TopicPartition, chosen, open_place
+from .splits import AnySplit, cut
+
+_SMALLEST_SPLIT = 4096
+
+
+class Narrowed(NamedTuple):
+    """What filters leave of partitions and offsets; both ends included, None: no end."""
+
+    least_partition: int | None = None
+    most_partition: int | None = None
+    least_offset: int | None = None
+    most_offset: int | None = None
+
+    def clip(self, one: Range) -> Range | None:
+        """What is left of a range."""
+        number = one.where.partition
+        if self.least_partition is not None and number < self.least_partition:
+            return None
+        if self.most_partition is not None and number > self.most_partition:
+            return None
+        first = one.first if self.least_offset is None else max(one.first, self.least_offset)
+        end = one.end if self.most_offset is None else min(one.end, self.most_offset + 1)
+        return Range(one.where, first, end) if first < end else None
+
+
+def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPlace | None = None) -> list[AnySplit]:
+    """PipelineError. Blocks."""
+    with place or open_place(options) as there:
+        ranges = batch_ranges(options, there)
+        kept = [one for one in ((narrowed or Narrowed()).clip(one) for one in ranges) if one is not None]
+        if options.view is not View.RECORDS:  # a key's records must meet in one task
+            return there.splits(kept, 1 << 62)
+        return plan_splits(options, there, kept)
+
+
+def plan_view(options: Options, narrowed: Narrowed | None = None) -> list[tuple[AnySplit, Keeping | None]]:
+    """The splits, and for `view=latest` how each is reduced. Blocks. PipelineError."""
+    if options.view is not View.LATEST:
+        return [(split, None) for split in plan_batch(options, narrowed)]
+    splits = plan_batch(options, narrowed)
+    if options.keys_stay is not KeysStay.CHECK:
+        keeping = Keeping(tombstones=options.keys_stay is KeysStay.FALSE)
+        return [(split, keeping) for split in splits]
+    with open_place(options) as place:
+        counts = {topic: len(there) for topic, there in place.partitions(list({one.topic for one in splits})).items()}
+    # One partition alone has all there is of a key.
+    return [(split, Keeping(counts[split.topic] if counts[split.topic] > 1 else 0)) for split in splits]
+
+
+def batch_ranges(options: Options, place: Place) -> list[Range]:
+    """The offsets of each partition: all at one moment."""
+    partitions = chosen(place, options)
+    bounds = place.bounds(partitions, read_committed=options.read_committed)
+    starts = starting_offsets(options, place, bounds, EARLIEST)
+    ends = _offsets(options.ending, options.ending_timestamp, "ending", place, bounds, LATEST)
+    ranges = []
+    for one, there in bounds.items():
+        first, end = starts[one], ends[one]
+        if options.fail_on_data_loss:
+            check_start(place, one, first, there)
+            if end > there.end:
+                raise DataLossError(_above(one, end, there))
+        ranges.append(Range(one, max(first, there.start), min(end, there.end)))
+    return ranges
+
+
+def starting_offsets(
+    options: Options, place: Place, bounds: Mapping[TopicPartition, Bounds], otherwise: int
+) -> dict[TopicPartition, int]:
+    """Where each partition begins. `otherwise`: EARLIEST or LATEST, when nothing was said."""
+    return _offsets(options.starting, options.starting_timestamp, "starting", place, bounds, otherwise, options)
+
+
+def check_start(place: Place, where: TopicPartition, offset: int, bounds: Bounds) -> None:
+    """DataLossError when `offset` lies outside of what there is. Gaps between are compaction's, and no loss."""
+    if offset < bounds.start:
+        raise DataLossError(
+            f"{where}: offset {offset} was asked for, and the log starts at {bounds.start}: "
+            f"{place.why_gone(where, bounds.start)} what lies before; set failOnDataLoss to false to read what there is"
+        )
+    if offset > bounds.end:
+        raise DataLossError(_above(where, offset, bounds))
+
+
+def plan_splits(options: Options, place: Place, ranges: Sequence[Range]) -> list[AnySplit]:
+    """Splits of the size, the number and the offsets that are wished."""
+    split_bytes = options.split_bytes
+    while True:
+        splits = place.splits(ranges, split_bytes)
+        if len(splits) >= options.min_partitions or split_bytes < _SMALLEST_SPLIT:
+            break
+        split_bytes //= 2
+    most = options.max_records_per_partition
+    if 0 < len(splits) < options.min_partitions:  # sizes are not known: even numbers of offsets
+        offsets = sum(one.end_offset - one.first_offset for one in splits)
+        even = max(1, offsets // options.min_partitions)
+        most = even if most is None else min(most, even)
+    return splits if most is None else [part for split in splits for part in cut(split, most)]
+
+
+def _above(where: TopicPartition, offset: int, bounds: Bounds) -> str:
+    return (
+        f"{where}: offset {offset} was asked for, and the log ends at {bounds.end}: it was truncated, or the topic was "
+        "deleted and made anew, or these are newer records than can be read yet; set failOnDataLoss to false to read what "
+        "there is"
+    )
+
+
+def _offsets(
+    said: Offsets | int | None, timestamps: Offsets | int | None, bound: str, place: Place,
+    bounds: Mapping[TopicPartition, Bounds], otherwise: int, options: Options | None = None,
+) -> dict[TopicPartition, int]:  # fmt: skip
+    """`options`: of a start, which can be too young."""
+    if timestamps is not None:
+        name = f"{bound}Timestamp" if isinstance(timestamps, int) else f"{bound}OffsetsByTimestamp"
+        _refuse_strangers(timestamps, name, bounds)
+        times = {one: _wanted(timestamps, name, one) for one in bounds}
+        found = place.offsets_at(times)
+        missing = [one for one, offset in found.items() if offset is None]
+        if missing and options is not None and not options.latest_if_too_young:
+            raise OptionError(
+                f"{name}: {missing[0]} has no record of {times[missing[0]]} or later; set "
+                "startingOffsetsByTimestampStrategy to latest to begin at its end"
+            )
+        return {
+            one: there.end if (offset := found[one]) is None else min(max(offset, there.start), there.end)
+            for one, there in bounds.items()
+        }
+    _refuse_strangers(said, f"{bound}Offsets", bounds)
+    result = {}
+    for one, there in bounds.items():
+        offset = otherwise if said is None else _wanted(said, f"{bound}Offsets", one)
+        result[one] = there.start if offset == EARLIEST else there.end if offset == LATEST else offset
+    return result
+
+
+def _refuse_strangers(said: Offsets | int | None, name: str, bounds: Mapping[TopicPartition, Bounds]) -> None:
+    """A typing error is not passed over: OptionError for a partition that is not among those that are read."""
+    if not isinstance(said, Mapping):
+        return
+    named = [TopicPartition(topic, number) for topic, numbers in said.items() for number in numbers]
+    strangers = [str(one) for one in named if one not in bounds]
+    if strangers:
+        raise OptionError(f"{name} names {', '.join(strangers[:5])}, which is not among what is read")
+
+
+def _wanted(numbers: Offsets | int, name: str, where: TopicPartition) -> int:
+    if isinstance(numbers, int):
+        return numbers
+    try:
+        return numbers[where.topic][where.partition]
+    except KeyError:
+        raise OptionError(f"{name} says nothing of {where}; it must of every partition that is read") from None

@@ -1,0 +1,159 @@
+"""Brokers as a place: topics, bounds and sizes by Metadata, ListOffsets and DescribeLogDirs, from whichever Kafka there is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from ...protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ...storage.log.partition_metadata import encode_uuid
+from ..exceptions import BrokerError, BrokerUnreachableError, TopicError, UnsupportedBrokerError
+from ..wire.client import KafkaClient, Leader, check, leaders
+from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
+from .splits import AnySplit, FetchSplit
+
+_EARLIEST, _LATEST = -2, -1
+#: Topics that an error message lists.
+_MOST_NAMES = 20
+
+
+class Brokers:
+    """A cluster. One thread at a time; PipelineError, from the client's calls too."""
+
+    def __init__(self, client: KafkaClient) -> None:
+        self._client = client
+        self.name = ",".join(f"{host}:{port}" for host, port in client.settings.bootstrap)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def topics(self) -> list[str]:
+        answer = self._client.metadata(None)
+        return sorted(one.name for one in answer.topics if one.name is not None and not one.error_code)
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
+        if not topics:
+            return {}
+
+        def ask() -> dict[str, list[int]]:
+            found = {}
+            for topic in self._client.metadata(topics).topics:
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise TopicError(f"{self.name}: no topic {topic.name} here; there are {self._names()}")
+                check(topic.error_code, f"{self.name}: topic {topic.name}")
+                found[topic.name or ""] = sorted(one.partition_index for one in topic.partitions)
+            return found
+
+        return self._client.retry(ask)
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """None from brokers before Kafka 2.8."""
+        found = self._client.metadata(sorted(topics)).topics if topics else []
+        return {one.name: encode_uuid(UUID(bytes=one.topic_id)) for one in found if one.name and any(one.topic_id)}
+
+    def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
+        starts = self._list_offsets(dict.fromkeys(wanted, _EARLIEST), read_committed=False)
+        ends = self._list_offsets(dict.fromkeys(wanted, _LATEST), read_committed=read_committed)
+        found = {}
+        for one in wanted:
+            start, end = starts[one], ends[one]
+            assert start is not None
+            assert end is not None
+            found[one] = Bounds(start, max(start, end))
+        return found
+
+    def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return self._list_offsets(wanted, read_committed=False)
+
+    def splits(self, ranges: Sequence[Range], split_bytes: int) -> list[AnySplit]:
+        """Ranges of even numbers of offsets: about so many bytes where a broker tells the partition's size."""
+        ranges = [one for one in ranges if one.first < one.end]
+        sizes = self._sizes([one.where for one in ranges])
+        bounds = self.bounds([one.where for one in ranges], read_committed=False)
+        found: list[AnySplit] = []
+        for where, first, end in ranges:
+            there = max(bounds[where].end - bounds[where].start, 1)
+            parts = max(1, min(end - first, round(sizes.get(where, 0) * (end - first) / there / split_bytes)))
+            edges = [first + (end - first) * part // parts for part in range(parts + 1)]
+            for low, high in pairwise(edges):
+                found.append(FetchSplit(where.topic, where.partition, low, high))
+        return found
+
+    def why_gone(self, where: TopicPartition, start: int) -> str:
+        return "retention or DeleteRecords has taken"
+
+    def _names(self) -> str:
+        names = [name for name in self.topics() if name not in INTERNAL_TOPICS]
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        return (", ".join(names[:_MOST_NAMES]) or "none") + more
+
+    def _leaders(self, wanted: Sequence[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        found = leaders(self._client.metadata({one.topic for one in wanted}))
+        by_node: dict[int, list[TopicPartition]] = {}
+        for one in wanted:
+            node = found.get((one.topic, one.partition), Leader(-1, -1)).node_id
+            if node < 0:
+                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.name}: {one}")
+            by_node.setdefault(node, []).append(one)
+        return by_node
+
+    def _list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, int | None]:
+        """Timestamps (or what stands for an end) → offsets; asked again from those who have just become leaders."""
+        found: dict[TopicPartition, int | None] = {}
+
+        def ask() -> None:
+            left = [one for one in wanted if one not in found]
+            for node, places in self._leaders(left).items() if left else ():
+                topics: dict[str, list[ListOffsetsPartition]] = {}
+                for one in places:
+                    asked = ListOffsetsPartition(partition_index=one.partition, timestamp=wanted[one])
+                    topics.setdefault(one.topic, []).append(asked)
+                request = ListOffsetsRequest(
+                    replica_id=-1,
+                    isolation_level=int(read_committed),
+                    topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+                )
+                connection = self._client.connection(node)
+                answer = connection.request(request, ListOffsetsResponse, up_to=9, at_least=2)
+                for topic in answer.topics:
+                    for part in topic.partitions:
+                        place = TopicPartition(topic.name, part.partition_index)
+                        check(part.error_code, f"{self.name}: offsets of {place}")
+                        found[place] = None if part.offset < 0 else part.offset
+
+        self._client.retry(ask)
+        return found
+
+    def _sizes(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes of partitions, as far as their leaders tell."""
+        found: dict[TopicPartition, int] = {}
+        try:
+            for node, places in self._leaders(wanted).items() if wanted else ():
+                topics: dict[str, list[int]] = {}
+                for one in places:
+                    topics.setdefault(one.topic, []).append(one.partition)
+                asked = [DescribableLogDirTopic(topic=name, partitions=parts) for name, parts in topics.items()]
+                request = DescribeLogDirsRequest(topics=asked)
+                answer = self._client.request_from(node, request, DescribeLogDirsResponse, up_to=4)
+                for directory in answer.results:
+                    for topic in directory.topics:
+                        for part in topic.partitions:
+                            if not part.is_future_key:
+                                found[TopicPartition(topic.name, part.partition_index)] = part.partition_size
+        except (BrokerError, BrokerUnreachableError, UnsupportedBrokerError):
+            pass  # a broker need not tell: then a partition is one split
+        return found

@@ -1,0 +1,64 @@
+"""Positions in a segment at which a batch begins, from its `.index` file.
+
+The layout is `storage/index/offset_index.py`'s: an entry names the last offset of the batch that begins at its position. An index
+may be missing, end in zeros (it is preallocated while its segment is active), be behind its file, or be that of the file
+which cleaning has just replaced. So an entry counts only when the batch at its position says the same; without any, a
+segment is read from its start.
+"""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.records.exceptions import RecordError
+from ...storage.index.offset_index import OffsetIndex
+from ...storage.segment.file_records import batch_at
+from ...storage.segment.names import OFFSET_INDEX_SUFFIX, file_name
+
+if TYPE_CHECKING:
+    from ...storage.io.filesystem import File
+    from ..reading.segment_files import SegmentFile
+
+_ENTRY: Struct = OffsetIndex.ENTRY
+
+
+class Entry(NamedTuple):
+    """The batch that begins at `position` ends with `last_offset`."""
+
+    last_offset: int
+    position: int
+
+
+def read_entries(segment: SegmentFile) -> list[Entry]:
+    """What looks sound, in order: offsets and positions rise, and lie within the file."""
+    path = os.path.join(segment.directory, file_name(segment.base_offset, OFFSET_INDEX_SUFFIX))
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return []
+    entries: list[Entry] = []
+    last, at = -1, -1
+    for relative, position in _ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]):
+        if relative <= last or position <= at or position >= segment.size:
+            break
+        entries.append(Entry(segment.base_offset + relative, position))
+        last, at = relative, position
+    return entries
+
+
+def begins_batch(file: File, entry: Entry) -> bool:
+    """Whether the entry is this file's."""
+    try:
+        found = batch_at(file, entry.position)
+    except RecordError:
+        return False
+    return found is not None and found.last_offset == entry.last_offset
+
+
+def start_position(file: File, segment: SegmentFile, offset: int) -> int:
+    """Where to begin reading for `offset`: a batch begins there, and none that holds it lies before."""
+    below = [entry for entry in read_entries(segment) if entry.last_offset <= offset]
+    return below[-1].position if below and begins_batch(file, below[-1]) else 0

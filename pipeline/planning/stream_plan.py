@@ -1,0 +1,204 @@
+"""Offsets of a stream: where it begins, how far a trigger goes, what it reads. The driver's; knows nothing of Spark.
+
+An offset is what comes next in each partition, as Spark's Kafka source writes it: {"orders": {"0": 23, "1": 345}}. Beside that it
+says which topic each name was: a topic that was deleted and made anew has other records at the same offsets. It holds all that a
+restart needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ..exceptions import DataLossError, OptionError
+from ..options import LATEST, Options
+from .batch_plan import check_start, plan_splits, starting_offsets
+from .places import Bounds, Place, Range, TopicPartition, look, open_place
+from .splits import AnySplit
+
+#: As JSON: topic → partition, in decimal → offset; and `TOPIC_IDS` → topic → its id.
+StreamOffset = dict[str, Any]
+Vector = dict[TopicPartition, int]
+#: No topic can have this name.
+TOPIC_IDS = "topic ids"
+
+
+class Position(NamedTuple):
+    """A stream's offset. A topic whose id is not known (brokers before Kafka 2.8, older checkpoints) has none here."""
+
+    offsets: Vector
+    topic_ids: Mapping[str, str]
+
+
+def to_json(position: Position) -> StreamOffset:
+    """In order of topics and partitions."""
+    found: StreamOffset = {}
+    for one in sorted(position.offsets):
+        found.setdefault(one.topic, {})[str(one.partition)] = position.offsets[one]
+    if position.topic_ids:
+        found[TOPIC_IDS] = dict(sorted(position.topic_ids.items()))
+    return found
+
+
+def from_json(offset: object) -> Position:
+    """OptionError: a checkpoint holds something else."""
+    try:
+        assert isinstance(offset, dict)
+        topic_ids = offset.get(TOPIC_IDS, {})
+        assert all(isinstance(each, str) for each in topic_ids.values())
+        offsets = {
+            TopicPartition(topic, int(number)): int(value)
+            for topic, partitions in offset.items()
+            if topic != TOPIC_IDS
+            for number, value in partitions.items()
+        }
+    except (AssertionError, AttributeError, OverflowError, TypeError, ValueError):
+        raise OptionError(
+            f"the checkpoint's offset is {offset!r}, which is none of this source: a query keeps its source; take a new "
+            "checkpointLocation"
+        ) from None
+    return Position(offsets, topic_ids)
+
+
+class StreamPlan:
+    """One query's; lives in the driver while it runs. One thread at a time; blocks; PipelineError.
+
+    Partitions and bounds are looked at with each trigger, so that new partitions are found; those begin with their first
+    record.
+    """
+
+    def __init__(
+        self, options: Options, clock: Callable[[], float] = time.monotonic, place: Place | None = None
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._place = place or open_place(options).__enter__()
+        self._target: Vector | None = None
+        self._last_trigger = clock()
+
+    def close(self) -> None:
+        self._place.close()
+
+    def initial(self) -> Position:
+        """Where a new query begins: the latest, when nothing was said."""
+        bounds, topic_ids = look(self._place, self._options)
+        offsets = starting_offsets(self._options, self._place, bounds, LATEST)
+        for one, there in bounds.items():
+            if self._options.fail_on_data_loss:
+                check_start(self._place, one, offsets[one], there)
+            offsets[one] = min(max(offsets[one], there.start), there.end)
+        return Position(offsets, topic_ids)
+
+    def stop_at_present(self) -> None:
+        """From now on nothing counts that is not there yet (`availableNow`)."""
+        self._target = self.available().offsets
+
+    def available(self) -> Position:
+        """Where the partitions end."""
+        bounds, topic_ids = look(self._place, self._options)
+        return Position({one: there.end for one, there in bounds.items()}, topic_ids)
+
+    def next(self, start: Position, *, is_limited: bool = True) -> Position:
+        """How far the next trigger goes; `start` itself when there is nothing, or not enough, to read.
+
+        `is_limited`: whether maxOffsetsPerTrigger and minOffsetsPerTrigger hold.
+        """
+        bounds, topic_ids = look(self._place, self._options)
+        begin = self._begin(start, topic_ids, bounds)
+        ends = {one: there.end for one, there in bounds.items()}
+        if self._target is not None:
+            ends = {one: min(ends[one], self._target[one]) for one in ends if one in self._target}
+            begin = {one: offset for one, offset in begin.items() if one in ends}
+        sizes = {one: max(0, ends[one] - begin[one]) for one in ends}
+        total = sum(sizes.values())
+        if is_limited and self._should_wait(total):
+            return start
+        if total:
+            self._last_trigger = self._clock()
+        most = self._options.max_offsets_per_trigger if is_limited else None
+        if most is not None and total > most:
+            sizes = share(sizes, most)
+        return Position({one: begin[one] + sizes[one] for one in ends}, topic_ids)
+
+    def splits(self, start: Position, end: Position) -> list[AnySplit]:
+        """What lies between two offsets, when the query comes to read it."""
+        wanted = list(end.offsets)
+        topic_ids = self._place.topic_ids({one.topic for one in wanted})
+        bounds = self._place.bounds(wanted, read_committed=self._options.read_committed) if wanted else {}
+        begin = self._begin(start, topic_ids, bounds)
+        anew = self._made_anew(end, topic_ids)
+        ranges = []
+        for one, there in bounds.items():
+            if one.topic in anew:
+                continue  # what was to be read is gone with its topic; the next trigger begins with the new one
+            first, last = begin[one], end.offsets[one]
+            if last > there.end and self._options.fail_on_data_loss:
+                check_start(self._place, one, last, there)
+            if min(last, there.end) > first:
+                ranges.append(Range(one, first, min(last, there.end)))
+        return plan_splits(self._options, self._place, ranges)
+
+    def _made_anew(self, position: Position, topic_ids: Mapping[str, str]) -> set[str]:
+        """Topics that are others than the position's; DataLossError for the first, unless nobody wants to know."""
+        found = {
+            topic for topic, known in position.topic_ids.items() if topic in topic_ids and topic_ids[topic] != known
+        }
+        if found and self._options.fail_on_data_loss:
+            topic = min(found)
+            raise DataLossError(
+                f"{topic}: deleted and made anew (it had the id {position.topic_ids[topic]}, and has {topic_ids[topic]}), with "
+                "the records that were to be read; set failOnDataLoss to false to read the new one from its beginning"
+            )
+        return found
+
+    def _begin(self, start: Position, topic_ids: Mapping[str, str], bounds: Mapping[TopicPartition, Bounds]) -> Vector:
+        """Where each partition that is there goes on; what is lost is told, unless nobody wants to know."""
+        careful = self._options.fail_on_data_loss
+        gone = [one for one in start.offsets if one not in bounds]
+        if gone and careful:
+            raise DataLossError(
+                f"{', '.join(map(str, gone))}: gone; the topic was deleted, or is not among those that are read any more; set "
+                "failOnDataLoss to false to go on without"
+            )
+        anew = self._made_anew(start, topic_ids)
+        begin: Vector = {}
+        for one, there in bounds.items():
+            offset = None if one.topic in anew else start.offsets.get(one)
+            if offset is None:
+                if careful and there.start > 0:
+                    raise DataLossError(
+                        f"{one}: a new partition, and the log starts at {there.start} already: "
+                        f"{self._place.why_gone(one, there.start)} what lies before; set failOnDataLoss to false to go on "
+                        "without"
+                    )
+                offset = there.start
+            elif careful:
+                check_start(self._place, one, offset, there)
+            # Without care a log that became shorter is read on from its end.
+            begin[one] = min(max(offset, there.start), max(there.end, there.start))
+        return begin
+
+    def _should_wait(self, total: int) -> bool:
+        """For minOffsetsPerTrigger; never with availableNow, which would not come to an end."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or total >= least or self._target is not None:
+            return False
+        return (self._clock() - self._last_trigger) * 1000 < self._options.max_trigger_delay_ms
+
+
+def share(sizes: Mapping[TopicPartition, int], most: int) -> Vector:
+    """`most` offsets (fewer than there are) over partitions in proportion to what each has; one at least, if `most` allows."""
+    waiting = sorted((one for one, size in sizes.items() if size), key=lambda one: (-sizes[one], one))[:most]
+    found = dict.fromkeys(sizes, 0) | dict.fromkeys(waiting, 1)
+    left = most - len(waiting)
+    more = {one: sizes[one] - 1 for one in waiting}
+    total = max(1, sum(more.values()))
+    for one in waiting:
+        found[one] += more[one] * left // total
+    left = most - sum(found.values())
+    for one in waiting:  # what rounding has left: less than one each
+        extra = min(left, 1, sizes[one] - found[one])
+        found[one] += extra
+        left -= extra
+    return found

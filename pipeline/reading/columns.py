@@ -1,0 +1,45 @@
+"""What a reader gives: some records of one partition, side by side as Arrow keeps them, and which columns are wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ...protocol.records._columns import Binary, Block
+
+#: Rows that are handed on at once: more gain nothing, fewer cost Spark per batch.
+ROWS_AT_ONCE = 16_384
+#: Bytes after which they are handed on all the same.
+BYTES_AT_ONCE = 32 << 20
+
+
+class Wish(NamedTuple):
+    """Which columns are wanted, and which records. Timestamps in ms, both ends included."""
+
+    keys: bool = True
+    values: bool = True
+    headers: bool = False
+    min_timestamp: int = -(1 << 63)
+    max_timestamp: int = (1 << 63) - 1
+
+
+EVERYTHING = Wish(headers=True)
+
+
+class Columns(NamedTuple):
+    """`rows` records in order of their offsets; the blocks as `ColumnBuilder.take` gives them."""
+
+    rows: int
+    offsets: Block
+    timestamps: Block
+    timestamp_types: Block
+    keys: Binary | None
+    values: Binary | None
+    headers: tuple[Block, int, Binary, Binary] | None
+
+
+class Keeping(NamedTuple):
+    """How `view=latest` is made. `partitions`: of the topic, when keys have to be where its partitioner puts them, else 0."""
+
+    partitions: int = 0
+    tombstones: bool = False

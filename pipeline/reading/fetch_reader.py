@@ -1,0 +1,262 @@
+"""Reads a split over TCP: large fetches from the partition's leader, the next one on its way while one is decoded.
+
+What a broker sends is what its files hold, so the decoder is the files'. A leader that has moved is looked for, a
+connection that broke is made anew, and reading goes on where it was: no record twice, none left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.primitives import INT32
+from ...protocol.records.exceptions import RecordError
+from ...protocol.records.memory_records import read_header
+from ...protocol.records.record_batch import (
+    HEADER_UP_TO_MAGIC,
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    MIN_MESSAGE_SIZE,
+    OVERHEAD,
+    RECORD_BATCH_OVERHEAD,
+)
+from ..exceptions import BrokerError, BrokerUnreachableError, CorruptLogError, DataLossError
+from ..planning.brokers import Brokers
+from ..planning.places import TopicPartition
+from ..planning.splits import FetchSplit
+from ..wire.client import KafkaClient, check, leaders
+from ..wire.connection import Connection, Ticket
+from ..wire.settings import ClientSettings
+from .batch_decoder import AbortedAsFetched, BatchDecoder
+from .columns import EVERYTHING, Columns, Wish
+from .segment_reader import gone_in_mid_read
+
+logger = logging.getLogger(__name__)
+
+#: Room in the buffer for what a fetch's answer has beside records.
+_ANSWER_OVERHEAD = 4096
+#: A fetch for what is left of a split is made no smaller: offsets tell little of bytes.
+_SMALLEST_FETCH = 1 << 20
+#: Answers without a record, though there should be some, after which a gap reaches to the split's end.
+_EMPTY_ANSWERS = 2
+#: … and after which a log is taken to be too short: a leader that is new may not know the end yet.
+_SHORT_ANSWERS = 20
+#: Versions from 13 on name topics by id, those below 4 know no transactions.
+_FETCH_VERSIONS = (4, 12)
+
+
+def read_fetched(
+    split: FetchSplit, settings: ClientSettings, wish: Wish = EVERYTHING, *, read_committed: bool = False,
+    check_crc: bool = True, fail_on_data_loss: bool = True, skip_corrupt: bool = False,
+    connect: Callable[[ClientSettings], KafkaClient] = KafkaClient,
+) -> Iterator[Columns]:  # fmt: skip
+    """The split's records in order. Blocks. DataLossError, CorruptLogError, and the client's errors."""
+    aborted = AbortedAsFetched() if read_committed else None
+    decoder = BatchDecoder(
+        split.first_offset, split.end_offset, wish, aborted=aborted, check_crc=check_crc, skip_corrupt=skip_corrupt
+    )
+    with connect(settings) as client:
+        fetcher = _Fetcher(client, split, read_committed=read_committed)
+        empty = 0
+        while not decoder.is_done:
+            data = fetcher.take(decoder.next_offset)
+            if data is None:  # out of range
+                decoder.next_offset = _start_after_loss(client, split, decoder.next_offset, fail_on_data_loss)
+                decoder.is_done = decoder.next_offset >= split.end_offset
+                continue
+            records = memoryview(data.records or b"")
+            if aborted is not None:
+                aborted.start((one.producer_id, one.first_offset) for one in data.aborted_transactions or ())
+            whole = _whole_batches(records)
+            if whole.next_offset <= decoder.next_offset and not whole.is_broken:
+                empty += 1
+                limit = data.last_stable_offset if read_committed else data.high_watermark
+                if limit >= split.end_offset and empty >= _EMPTY_ANSWERS:
+                    break  # a compacted partition may have no record up to its end
+                if empty >= _SHORT_ANSWERS:
+                    _too_short(split, decoder.next_offset, limit, fail_on_data_loss)
+                    break
+                continue
+            empty = 0
+            if decoder.next_offset < whole.next_offset < split.end_offset:
+                fetcher.ask(whole.next_offset, whole.end)
+            position = 0
+            while position < whole.end and not decoder.is_done:
+                try:
+                    position = decoder.feed(records, position, whole.end)
+                except RecordError as error:
+                    raise CorruptLogError(_damage(split, settings, decoder.next_offset, error, skip_corrupt)) from error
+                if decoder.is_full and (columns := decoder.take()) is not None:
+                    yield columns
+            decoder.next_offset = max(decoder.next_offset, min(whole.next_offset, split.end_offset))
+            decoder.is_done = decoder.next_offset >= split.end_offset
+            records.release()
+    if (last := decoder.take()) is not None:
+        yield last
+    if decoder.skipped:
+        logger.warning(
+            "%s-%d: left out %d damaged batches between offsets %d and %d",
+            split.topic, split.partition, decoder.skipped, split.first_offset, split.end_offset,
+        )  # fmt: skip
+
+
+class _Whole(NamedTuple):
+    """Whole batches at the beginning of an answer: where they end, the offset behind them, and whether what follows is none."""
+
+    end: int
+    next_offset: int
+    is_broken: bool = False
+
+
+def _whole_batches(records: memoryview) -> _Whole:
+    position, next_offset = 0, 0
+    while len(records) - position >= HEADER_UP_TO_MAGIC:
+        base_offset, length = OVERHEAD.unpack_from(records, position)
+        following = position + LOG_OVERHEAD + length
+        if length < MIN_MESSAGE_SIZE:
+            return _Whole(len(records), next_offset, is_broken=True)  # the decoder says what it is
+        if following > len(records):
+            break
+        if records[position + MAGIC_AT] >= MAGIC_V2 and following - position >= RECORD_BATCH_OVERHEAD:
+            last_offset = base_offset + INT32.unpack_from(records, position + LAST_OFFSET_DELTA_AT)[0]
+        else:
+            try:
+                last_offset = read_header(records, position, following).last_offset
+            except RecordError:
+                return _Whole(len(records), next_offset, is_broken=True)
+        next_offset = max(next_offset, last_offset + 1)
+        position = following
+    return _Whole(position, next_offset)
+
+
+def _damage(split: FetchSplit, settings: ClientSettings, offset: int, cause: Exception, skip_corrupt: bool) -> str:
+    servers = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
+    hint = (
+        "where the next one begins is not known; reading its files by `path` can go on behind it"
+        if skip_corrupt
+        else "set corruptBatches to skip to leave out what is damaged"
+    )
+    return (
+        f"{split.topic}-{split.partition} of {servers}: a batch behind offset {offset - 1} is damaged: {cause}; {hint}"
+    )
+
+
+def _start_after_loss(client: KafkaClient, split: FetchSplit, offset: int, fail_on_data_loss: bool) -> int:
+    """Where what is left begins. DataLossError."""
+    where = TopicPartition(split.topic, split.partition)
+    start, end = Brokers(client).bounds([where], read_committed=False)[where]
+    if offset < start:
+        if fail_on_data_loss:
+            raise DataLossError(gone_in_mid_read(split, offset, start))
+        return start
+    if offset > end:
+        _too_short(split, offset, end, fail_on_data_loss)
+        return split.end_offset
+    return offset  # in range by now
+
+
+def _too_short(split: FetchSplit, offset: int, end: int, fail_on_data_loss: bool) -> None:
+    if fail_on_data_loss:
+        raise DataLossError(
+            f"{split.topic}-{split.partition}: offsets {max(offset, end)} to {split.end_offset - 1} are gone: the log ends at "
+            f"{end} by now, so it was truncated, or the topic was deleted and made anew, while they were to be read; set "
+            "failOnDataLoss to false to go on without them"
+        )
+
+
+class _Fetcher:
+    """Keeps one fetch ahead."""
+
+    def __init__(self, client: KafkaClient, split: FetchSplit, *, read_committed: bool) -> None:
+        self._client = client
+        self._split = split
+        self._isolation = int(read_committed)
+        self._ahead: tuple[int, Connection, Ticket[FetchResponse]] | None = None
+        self._node: int | None = None
+        self._buffer = bytearray(0)
+        self._bytes = 0
+
+    def ask(self, offset: int, size: int) -> None:
+        """Sends a fetch; a failure shows when its answer is taken. `size`: bytes of the answer before."""
+        self._bytes += size
+        try:
+            self._send(offset)
+        except (BrokerError, BrokerUnreachableError):
+            self._forget()
+
+    def take(self, offset: int) -> PartitionData | None:
+        """The answer to a fetch from `offset`; None: OFFSET_OUT_OF_RANGE. Its records are good until the next call."""
+        return self._client.retry(lambda: self._take(offset))
+
+    def _take(self, offset: int) -> PartitionData | None:
+        try:
+            if self._ahead is None or self._ahead[0] != offset:
+                self._forget()
+                self._send(offset)
+            assert self._ahead is not None
+            _, connection, ticket = self._ahead
+            self._ahead = None
+            most = self._client.settings.fetch_max_bytes + _ANSWER_OVERHEAD
+            if len(self._buffer) < most:
+                self._buffer = bytearray(most)
+            answer = connection.receive(ticket, self._buffer)
+            about = f"fetching {self._split.topic}-{self._split.partition}"
+            check(answer.error_code, about)
+            for topic in answer.responses:
+                for data in topic.partitions:
+                    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                        return None
+                    check(data.error_code, about)
+                    return data
+        except (BrokerError, BrokerUnreachableError):
+            self._forget()
+            self._node = None
+            raise
+        # A broker that slows its clients down answers without the partition.
+        raise BrokerError(int(ErrorCode.REQUEST_TIMED_OUT), f"{about}: the broker told nothing of it", retriable=True)
+
+    def _send(self, offset: int) -> None:
+        connection = self._leader()
+        settings, split = self._client.settings, self._split
+        most = self._size(offset)
+        wanted = FetchPartition(partition=split.partition, fetch_offset=offset, partition_max_bytes=most)
+        request = FetchRequest(
+            max_wait_ms=settings.fetch_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=most,
+            isolation_level=self._isolation,
+            topics=[FetchTopic(topic=split.topic, partitions=[wanted])],
+        )
+        low, high = _FETCH_VERSIONS
+        self._ahead = (offset, connection, connection.send(request, FetchResponse, up_to=high, at_least=low))
+
+    def _size(self, offset: int) -> int:
+        """Of a fetch from there: what lies behind the split's end is the next one's."""
+        most, done = self._client.settings.fetch_max_bytes, offset - self._split.first_offset
+        if done <= 0:
+            return most
+        left = self._bytes * (self._split.end_offset - offset) // done
+        return min(most, max(left + left // 4, _SMALLEST_FETCH))
+
+    def _leader(self) -> Connection:
+        if self._node is None:
+            answer = self._client.metadata([self._split.topic])
+            for topic in answer.topics:
+                check(topic.error_code, f"topic {self._split.topic}")
+            leader = leaders(answer).get((self._split.topic, self._split.partition))
+            if leader is None or leader.node_id < 0:
+                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{self._split.topic}-{self._split.partition}")
+                raise AssertionError
+            self._node = leader.node_id
+        return self._client.connection(self._node)
+
+    def _forget(self) -> None:
+        """An answer that nobody takes would be taken for the next one's."""
+        if self._ahead is not None:
+            self._ahead[1].close()
+            self._ahead = None

@@ -1,0 +1,184 @@
+"""Reads a split from segment files, whatever their daemon does to them meanwhile.
+
+A file that is open stays readable when retention removes it or cleaning replaces it, and what it has is right: so each
+segment is opened once and read to its end. For the next one the directory is looked at anew, by offset. What is missing
+there has been taken by retention or DeleteRecords: compaction leaves gaps between batches, never before the first segment.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...protocol.records.exceptions import RecordError
+from ...storage.index.transaction_index import AbortedTxn, TransactionIndex
+from ...storage.io.filesystem import RealFileSystem
+from ...storage.segment.batch_walk import Stretch, walk
+from ...storage.segment.names import TRANSACTION_INDEX_SUFFIX, file_name
+from ..exceptions import CorruptLogError, DataLossError
+from ..planning.sparse_index import start_position
+from ..planning.splits import LOOK_UP, Split
+from .batch_decoder import AbortedRanges, BatchDecoder
+from .columns import EVERYTHING, Columns, Wish
+from .segment_files import SegmentFile, floor, list_segments
+
+if TYPE_CHECKING:
+    from ...storage.io.filesystem import File
+    from ..planning.splits import AnySplit
+
+logger = logging.getLogger(__name__)
+
+CHUNK_BYTES = 4 << 20
+_BASE_OFFSET = struct.Struct(">q")
+
+
+def read_split(
+    split: Split, wish: Wish = EVERYTHING, *, read_committed: bool = False, check_crc: bool = True,
+    fail_on_data_loss: bool = True, skip_corrupt: bool = False,
+) -> Iterator[Columns]:  # fmt: skip
+    """The split's records in order. Blocks.
+
+    DataLossError, CorruptLogError (with file, offset and cause), DirectoryError.
+    """
+    aborted = read_aborted(split) if read_committed else None
+    decoder = BatchDecoder(
+        split.first_offset, split.end_offset, wish, aborted=aborted, check_crc=check_crc, skip_corrupt=skip_corrupt
+    )
+    buffer = bytearray(CHUNK_BYTES)
+    read: set[int] = set()
+    segment: SegmentFile | None = split.segment
+    position: int | None = split.position
+    if position == LOOK_UP and not decoder.is_done:
+        position = None
+        segment = _next_segment(split, split.first_offset, read, fail_on_data_loss=fail_on_data_loss)
+    while segment is not None and not decoder.is_done:
+        file = _open(segment)
+        if file is not None:
+            try:
+                start = start_position(file, segment, decoder.next_offset) if position is None else position
+                yield from _read_segment(file, segment, start, decoder, buffer, skip_corrupt=skip_corrupt)
+            finally:
+                file.close()
+            read.add(segment.inode)
+        position = None
+        if not decoder.is_done:
+            segment = _next_segment(split, decoder.next_offset, read, fail_on_data_loss=fail_on_data_loss)
+    if (last := decoder.take()) is not None:
+        yield last
+    if decoder.skipped:
+        logger.warning(
+            "%s-%d: left out %d damaged batches between offsets %d and %d",
+            split.topic, split.partition, decoder.skipped, split.first_offset, split.end_offset,
+        )  # fmt: skip
+
+
+def _open(segment: SegmentFile) -> File | None:
+    """None when the file is not what was planned with any more."""
+    try:
+        file = RealFileSystem().open(segment.path, writable=False)
+    except FileNotFoundError:
+        return None
+    if os.fstat(file.fileno()).st_ino == segment.inode:
+        return file
+    file.close()
+    return None
+
+
+def _next_segment(split: Split, offset: int, read: set[int], *, fail_on_data_loss: bool) -> SegmentFile | None:
+    """Where `offset` or what comes after it is now; None when that lies behind the split."""
+    segments = list_segments(split.segment.directory)
+    index = floor(segments, offset)
+    if index < 0 and segments and fail_on_data_loss and segments[0].base_offset > offset:
+        raise DataLossError(gone_in_mid_read(split, offset, segments[0].base_offset))
+    for segment in segments[max(index, 0) :]:
+        if segment.base_offset >= split.end_offset:
+            return None
+        if segment.inode not in read:
+            return segment
+    return None
+
+
+def gone_in_mid_read(split: AnySplit, offset: int, start: int) -> str:
+    """What to say when the log has come to start behind what was to be read."""
+    return (
+        f"{split.topic}-{split.partition}: offsets {offset} to {min(start, split.end_offset) - 1} are gone: retention or "
+        "DeleteRecords has taken them while they were to be read; set failOnDataLoss to false to go on without them"
+    )
+
+
+def _read_segment(
+    file: File, segment: SegmentFile, position: int, decoder: BatchDecoder, buffer: bytearray, *, skip_corrupt: bool
+) -> Iterator[Columns]:
+    """Everything of the file from `position` on, until the split ends."""
+    view = memoryview(buffer)
+    begin = end = fed = 0  # view[begin:end] is what the file has from `position` on
+    while not decoder.is_done:
+        got = 1
+        if not fed:  # only then: what is left over is moved once a chunk
+            view[: end - begin] = view[begin:end]
+            begin, end = 0, end - begin
+            got = file.pread_into(view[end:], position + end)
+            end += got
+        try:
+            stopped = decoder.feed(view, begin, end)
+        except RecordError as error:
+            damaged = position + decoder.failed_at - begin
+            position = _past_damage(file, segment, damaged, decoder, skip_corrupt, str(error))
+            begin = end = fed = 0
+            continue
+        if decoder.is_full and (columns := decoder.take()) is not None:
+            yield columns
+        fed, begin = stopped - begin, stopped
+        position += fed
+        if fed:
+            continue
+        if decoder.needed > len(view) and position + decoder.needed <= file.size():
+            view = memoryview(bytearray(decoder.needed))
+            begin = end = 0
+        elif not got:
+            left = view[begin:end]
+            if len(left) < _BASE_OFFSET.size or _BASE_OFFSET.unpack_from(left)[0] >= decoder.end_offset:
+                return  # of the active segment, as far as it is written
+            cause = "a batch is cut off by the end of the file"
+            position = _past_damage(file, segment, position, decoder, skip_corrupt, cause)
+            begin = end = 0
+
+
+def _past_damage(
+    file: File, segment: SegmentFile, position: int, decoder: BatchDecoder, skip_corrupt: bool, cause: str
+) -> int:
+    """Where to go on behind what is no sound batch at `position`: the end of the file where that is all there is.
+
+    CorruptLogError, unless damage is to be skipped, or it is the room that an active segment has reserved.
+    """
+    stretch = next(walk(file, position), None)
+    if stretch is None:
+        return file.size()
+    if stretch.stretch is Stretch.ZEROS and list_segments(segment.directory)[-1].inode == segment.inode:
+        return file.size()
+    if not skip_corrupt:
+        raise CorruptLogError(
+            f"{segment.path}: damaged at byte {position}, behind offset {decoder.next_offset - 1}: {cause}; "
+            "`tidelog log verify` says more; set corruptBatches to skip to leave out what is damaged"
+        )
+    decoder.skipped += 1
+    return position + stretch.size
+
+
+def read_aborted(split: Split) -> AbortedRanges:
+    """The aborted transactions that concern the split, from the `.txnindex` files of its segments and those behind it."""
+    found: list[AbortedTxn] = []
+    segments = list_segments(split.segment.directory)
+    for segment in segments[max(0, floor(segments, split.first_offset)) :]:
+        path = os.path.join(segment.directory, file_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX))
+        if not os.path.exists(path):
+            continue
+        index = TransactionIndex(RealFileSystem(), path, segment.base_offset)
+        result = index.collect(split.first_offset, split.end_offset)
+        found += result.aborted
+        if result.is_complete:
+            break
+    return AbortedRanges(found)

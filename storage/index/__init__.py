@@ -1,0 +1,4 @@
+"""The sparse indexes beside a segment (`.index`, `.timeindex`, `.txnindex`), and when an entry is believed.
+
+Start reading at `offset_index.py`; `trust.py` compares entries with the batches that they name.
+"""

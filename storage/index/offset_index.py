@@ -1,0 +1,132 @@
+"""Offset → position in the segment's `.log` file (`.index` files).
+
+    offset index entry    0         4         8
+                          +---------+---------+   relative offset = offset - baseOffset; strictly rising
+                          | rel.off | position|   position of the batch whose lastOffset this is; strictly rising
+                          +---------+---------+   big-endian int32 each, below 2^31
+
+The entry's offset is the batch's *last*: reading from offset n starts at the position of the greatest entry ≤ n and
+walks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import ClassVar, NamedTuple
+
+from ..exceptions import CorruptIndexError, InvalidOffsetError, StorageError
+from .index_file import IndexFile
+
+_OFFSET = Struct(">i")
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and the byte position in the segment's log file that belongs to it."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(IndexFile):
+    """One segment's offset index; threads as `IndexFile` says."""
+
+    ENTRY: ClassVar[Struct] = Struct(">ii")
+    ENTRY_SIZE: ClassVar[int] = 8
+    KIND: ClassVar[str] = "offset index"
+
+    __slots__ = ("_last",)
+    _last: OffsetPosition
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry, the base offset when there is none."""
+        if self._count < 0:
+            self._open_view()
+        return self._last.offset
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry above the last one, about 0.6 µs. Writer.
+
+        InvalidOffsetError when it is not above; StorageError when the index is full; OSError when the disk is.
+        """
+        if self.is_full:
+            raise StorageError(f"{self._path} is full with {self._count} entries")
+        if self._count and offset <= self._last.offset:
+            raise InvalidOffsetError(f"{self._path}: offset {offset} is not above the last one, {self._last.offset}")
+        relative = self._relative(offset)
+        view = self._writable_view(8)
+        self.ENTRY.pack_into(view, self._count * 8, relative, position)
+        self._last = OffsetPosition(offset, position)
+        self._count += 1
+
+    def lookup(self, target: int) -> OffsetPosition:
+        """The greatest entry ≤ `target`, (base offset, 0) when there is none.
+
+        Any thread; 0.3 µs at the tail, else about 2 µs.
+        """
+        if self._count < 0:
+            self._open_view()
+        last = self._last
+        if target >= last.offset:
+            return last
+        slot = self._floor_slot(_OFFSET, 0, target - self.base_offset)
+        return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def upper_bound(self, position: int) -> OffsetPosition | None:
+        """The first entry at or behind `position`, None when there is none. Any thread."""
+        slot = self._floor_slot(_OFFSET, 4, position - 1) + 1
+        return self.entry(slot) if slot < self._count else None
+
+    def entry(self, slot: int) -> OffsetPosition:
+        """The entry in `slot`, 0 ≤ slot < entries. Any thread."""
+        relative, position = self._entry_at(slot)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def __iter__(self) -> Iterator[OffsetPosition]:
+        base = self.base_offset
+        return (OffsetPosition(base + relative, position) for relative, position in self._raw_entries())
+
+    def truncate_to(self, offset: int) -> None:
+        """Removes the entries with offsets ≥ `offset`. Writer."""
+        if self.entries:
+            self._cut(self._floor_slot(_OFFSET, 0, offset - 1 - self.base_offset) + 1)
+
+    def truncate(self) -> None:
+        """Removes all entries. Writer."""
+        if self.entries:
+            self._cut(0)
+
+    def _load_last(self, view: memoryview) -> None:
+        if self._count:
+            relative, position = self.ENTRY.unpack_from(view, (self._count - 1) * 8)
+            self._last = OffsetPosition(self.base_offset + relative, position)
+        else:
+            self._last = OffsetPosition(self.base_offset, 0)
+
+    def sanity_check(self, log_size: int | None = None) -> None:
+        """CorruptIndexError when size, first or last entry can't be right, given the size of the log file if known."""
+        self._checked_size()
+        if not self.entries:
+            return
+        last = self._last
+        if last.offset < self.base_offset or last.position < 0:
+            raise CorruptIndexError(f"{self._path}: last entry {last} lies before the segment ({self.base_offset}, 0)")
+        if log_size is not None and last.position >= log_size:
+            raise CorruptIndexError(f"{self._path}: last entry {last} lies behind the log's end at {log_size}")
+        first = self.entry(0)
+        rises = self._count == 1 or (first.offset < last.offset and first.position < last.position)
+        if first.offset < self.base_offset or first.position < 0 or not rises:
+            raise CorruptIndexError(f"{self._path}: first entry {first} is not between the segment's start and {last}")
+
+    def verify(self, log_size: int) -> None:
+        """`sanity_check` over every entry; reads the whole file. Any thread."""
+        self.sanity_check(log_size)
+        before = OffsetPosition(self.base_offset - 1, -1)
+        for slot, entry in enumerate(self):
+            if entry.offset <= before.offset or entry.position <= before.position:
+                raise CorruptIndexError(f"{self._path}: entry {slot} {entry} does not rise above {before}")
+            before = entry
+
+
+assert OffsetIndex.ENTRY.size == OffsetIndex.ENTRY_SIZE

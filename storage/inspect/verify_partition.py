@@ -1,0 +1,235 @@
+"""Checks one partition's directory: its names, its segments one after the other, epochs and identity (see `verify.py`)."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from ..exceptions import CorruptCheckpointError, StorageError
+from ..ledger.ledger import LEDGER_FILE, SegmentExtent
+from ..log.leader_epoch import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochCache
+from ..log.partition_metadata import PARTITION_METADATA_FILE, read_partition_metadata
+from ..segment.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, LogFileName, parse_file_name, parse_hole
+from .dump import CLEANER_STATE, QUORUM_STATE
+from .verify_ledger import LedgerCheck
+from .verify_producers import ProducerCheck
+from .verify_segment import SegmentCheck, Surroundings
+
+if TYPE_CHECKING:
+    from ..io.filesystem import FileSystem
+    from .verify_report import Report
+
+# KRaft's own, in __cluster_metadata-0; the cleaner's notes.
+_KNOWN_FILES = frozenset((LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA_FILE, QUORUM_STATE, CLEANER_STATE, LEDGER_FILE))
+_KRAFT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
+
+
+class RootFacts(NamedTuple):
+    """What the data directory says of a partition; None: no checkpoint, or no line in it.
+
+    `has_cleaner`: there is a cleaner-offset-checkpoint, so a partition that is not in it was never cleaned.
+    """
+
+    is_stopped: bool = False
+    has_cleaner: bool = False
+    recovery_point: int | None = None
+    log_start: int | None = None
+    high_watermark: int | None = None
+    cleaned: int | None = None
+
+    def first_offset(self, first_base: int) -> int | None:
+        """Where the log starts, None where nothing but the partition's own directory is known."""
+        if self.recovery_point is None and self.log_start is None:
+            return None
+        return max(first_base, self.log_start or 0)
+
+
+class PartitionFacts(NamedTuple):
+    """What was found, for the checks across partitions."""
+
+    topic_id: UUID | None
+    end_offset: int | None
+
+
+def verify_partition(
+    file_system: FileSystem,
+    directory: str,
+    root: RootFacts,
+    report: Report,
+    on_progress: Callable[[int], None] = lambda _bytes: None,
+) -> PartitionFacts:
+    """Checks the directory. OSError when it can't be listed or read."""
+    names = file_system.list_directory(directory)
+    files, orphans = _check_names(directory, names, report)
+    facts = _verify_files(file_system, directory, root, report, on_progress, names, files)
+    for orphan in orphans:
+        # A segment's files go one by one: beside a daemon the others have gone by now.
+        if root.is_stopped or file_system.exists(orphan):
+            report.add("orphan", orphan, -1, f"there is no {orphan.rpartition('/')[2].partition('.')[0]}.log")
+        else:
+            report.add("vanished", orphan, -1, "deleted meanwhile")
+    return facts
+
+
+def _verify_files(
+    file_system: FileSystem,
+    directory: str,
+    root: RootFacts,
+    report: Report,
+    on_progress: Callable[[int], None],
+    names: Sequence[str],
+    files: Sequence[LogFileName],
+) -> PartitionFacts:
+    topic_id = _identity(file_system, directory, report)
+    holes = tuple(hole for name in names if (hole := parse_hole(name)) is not None)
+    bases = sorted(file.base_offset for file in files if file.suffix == LOG_SUFFIX)
+    if not bases:
+        report.add("no-segment", directory, -1, "no .log file")
+        return PartitionFacts(topic_id, None)
+    epochs = _epochs(file_system, directory, report)
+    cleaned = root.cleaned if root.has_cleaner else -1
+    if root.recovery_point is not None and _cleaning_is_unfinished(file_system, directory):
+        # Its checkpoint moves at the end; segments that it has put in place lie below the recovery point.
+        cleaned = max(root.cleaned or 0, root.recovery_point)
+    producers = ProducerCheck(
+        file_system,
+        directory,
+        report,
+        cleaned_below=None if cleaned == -1 else cleaned or 0,
+        log_start=root.log_start or 0,
+    )
+    snapshots = _snapshots(directory, files)
+    producers.begin(bases[0], snapshots)
+    around = Surroundings(
+        cleaned, root.first_offset(bases[0]), root.recovery_point or 0, root.is_stopped, epochs, holes
+    )
+    end_offset = bases[0]
+    last_epoch = -1
+    ledger = LedgerCheck(file_system, directory, report)
+    sizes: dict[int, int] = {}
+    live: dict[int, int] = {}
+    has_vanished = False
+    for base in bases:
+        if has_vanished:
+            end_offset, has_vanished = base, False
+            producers.restart(base)
+        mark = report.mark()
+        segment = SegmentCheck(
+            file_system,
+            directory,
+            base,
+            around,
+            producers,
+            report,
+            is_active=base == bases[-1],
+            last_leader_epoch=last_epoch,
+            on_progress=on_progress,
+        )
+        if base < end_offset:
+            report.add("segment-overlap", segment.log_path, -1, f"the segment before ends at {end_offset - 1}")
+        elif base > end_offset:
+            segment.report_gap("segment-gap", segment.log_path, -1, end_offset, base)
+        try:
+            inode = file_system.stat(segment.log_path).inode
+            segment.run()
+            if file_system.stat(segment.log_path).inode != inode:
+                raise FileNotFoundError(errno.ENOENT, "replaced meanwhile", segment.log_path)
+        except FileNotFoundError:
+            if root.is_stopped:
+                raise
+            # Its indexes may have gone before they were read, and what was said of the place before it means nothing.
+            report.rewind(mark)
+            report.add("vanished", segment.log_path, -1, "deleted or replaced meanwhile")
+            has_vanished = True
+            continue
+        sizes[base] = segment.size
+        if segment.live is not None:
+            live[base] = segment.live
+        end_offset = max(end_offset, segment.end_offset)
+        last_epoch = max(last_epoch, segment.last_leader_epoch)
+    if has_vanished:
+        return PartitionFacts(topic_id, None)  # it ends behind what was listed
+    producers.finish(end_offset, is_stopped=root.is_stopped)
+    ends = zip(bases, [*bases[1:], max(end_offset, bases[-1])], strict=True)
+    if len(sizes) == len(bases):
+        extents = [SegmentExtent(base, end, sizes[base]) for base, end in ends]
+        ledger.finish(extents, live, root.cleaned, root.log_start or 0, holes)
+    for offset, path in snapshots:
+        if offset not in bases and offset != end_offset and offset < end_offset:
+            report.add("snapshot-stray", path, -1, f"no segment begins at {offset}")
+    _check_epochs_end(directory, epochs, end_offset, report)
+    return PartitionFacts(topic_id, end_offset)
+
+
+def _cleaning_is_unfinished(file_system: FileSystem, directory: str) -> bool:
+    """Whether a pass of the cleaner is under way or was cut short: its own notes say so (`cleaner/cleaner_state.py`)."""
+    try:
+        content = json.loads(file_system.read_bytes(f"{directory}/{CLEANER_STATE}"))
+    except (FileNotFoundError, ValueError, RecursionError, StorageError):
+        return False
+    return isinstance(content, dict) and content.get("interrupted") is True
+
+
+def _check_names(directory: str, names: Iterable[str], report: Report) -> tuple[list[LogFileName], list[str]]:
+    """The files that count, and the paths of those that belong to a log which is not there."""
+    found: list[LogFileName] = []
+    for name in names:
+        parsed = parse_file_name(name)
+        path = f"{directory}/{name}"
+        if parsed is None:
+            if name.endswith(".tmp"):
+                report.add("leftover", path, -1, "temporary")
+            elif (hole := parse_hole(name)) is not None:
+                report.add("hole", path, -1, f"offsets {hole.first_offset}–{hole.last_offset}")
+            elif name not in _KNOWN_FILES and not name.endswith(_KRAFT_SUFFIXES):
+                report.add("foreign-file", path, -1, "not a name of a log's files")
+        elif parsed.stage:
+            report.add("leftover", path, -1, parsed.stage.removeprefix("."))
+        else:
+            found.append(parsed)
+    logs = {file.base_offset for file in found if file.suffix == LOG_SUFFIX}
+    orphans = [
+        f"{directory}/{file.base_offset:020d}{file.suffix}"
+        for file in found
+        if file.suffix not in (LOG_SUFFIX, SNAPSHOT_SUFFIX) and file.base_offset not in logs
+    ]
+    return found, orphans
+
+
+def _snapshots(directory: str, files: Iterable[LogFileName]) -> list[tuple[int, str]]:
+    offsets = sorted(file.base_offset for file in files if file.suffix == SNAPSHOT_SUFFIX)
+    return [(offset, f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}") for offset in offsets]
+
+
+def _identity(file_system: FileSystem, directory: str, report: Report) -> UUID | None:
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    try:
+        metadata = read_partition_metadata(file_system, directory)
+    except CorruptCheckpointError as error:
+        report.add("metadata-corrupt", path, 0, str(error).removeprefix(f"{path}: "))
+        return None
+    if metadata is None:
+        report.add("metadata-missing", path, -1, "the topic's id is not known here")
+        return None
+    return metadata.topic_id
+
+
+def _epochs(file_system: FileSystem, directory: str, report: Report) -> tuple[EpochEntry, ...] | None:
+    path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+    try:
+        # An epoch without records leaves its place to the next one, so two may start at one offset.
+        return LeaderEpochCache.load(file_system, path).entries
+    except CorruptCheckpointError as error:
+        report.add("epochs-corrupt", path, 0, str(error).removeprefix(f"{path}: "))
+        return None
+
+
+def _check_epochs_end(directory: str, epochs: tuple[EpochEntry, ...] | None, end_offset: int, report: Report) -> None:
+    for entry in epochs or ():
+        if entry.start_offset > end_offset:
+            path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+            what = f"epoch {entry.epoch} starts at {entry.start_offset}; the log ends at {end_offset}"
+            report.add("epochs-beyond", path, -1, what)

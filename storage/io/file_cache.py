@@ -1,0 +1,100 @@
+"""FileCache: closed segments hold no descriptor and no map until they are read; then the most recently read ones keep theirs.
+
+Descriptors are often limited to 20,000 or fewer and maps to 65,530 (vm.max_map_count), segments are not. The cache holds one
+lease on each of at most `capacity` entries and hands out further ones; an entry that falls out is closed when its last
+reader gives its lease back. So a fetch in mid-sendfile outlives eviction, retention and the cleaner's swap.
+
+Any thread. Files are opened outside the lock: a slow disk delays who asked for that file, nobody else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from ..exceptions import FileClosedError
+
+DEFAULT_CAPACITY = 512
+"""Entries, not descriptors: a segment's log file and its two maps count as one here and as up to three there."""
+
+
+class Leased(Protocol):
+    """Something with leases. It is born with one, which belongs to whoever made it."""
+
+    def retain(self) -> object:
+        """One more lease; FileClosedError when the last one is gone."""
+
+    def release(self) -> None:
+        """Gives a lease back; the last one closes."""
+
+
+E = TypeVar("E", bound=Leased)
+
+
+class FileCache(Generic[E]):
+    """Bounded LRU of open entries, shared by all logs. Any thread."""
+
+    __slots__ = ("_capacity", "_entries", "_lock")
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        if capacity < 1:
+            raise ValueError(f"a file cache needs room for at least one entry, not {capacity}")
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._entries: dict[Hashable, E] = {}  # in order of use, oldest first
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def acquire(self, key: Hashable, opener: Callable[[], E]) -> E:
+        """The entry of `key`, opened when it is not there, with a lease for the caller. Raises what `opener` does."""
+        entry = self.peek(key)
+        if entry is not None:
+            return entry
+        opened = opener()
+        # Another thread may have opened it meanwhile: then theirs serves both.
+        entry = self.peek(key)
+        if entry is not None:
+            opened.release()
+            return entry
+        opened.retain()
+        self.put(key, opened)
+        return opened
+
+    def put(self, key: Hashable, entry: E) -> None:
+        """Take over the caller's lease on an open entry, in place of what `key` had."""
+        with self._lock:
+            dropped = [self._entries.pop(key)] if key in self._entries else []
+            self._entries[key] = entry
+            while len(self._entries) > self._capacity:
+                dropped.append(self._entries.pop(next(iter(self._entries))))
+        for old in dropped:
+            old.release()
+
+    def discard(self, key: Hashable) -> None:
+        """Forget `key`: its files were deleted, replaced or truncated. Leases given out stay valid."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+        if entry is not None:
+            entry.release()
+
+    def close(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            entries, self._entries = list(self._entries.values()), {}
+        for entry in entries:
+            entry.release()
+
+    def peek(self, key: Hashable) -> E | None:
+        """The entry of `key` with a lease for the caller, if it is open."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is None:
+                return None
+            try:
+                entry.retain()
+            except FileClosedError:
+                return None
+            self._entries[key] = entry
+            return entry

@@ -1,0 +1,119 @@
+"""Which aborted transactions a read_committed fetch must tell of, from a log's `.txnindex` files.
+
+An entry lies in the segment of its abort marker, which may be far behind the records that it is about: all segments from
+the fetch's on have to be asked. Most logs have no entry at all, and a log may have ten thousand segments; so what the
+closed ones hold is kept, and looked for again only among segments that are new. The active one's file is read each time.
+
+One object per log. `load` does the looking in a pool thread; what it missed since is looked at where it is asked for,
+on the loop thread: the files of one segment that was active a moment ago.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from ..exceptions import CorruptIndexError, KafkaStorageError
+from ..index.transaction_index import AbortedTxn, TransactionIndex
+from ..segment.names import TRANSACTION_INDEX_SUFFIX, parse_file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..segment.files import LogDirectory
+    from ..segment.log_segment import LogSegment
+    from .values import FetchDataInfo
+
+
+class AbortedTransactions:
+    """What the transaction indexes of one log say."""
+
+    __slots__ = ("_closed", "_directory", "_view", "_with_entries")
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self._view: tuple[LogSegment, ...] = ()
+        # Closed segments that were looked at. A successor at the same base offset (cleaning) is another object.
+        self._closed: dict[LogSegment, tuple[AbortedTxn, ...]] = {}
+        self._with_entries: list[tuple[AbortedTxn, ...]] = []
+
+    def is_loaded(self, view: tuple[LogSegment, ...]) -> bool:
+        """Whether the closed segments are known. Never blocks."""
+        return view is self._view
+
+    def load(self, view: tuple[LogSegment, ...]) -> None:
+        """Looks at the closed segments, and brings the active one's file into memory. Pool thread. OSError."""
+        self._look_at(view)
+        self._read(view[-1].base_offset)
+
+    def overlapping(self, view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
+        """Those that have a record, or their marker, in the slice that `info` has for a fetch at `offset`, in their order.
+
+        `view` are the log's segments. A batch that the slice cuts off at its end does not count: no consumer can read it.
+        CorruptIndexError, OSError.
+        """
+        if not info.size:
+            return []
+        segment = None
+        found = []
+        for txn in self._entries(view, offset):
+            if txn.first_offset > offset:
+                segment = segment or next((one for one in view if one.base_offset == info.segment_base_offset), None)
+                if segment is None or segment.find(txn.first_offset, info.position + info.size) is None:
+                    continue
+            found.append(txn)
+        return found
+
+    @contextmanager
+    def noted(self, base_offset: int, txn: AbortedTxn) -> Iterator[None]:
+        """Adds an entry to the index of the segment at `base_offset`, the active one, for a marker that the block writes.
+
+        It is taken out again when the block fails. KafkaStorageError: it could not be added, and the block was not entered.
+        """
+        directory = self._directory
+        path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
+        index = TransactionIndex(directory.file_system, path, base_offset)
+        try:
+            try:
+                index.note(txn)
+            except (OSError, CorruptIndexError) as error:
+                raise KafkaStorageError(f"{path}: noting an aborted transaction failed: {error}") from error
+            try:
+                yield
+            except BaseException:
+                with suppress(OSError):  # else the next one that is noted at this offset takes it out
+                    index.truncate_to(txn.last_offset)
+                raise
+        finally:
+            index.close()
+
+    def _entries(self, view: tuple[LogSegment, ...], offset: int) -> Iterator[AbortedTxn]:
+        """All that end at `offset` or later."""
+        if view is not self._view:
+            self._look_at(view)
+        active = view[-1]
+        for entries in (*self._with_entries, self._read(active.base_offset)):
+            if entries and entries[-1].last_offset >= offset:
+                yield from (txn for txn in entries if txn.last_offset >= offset)
+
+    def _look_at(self, view: tuple[LogSegment, ...]) -> None:
+        closed = view[:-1]
+        known = self._closed
+        fresh = [segment for segment in closed if segment not in known]
+        if len(fresh) > 1:  # the first look: one listing instead of a look for each
+            names = map(parse_file_name, self._directory.file_system.list_directory(self._directory.path))
+            there = {name.base_offset for name in names if name and name.suffix == TRANSACTION_INDEX_SUFFIX}
+        else:
+            there = {segment.base_offset for segment in fresh}
+        read = {s: self._read(s.base_offset) if s.base_offset in there else () for s in fresh}
+        found = {segment: known[segment] if segment in known else read[segment] for segment in closed}
+        self._closed = found
+        self._with_entries = [entries for entries in found.values() if entries]
+        self._view = view  # last: whoever sees it sees the rest
+
+    def _read(self, base_offset: int) -> tuple[AbortedTxn, ...]:
+        directory = self._directory
+        path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
+        if not directory.file_system.exists(path):
+            return ()
+        return tuple(TransactionIndex(directory.file_system, path, base_offset).all())

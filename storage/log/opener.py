@@ -1,0 +1,152 @@
+"""LogOpener: from a partition's directory, and what checkpoints say of it, to a `UnifiedLog`."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..exceptions import CorruptCheckpointError
+from ..ledger.keeper import LedgerKeeper
+from ..manager.stop_record import LogFiles
+from ..producers.state import ProducerStateManager
+from ..segment.files import LogDirectory, SegmentFiles
+from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
+from .loader import LogLoader
+from .partition_metadata import read_partition_metadata
+from .recovery import NO_PROGRESS, Progress
+from .unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    import random
+
+    from ...config.broker_config import BrokerConfig
+    from ...config.log_config import LogConfig
+    from ..clock import Time
+    from ..io.file_cache import FileCache
+    from ..io.filesystem import FileSystem
+    from ..manager.checkpoint import TopicPartition
+    from ..manager.upkeep import LogUpkeep
+    from .values import RecoveryStats
+
+logger = logging.getLogger(__name__)
+
+
+class LastStop(NamedTuple):
+    """What the last stop left of one log outside of its directory. By default: a log that is made now."""
+
+    was_clean: bool = True
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    gaps_below: int = 0
+    """At or above it compaction has not been: a gap there is a loss."""
+    cleaned: int | None = None
+    """Kafka's cleaner-offset-checkpoint."""
+    knows_recovery_point: bool = False
+    """`recovery_point` is what the checkpoint says, and not for want of one."""
+    files: LogFiles | None = None
+    """What a clean stop of ours has left in its directory; None: not known."""
+
+
+class LogOpener:
+    """One for all logs. Pool threads, as many as one likes, each with a directory of its own.
+
+    Attributes:
+        config: the broker's settings, replaced when they change.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        file_system: FileSystem,
+        cache: FileCache[SegmentFiles],
+        time: Time,
+        randomness: random.Random,
+    ) -> None:
+        self.config = config
+        self._fs = file_system
+        self._cache = cache
+        self._time = time
+        self._random = randomness
+
+    def open(
+        self,
+        upkeep: LogUpkeep,
+        path: str,
+        key: TopicPartition,
+        config: LogConfig,
+        last_stop: LastStop,
+        progress: Progress = NO_PROGRESS,
+    ) -> tuple[UnifiedLog, RecoveryStats]:
+        """The log in `path`, recovered where that is needed. Blocks. OSError and StorageError: it can't be used."""
+        topic, partition = key
+        try:
+            metadata = read_partition_metadata(self._fs, path)
+        except CorruptCheckpointError as error:
+            logger.warning("%s", error)
+            metadata = None
+        epochs_path = f"{path}/{LEADER_EPOCH_CHECKPOINT}"
+        try:
+            epochs = LeaderEpochCache.load(self._fs, epochs_path)
+        except CorruptCheckpointError as error:
+            logger.warning("%s; epochs are found again from the batches", error)
+            epochs = LeaderEpochCache(self._fs, epochs_path)
+        producers = ProducerStateManager(
+            path,
+            self._fs,
+            self._time,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            transaction_max_timeout_ms=self.config.transaction_max_timeout_ms,
+        )
+        directory = LogDirectory(path, self._fs, self._cache, config, upkeep.space, upkeep.pace)
+        loaded = LogLoader(
+            directory,
+            producers,
+            epochs,
+            clean=last_stop.was_clean,
+            recovery_point=last_stop.recovery_point,
+            log_start_offset=last_stop.log_start_offset,
+            gaps_below=last_stop.gaps_below,
+            time=self._time,
+            jitter=self._jitter,
+            progress=progress,
+            is_recovery_point_known=last_stop.knows_recovery_point,
+            cleaned=last_stop.cleaned or 0,
+            damage_policy=self.config.log_damage_policy,
+            left_files=last_stop.files,
+        ).load()
+        log = UnifiedLog(
+            topic,
+            partition,
+            None if metadata is None else metadata.topic_id,
+            directory,
+            loaded.segments,
+            producers,
+            epochs,
+            log_start_offset=loaded.log_start_offset,
+            log_end_offset=loaded.log_end_offset,
+            recovery_point=loaded.recovery_point,
+            scheduler=upkeep.scheduler,
+            time=self._time,
+            jitter=self._jitter,
+        )
+        log.holes = loaded.holes
+        log.save_start_offset = upkeep.checkpoint_log_start_offsets
+        log.save_recovery_point = upkeep.checkpoint_recovery_points
+        first = loaded.segments.view[0].base_offset
+        log.ledger = LedgerKeeper(
+            directory,
+            first,
+            has_file=loaded.has_ledger,
+            checkpoint=last_stop.cleaned,
+            log_start_offset=loaded.log_start_offset,
+            holes=loaded.holes,
+        )
+        if loaded.files_changed:
+            log.mark_changed()
+        if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
+            # What recovery found may be in the page cache alone: nobody shall read what a power cut can take back.
+            log.flush()
+        return log, loaded.stats
+
+    def _jitter(self, limit: int) -> int:
+        return self._random.randrange(limit) if limit > 0 else 0

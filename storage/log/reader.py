@@ -1,0 +1,99 @@
+"""Reading from a snapshot of segments: slices for fetches, look-ups by time. Functions of the snapshot; no lock, any thread.
+
+Gaps between offsets are normal (compaction, aborted appends): an offset stands for the first batch that ends at it or
+after it, in its own segment or a later one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..segment import file_records
+from ..segment.segment_list import floor_index
+from .values import FetchDataInfo, LogOffsetMetadata
+
+if TYPE_CHECKING:
+    from ..index.time_index import TimestampOffset
+    from ..segment.log_segment import LogSegment
+
+
+def read(
+    view: tuple[LogSegment, ...], offset: int, limit: LogOffsetMetadata, max_bytes: int, min_one_message: bool
+) -> FetchDataInfo | None:
+    """A slice that begins with the batch that holds `offset` and ends before `limit`; None when there is no such batch.
+
+    The answer holds a lease. OSError when the disk fails, or when the segment's files are gone.
+    """
+    index = len(view) - 1
+    segment = view[index]
+    if offset < segment.base_offset:
+        index = floor_index(view, offset)
+        if index < 0:
+            return None
+        segment = view[index]
+    while True:
+        is_last = segment.base_offset == limit.segment_base_offset
+        end = limit.position if is_last else segment.size
+        hints = segment.hints
+        hint = segment.hint(offset)
+        if hint is not None and hint < end:
+            position, found = hint, None
+            break
+        found = segment.find(offset, end)
+        if found is not None:
+            position = found.position
+            break
+        index += 1
+        if is_last or index >= len(view):
+            return None
+        segment = view[index]
+    file = segment.lease_file()
+    size = end - position
+    if size > max_bytes:
+        found = found or file_records.batch_at(file, position)
+        if found is None or (found.size > max_bytes and not min_one_message):
+            file.release()
+            return FetchDataInfo(offset, None, 0, 0, segment.base_offset, not is_last)
+        segment.note_hint(hints, found.last_offset + 1, position + found.size)
+        size = max(max_bytes, found.size)
+    return FetchDataInfo(offset, file, position, size, segment.base_offset, not is_last)
+
+
+def locate(view: tuple[LogSegment, ...], offset: int) -> LogOffsetMetadata:
+    """Where a read that must not pass `offset` ends: at the start of the batch that holds it, or at its segment's end."""
+    segment = view[max(0, floor_index(view, offset))]
+    position = segment.hint(offset)
+    if position is None:
+        size = segment.size
+        found = segment.find(offset, size)
+        position = size if found is None else found.position
+    return LogOffsetMetadata(offset, segment.base_offset, position)
+
+
+def find_timestamp(
+    view: tuple[LogSegment, ...], timestamp: int, start_offset: int, limit_offset: int
+) -> TimestampOffset | None:
+    """The first record with a timestamp >= `timestamp` and an offset in [start_offset, limit_offset)."""
+    for segment in view:
+        if segment.base_offset >= limit_offset:
+            break
+        if segment.largest_timestamp_so_far().timestamp >= timestamp:
+            found = segment.find_timestamp(timestamp, start_offset, limit_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def find_largest_timestamp(
+    view: tuple[LogSegment, ...], start_offset: int, limit_offset: int
+) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of those with an offset in [start_offset, limit_offset)."""
+    best: TimestampOffset | None = None
+    for segment in view:
+        if segment.base_offset >= limit_offset:
+            break
+        if best is None or segment.largest_timestamp_so_far().timestamp > best.timestamp:
+            found = segment.find_largest_timestamp(start_offset, limit_offset)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
+    return best

@@ -1,0 +1,128 @@
+"""Copies of the checkpoints, with a checksum: Apache Kafka's files have none, and one digit for another makes a sound one.
+
+    recovery-point-offset-checkpoint            as Kafka reads and writes it
+    tidelog-recovery-point-offset-checkpoint    tidelog 1 5f3c09aa     ← CRC-32C of what follows
+                                                0                      ← what was written to the other file
+
+A start holds the two against each other (`mend_checkpoint`) before the mark of the clean stop goes: what is damaged is made anew
+from the copy then, so whoever reads Kafka's file later reads what was written. Kafka may have run on the directory meanwhile;
+it writes its own files and no copies. Design: docs/adr/0051-damage.md.
+
+The file is written before its copy. Blocks; two writers of one file must not meet. OSError.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ...protocol.records._kernel import crc32c
+from ..exceptions import StorageError
+from ..io.filesystem import FileSystem
+from .checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpointFile,
+    TopicPartition,
+    format_offsets,
+    parse_offsets,
+)
+
+logger = logging.getLogger(__name__)
+
+COPY_PREFIX = "tidelog-"
+COPIED_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
+"""Not the high watermarks: they are written every 5 s, and found again from the logs."""
+
+
+def seal(content: bytes) -> bytes:
+    """The content with its checksum before it."""
+    return b"tidelog 1 %08x\n" % crc32c(content) + content
+
+
+def unsealed(data: bytes) -> bytes | None:
+    """The content; None where it is not what was sealed."""
+    _, newline, content = data.partition(b"\n")
+    return content if newline and data == seal(content) else None
+
+
+def read_sealed(file_system: FileSystem, path: str) -> bytes | None:
+    """The content of a sealed file; None where there is none, or a damaged one."""
+    try:
+        return unsealed(file_system.read_bytes(path))
+    except (FileNotFoundError, StorageError):
+        return None
+
+
+def write_checkpoint(file_system: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace a checkpoint and its copy, each durably. OSError: of the copy nothing is left that contradicts the file."""
+    OffsetCheckpointFile(file_system, f"{directory}/{name}").write(offsets)
+    if name not in COPIED_CHECKPOINTS:
+        return
+    error = _copy(file_system, format_offsets(offsets), f"{directory}/{COPY_PREFIX}{name}", is_empty=not offsets)
+    if error is not None:
+        raise error
+
+
+def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ours: bool) -> bool:
+    """Put the copy in the place of a checkpoint that is damaged; whether it was. One that is believed gets a copy like it.
+
+    `is_ours`: the mark of a clean stop is there and this program's, so nobody else has written since.
+    """
+    path, copy_path = f"{directory}/{name}", f"{directory}/{COPY_PREFIX}{name}"
+    content = read_sealed(file_system, copy_path)
+    found, problem = _read(file_system, path, name)
+    if found is not None and found == content:
+        return False
+    if found is not None:
+        problem = _problem(found, path)
+    if content is not None and found is not None and not problem:
+        # Somebody who writes it makes a new file, which is younger than the copy; a flipped bit changes no time.
+        is_written = file_system.stat(path).modified_ms > file_system.stat(copy_path).modified_ms
+        if parse_offsets(found, path) != parse_offsets(content, copy_path) and (is_ours or not is_written):
+            problem = f"{path} is not what was written there"
+    if content is not None and problem:
+        logger.warning("%s; it is made anew from its copy, %s%s", problem, COPY_PREFIX, name)
+        file_system.write_atomically(path, content)
+        return True
+    if found is not None and not problem:
+        # Now: as long as the checkpoint need not change, nothing else writes the copy, and the next mark says that all was ours.
+        error = _copy(file_system, found, copy_path, is_empty=not parse_offsets(found, path))
+        if error is not None:
+            logger.warning("%s could not be written: %s", copy_path, error)
+    return False
+
+
+def _read(file_system: FileSystem, path: str, name: str) -> tuple[bytes | None, str]:
+    """The content of a checkpoint; None, and what is wrong with that, where there is none."""
+    try:
+        return file_system.read_bytes(path), ""
+    except FileNotFoundError:
+        # Without the other two more is read or cleaned, and some remove them for that. Nothing else says where logs start.
+        return None, "" if name != LOG_START_OFFSET_CHECKPOINT else f"{path} is missing"
+    except StorageError as error:
+        return None, str(error)
+
+
+def _problem(found: bytes, path: str) -> str:
+    try:
+        parse_offsets(found, path)
+    except StorageError as error:
+        return str(error)
+    return ""
+
+
+def _copy(file_system: FileSystem, content: bytes, copy_path: str, *, is_empty: bool) -> OSError | None:
+    """Replace a copy, or do without and say why: what contradicts the file must not stay. OSError: it does.
+
+    A checkpoint that `is_empty` gets no first copy.
+    """
+    if is_empty and not file_system.exists(copy_path):
+        return None
+    try:
+        file_system.write_atomically(copy_path, seal(content))
+    except OSError as error:
+        file_system.unlink(copy_path, missing_ok=True)
+        return error
+    return None

@@ -1,0 +1,276 @@
+"""DataDirectory: one of `log.dirs`: its lock, its identity, its checkpoints, and what lies in it.
+
+    .lock                              held as long as the daemon runs
+    meta.properties                    cluster, node and directory ids
+    .kafka_cleanshutdown               there only between a clean stop and the next start
+    *-checkpoint                       the four offset checkpoints, there from the first start on
+    tidelog-*-checkpoint               copies of three of them, with a checksum
+    tidelog-last-stop                  which segments a clean stop has left
+    <topic>-<partition>/               a log
+    <topic>-<partition>.<id>-delete/   a deleted one, removed after file.delete.delay.ms or at the next start
+
+What is not ours is left alone and named in one line.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..exceptions import CorruptCheckpointError, DataDirectoryError
+from ..segment.hole import HOLE, KAFKA, note_missing, stop_if_told_to
+from ..segment.names import (
+    CLUSTER_METADATA_TOPIC,
+    DAMAGED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    DirectoryName,
+    DirectoryState,
+    Hole,
+    file_name,
+    parse_directory_name,
+    parse_file_name,
+    parse_hole,
+    partition_directory_name,
+)
+from .checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CleanShutdownFile,
+    OffsetCheckpointFile,
+    TopicPartition,
+)
+from .checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
+from .meta_properties import META_PROPERTIES_FILE, MetaProperties, ensure_meta_properties, read_meta_properties
+from .stop_record import STOP_FILE, LogFiles, lost_segments, read_stop_record, write_stop_record
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from ..io.filesystem import FileLock, FileSystem
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_COPIES = tuple(f"{COPY_PREFIX}{name}" for name in COPIED_CHECKPOINTS)
+_OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, STOP_FILE, META_PROPERTIES_FILE))
+
+
+def start_failed(path: str, error: OSError, problem: str, remedy: str) -> DataDirectoryError:
+    """What the disk has refused a start, and what to do; where it is full, that."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DataDirectoryError(
+            path,
+            f"there is no room for what a start has to write ({error.strerror or error})",
+            "make room and start again",
+        )
+    return DataDirectoryError(path, f"{problem} ({error.strerror or error})", remedy)
+
+
+class PartitionDirectory(NamedTuple):
+    """A partition's directory as found."""
+
+    path: str
+    name: DirectoryName
+
+
+class DataDirectory:
+    """One data directory, locked by `open` until `close`. Blocks; any thread, but not two at once except for `checkpoint`."""
+
+    def __init__(self, path: str, file_system: FileSystem) -> None:
+        self.path = path.rstrip("/") or "/"
+        self._fs = file_system
+        self._lock: FileLock | None = None
+        self._checkpoint_lock = threading.Lock()
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        self._clean_mark = CleanShutdownFile(file_system, self.path)
+        self.had_clean_shutdown = False
+        self.last_stop: Mapping[TopicPartition, LogFiles] = {}
+
+    def open(self) -> MetaProperties | None:
+        """Make it if it is missing, lock it, read whose it is (None: nobody's yet). DataDirectoryError: one clear line."""
+        try:
+            self._make()
+            self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
+            return read_meta_properties(self._fs, self.path)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _make(self) -> None:
+        """Make it and its parents, each name durable in the directory above it."""
+        missing: list[str] = []
+        path = self.path
+        while path and not self._fs.exists(path):
+            missing.append(path)
+            path = path.rpartition("/")[0]
+        if missing:
+            self._fs.make_directory(self.path)
+            for path in reversed(missing):
+                parent, slash, _ = path.rpartition("/")
+                self._fs.sync_directory(parent or slash or ".")
+
+    def identify(self, cluster_id: str, node_id: int, new_directory_id: UUID) -> MetaProperties:
+        """Check that it is this node's, or make it so. DataDirectoryError: it is another's."""
+        try:
+            return ensure_meta_properties(
+                self._fs, self.path, cluster_id=cluster_id, node_id=node_id, new_directory_id=new_directory_id
+            )
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> DataDirectoryError:
+        return start_failed(
+            self.path,
+            error,
+            "cannot be used as a data directory",
+            "make it a directory that this user can read and write, or set log.dirs to another one",
+        )
+
+    def begin_load(self, damage_policy: str = HOLE) -> None:
+        """Note whether the last stop was clean and take the mark away: a crash while loading must be seen by the next start.
+
+        Checkpoints that are damaged are made anew from their copies, while the mark still tells who has stopped last.
+        DamagedLogError: segments are gone, and `damage_policy` (log.damage.policy) says to stop; the next start finds that, too.
+        """
+        try:
+            self.had_clean_shutdown = self._clean_mark.exists()
+            is_ours = self._clean_mark.is_ours()
+            for name in COPIED_CHECKPOINTS:
+                mend_checkpoint(self._fs, self.path, name, is_ours=is_ours)
+            self.last_stop = read_stop_record(self._fs, self.path) if is_ours else {}
+            if damage_policy != KAFKA:
+                self._tell_lost_segments(damage_policy)
+            # Before the mark, which goes durably: it must not be found beside that of another stop.
+            self._fs.unlink(f"{self.path}/{STOP_FILE}", missing_ok=True)
+            self._clean_mark.delete()
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _tell_lost_segments(self, damage_policy: str) -> None:
+        """Make holes of segments that had records when we stopped, and are gone or empty. Durable when it returns.
+
+        Here and not where a log is loaded: a start that ends in between leaves nobody who could know of them.
+        """
+        start_offsets = self.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
+        for key, left in self.last_stop.items():
+            path = f"{self.path}/{partition_directory_name(*key)}"
+            try:
+                if all(self._fs.stat(f"{path}/{file_name(base, LOG_SUFFIX)}").size for base in left.bases[:-1]):
+                    continue  # as almost always
+            except FileNotFoundError:
+                if not self._fs.exists(path):
+                    continue
+            names = self._fs.list_directory(path)
+            logs = sorted(
+                parsed.base_offset
+                for name in names
+                if name.endswith(LOG_SUFFIX) and (parsed := parse_file_name(name)) is not None
+            )
+            here = {
+                base for base in logs if base == logs[-1] or self._fs.stat(f"{path}/{file_name(base, LOG_SUFFIX)}").size
+            }
+            holes = [hole for name in names if name.endswith(DAMAGED_SUFFIX) and (hole := parse_hole(name)) is not None]
+            for lost in lost_segments(left.bases, here, start_offsets.get(key, 0)) if here else ():
+                hole = Hole(lost.first_offset, 0, lost.first_offset, lost.next_offset - 1)
+                empty = [base for base in logs if lost.base <= base < lost.next_offset]
+                what = f"segment {lost.base} is {'empty' if lost.base in empty else 'missing'}"
+                stop_if_told_to(
+                    damage_policy, path, f"{what}: offsets {hole.first_offset} to {hole.last_offset} were durable"
+                )
+                for base in empty:  # their indexes name what was in them
+                    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                        self._fs.unlink(f"{path}/{file_name(base, suffix)}", missing_ok=True)
+                if lost.base < logs[0]:  # so that the log still begins there, until retention comes
+                    self._fs.open(f"{path}/{file_name(lost.base, LOG_SUFFIX)}", create=True).close()
+                if any(one.first_offset <= hole.first_offset and one.last_offset >= hole.last_offset for one in holes):
+                    continue
+                note_missing(self._fs, path, hole, what)
+
+    def mark_clean(self, logs: Mapping[TopicPartition, LogFiles]) -> None:
+        """All logs are closed and durable, the checkpoints written, and these are their files. OSError."""
+        if logs:
+            write_stop_record(self._fs, self.path, logs)
+        self._clean_mark.write_ours()
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def partitions(self) -> list[PartitionDirectory]:
+        """Partition directories: live, deleted, future. What is none of them is named in one line and left alone."""
+        found: list[PartitionDirectory] = []
+        foreign: list[str] = []
+        try:
+            for entry in self._fs.list_directory(self.path):
+                path = f"{self.path}/{entry}"
+                name = parse_directory_name(entry)
+                # Only a directory that is not a partition's needs a look: files have no such names.
+                if name is None:
+                    if entry not in _OWN_FILES and not entry.startswith(".") and self._fs.is_directory(path):
+                        foreign.append(entry)
+                elif name.state is DirectoryState.STRAY:
+                    foreign.append(entry)
+                elif name.topic != CLUSTER_METADATA_TOPIC:
+                    found.append(PartitionDirectory(path, name))
+        except OSError as error:
+            raise self._unusable(error) from error
+        if foreign:
+            shown = ", ".join(foreign[:5]) + (" ..." if len(foreign) > 5 else "")
+            logger.warning("%s: %d directories are not ours and are left alone: %s", self.path, len(foreign), shown)
+        return found
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
+        """Its offsets; None when there is no such file, or (with one line) when it is damaged."""
+        path = f"{self.path}/{name}"
+        try:
+            if not self._fs.exists(path):
+                return None
+            offsets = OffsetCheckpointFile(self._fs, path).read()
+            self._written[name] = offsets
+            return offsets
+        except CorruptCheckpointError as error:
+            logger.warning("%s; going on as if it were empty", error)
+            return None
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write it if it would differ from what was written last: an idle broker writes nothing. OSError. Blocks."""
+        with self._checkpoint_lock:
+            if self._written.get(name) != offsets:
+                self._write(name, offsets)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        write_checkpoint(self._fs, self.path, name, offsets)
+        self._written[name] = dict(offsets)
+
+    def forget(self, key: TopicPartition) -> None:
+        """Durably take a partition out of the checkpoints: what a deleted one has left there must not be said of its successor.
+
+        OSError. Blocks.
+        """
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+            with self._checkpoint_lock:  # over both: others are making logs too
+                written = self._written.get(name)
+                if written is not None and key in written:
+                    self._write(name, {other: offset for other, offset in written.items() if other != key})
+
+    def make_missing_checkpoints(self) -> None:
+        """All four files are there from the first start on. OSError."""
+        for name in CHECKPOINTS:
+            if not self._fs.exists(f"{self.path}/{name}"):
+                self.checkpoint(name, {})

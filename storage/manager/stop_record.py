@@ -1,0 +1,123 @@
+"""What a clean stop has left of each log: so the next start notices files of closed segments that are gone.
+
+    tidelog-last-stop     tidelog 1 93ab41c7                                CRC-32C of what follows
+                          {"version":1,"logs":[
+                            ["orders",0,[0,4096,9000],{"4096":2846194}]]}   topic, partition, base offsets of the segments,
+                                                                            CRC-32C of each transaction index
+
+One file in each data directory, written before the mark of the stop and believed together with it alone: the mark says that
+nobody has changed anything since (`CleanShutdownFile.is_ours`). It is removed before the first log is loaded. Design:
+docs/adr/0051-damage.md.
+
+Blocks; one thread. OSError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ...protocol.records._kernel import crc32c
+from ..io.filesystem import FileSystem
+from ..segment.names import TRANSACTION_INDEX_SUFFIX, parse_file_name
+from .checkpoint import TopicPartition
+from .checkpoint_copy import read_sealed, seal
+
+STOP_FILE = "tidelog-last-stop"
+_VERSION = 1
+
+
+class LogFiles(NamedTuple):
+    """The files of one log.
+
+    Attributes:
+        bases: base offsets of the segments that have records, and of the last one, in order.
+        transaction_indexes: checksum of each transaction index, by base offset.
+    """
+
+    bases: tuple[int, ...]
+    transaction_indexes: Mapping[int, int]
+
+
+class LostSegments(NamedTuple):
+    """Neighbouring segments that are gone.
+
+    Attributes:
+        base: of the first one.
+        first_offset, next_offset: the offsets that they had and that were not deleted: from the one to below the other.
+    """
+
+    base: int
+    first_offset: int
+    next_offset: int
+
+
+def files_of(file_system: FileSystem, directory: str, bases: Iterable[int]) -> LogFiles:
+    """What a log that is closed has in its directory, with segments at `bases` (`LogFiles`)."""
+    known = tuple(bases)
+    names = [name for name in file_system.list_directory(directory) if name.endswith(TRANSACTION_INDEX_SUFFIX)]
+    indexes = sorted(parsed.base_offset for name in names if (parsed := parse_file_name(name)) is not None)
+    checksums = {base: index_checksum(file_system, directory, base) for base in indexes if base in known}
+    return LogFiles(known, {base: checksum for base, checksum in checksums.items() if checksum is not None})
+
+
+def index_checksum(file_system: FileSystem, directory: str, base_offset: int) -> int | None:
+    """Of a segment's transaction index; None where there is none, or an empty one, which says the same."""
+    try:
+        data = file_system.read_bytes(f"{directory}/{base_offset:020d}{TRANSACTION_INDEX_SUFFIX}")
+    except FileNotFoundError:
+        return None
+    return crc32c(data) if data else None
+
+
+def lost_segments(left: Sequence[int], here: Collection[int], log_start_offset: int) -> list[LostSegments]:
+    """What is missing of the segments that were `left`, where only those that are `here` are; of the last ones nothing is said.
+
+    Both without those that are empty, but for the last one.
+
+    A segment that was not left says that somebody has put another log here: nothing is concluded then.
+    """
+    if not set(here) <= set(left):
+        return []
+    lost: list[LostSegments] = []
+    run: int | None = None
+    for base in left:
+        if base not in here:
+            run = base if run is None else run
+            continue
+        if run is not None and log_start_offset < base:
+            lost.append(LostSegments(run, max(run, log_start_offset), base))
+        run = None
+    return lost
+
+
+def write_stop_record(file_system: FileSystem, directory: str, logs: Mapping[TopicPartition, LogFiles]) -> None:
+    """Replace the file of a data directory, durably. OSError: there is none then."""
+    content = {
+        "version": _VERSION,
+        "logs": [
+            [*key, list(files.bases), {str(base): checksum for base, checksum in files.transaction_indexes.items()}]
+            for key, files in logs.items()
+        ],
+    }
+    path = f"{directory}/{STOP_FILE}"
+    try:
+        file_system.write_atomically(path, seal(json.dumps(content, separators=(",", ":")).encode()))
+    except OSError:
+        file_system.unlink(path, missing_ok=True)
+        raise
+
+
+def read_stop_record(file_system: FileSystem, directory: str) -> dict[TopicPartition, LogFiles]:
+    """What the file says; nothing where there is none, or it is damaged or another version's."""
+    content = read_sealed(file_system, f"{directory}/{STOP_FILE}")
+    if content is None:
+        return {}
+    parsed = json.loads(content)  # the checksum says that it was written here
+    if parsed["version"] != _VERSION:
+        return {}
+    return {
+        (topic, partition): LogFiles(tuple(bases), {int(base): checksum for base, checksum in indexes.items()})
+        for topic, partition, bases, indexes in parsed["logs"]
+    }

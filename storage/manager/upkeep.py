@@ -1,0 +1,205 @@
+"""LogUpkeep: the periodic work on the logs of one data directory: retention, syncs, checkpoints, idle producers.
+
+    log-retention                  rolls logs that fell silent, then deletes what the policies name
+    log-flusher                    syncs logs whose flush.ms has passed
+    recovery-point-checkpoint      what recovery may skip
+    log-start-offset-checkpoint    where logs start that don't start at their first segment
+    high-watermark-checkpoint      what consumers could read
+    disk-space                     looks how much is free
+    producer-expiration            forgets producers that have been idle for producer.id.expiration.ms
+
+Each directory has its own, in its own lane of the scheduler: a disk that hangs holds up nobody else's logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..exceptions import StorageError
+from ..io.disk_space import SAMPLE_MS
+from .checkpoint import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ..clock import Time
+    from ..io.disk_space import DiskSpace
+    from ..io.write_pace import WritePace
+    from ..log.unified_log import UnifiedLog
+    from ..scheduler import ScheduledTask, Scheduler
+    from .data_directory import DataDirectory
+
+logger = logging.getLogger(__name__)
+
+HIGH_WATERMARK_CHECKPOINT_MS = 5000
+_SHORTEST_FLUSH_CHECK_MS = 10
+_LONGEST_FLUSH_CHECK_MS = 1000
+
+
+class LogUpkeep:
+    """One data directory's. The methods that do the work block and are for pool threads, any of them.
+
+    Attributes:
+        directory: whose logs these are.
+        scheduler: its lane. Whatever else blocks on this directory's disk goes there too.
+        space: room on its disk.
+        pace: how long writes to it take.
+        logs: its logs by topic and partition. The log manager puts them in and takes them out, under its lock.
+        making: how many are being made; likewise.
+        arriving: logs that are about to come here from another directory: the checkpoints name them before they do.
+    """
+
+    def __init__(
+        self, directory: DataDirectory, scheduler: Scheduler, time: Time, space: DiskSpace, pace: WritePace
+    ) -> None:
+        self.directory = directory
+        self.scheduler = scheduler
+        self.space = space
+        self.pace = pace
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.making = 0
+        self.arriving: dict[TopicPartition, UnifiedLog] = {}
+        self._time = time
+        self._tasks: list[ScheduledTask] = []
+        self._flusher: ScheduledTask | None = None
+        self._flusher_lock = threading.Lock()  # one look is scheduled, whoever asks for it
+        self._flush_check_ms = _LONGEST_FLUSH_CHECK_MS
+        self._longest_flush_ms = _LONGEST_FLUSH_CHECK_MS
+
+    def start(self, config: BrokerConfig) -> None:
+        """Begin the periodic work."""
+        initial = config.log_initial_task_delay_ms
+        check_ms = config.log_retention_check_interval_ms
+        for name, task, delay_ms, period_ms in (
+            ("log-retention", self.delete_old_segments, min(initial, check_ms), check_ms),
+            (
+                "recovery-point-checkpoint",
+                self.checkpoint_recovery_points,
+                initial,
+                config.log_flush_offset_checkpoint_interval_ms,
+            ),
+            (
+                "log-start-offset-checkpoint",
+                self.checkpoint_log_start_offsets,
+                initial,
+                config.log_flush_start_offset_checkpoint_interval_ms,
+            ),
+            ("high-watermark-checkpoint", self.checkpoint_high_watermarks, initial, HIGH_WATERMARK_CHECKPOINT_MS),
+            (
+                "producer-expiration",
+                self.remove_expired_producers,
+                initial,
+                config.producer_id_expiration_check_interval_ms,
+            ),
+            ("disk-space", self.space.sample, 0, SAMPLE_MS),
+        ):
+            self._tasks.append(self.scheduler.schedule(name, task, delay_ms, max(1, period_ms)))
+        self._longest_flush_ms = min(config.log_flush_scheduler_interval_ms, _LONGEST_FLUSH_CHECK_MS)
+        self._schedule_flush()
+
+    def cancel(self) -> None:
+        """No task starts any more."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        if self._flusher is not None:
+            self._flusher.cancel()
+
+    # --- flush ---
+
+    def added(self, log: UnifiedLog) -> None:
+        """The flusher looks in time for a log that has just come. Any thread."""
+        if self._tasks and log.config.flush_ms // 2 < self._flush_check_ms:
+            self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        """Next look: twice within the shortest flush.ms, so that no log's passes between two looks."""
+        shortest = min((log.config.flush_ms for log in list(self.logs.values())), default=_LONGEST_FLUSH_CHECK_MS)
+        with self._flusher_lock:
+            if self._flusher is not None:
+                self._flusher.cancel()
+            self._flush_check_ms = max(min(shortest // 2, self._longest_flush_ms), _SHORTEST_FLUSH_CHECK_MS)
+            self._flusher = self.scheduler.schedule("log-flusher", self._flush_tick, self._flush_check_ms)
+
+    def _flush_tick(self) -> None:
+        try:
+            self.flush_due_logs()
+        finally:
+            if self._tasks:
+                self._schedule_flush()
+
+    def flush_due_logs(self) -> None:
+        """Flush each log whose flush.ms since its last flush would have passed before the next look."""
+        latest = self._time.milliseconds() + self._flush_check_ms
+        for log in list(self.logs.values()):
+            if log.recovery_point < log.log_end_offset and latest - log.last_flush_ms > log.config.flush_ms:
+                try:
+                    log.flush()
+                except StorageError as error:
+                    logger.error("%s", error)
+
+    # --- retention ---
+
+    def delete_old_segments(self) -> int:
+        """Roll what is old and silent, apply retention; returns how many segments went."""
+        count = 0
+        for log in list(self.logs.values()):
+            try:
+                log.open_ledger(count=bool(log.holes))  # what holes have cost is counted once
+                log.roll_if_quiet()
+                count += len(log.delete_old_segments())
+                log.forget_holes()
+                log.mend_indexes()
+            except StorageError as error:
+                logger.error("%s", error)
+        return count
+
+    def remove_expired_producers(self) -> None:
+        for log in list(self.logs.values()):
+            log.remove_expired_producers()
+
+    # --- checkpoints ---
+
+    def checkpoint_all(self) -> bool:
+        """Write all three, before a stop. False: one of them could not be written."""
+        written = [
+            self.checkpoint_recovery_points(), self.checkpoint_log_start_offsets(), self.checkpoint_high_watermarks(),
+        ]  # fmt: skip
+        return all(written)
+
+    def checkpoint_recovery_points(self) -> bool:
+        """What recovery may skip. Only ever lower than the truth, so the order with flushes does not matter.
+
+        False: it could not be written.
+        """
+        return self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+
+    def checkpoint_high_watermarks(self) -> bool:
+        """Likewise."""
+        return self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, lambda log: log.high_watermark)
+
+    def checkpoint_log_start_offsets(self) -> bool:
+        """Where logs start that don't start at their first segment. False: it could not be written."""
+
+        def start_offset(log: UnifiedLog) -> int | None:
+            start = log.log_start_offset
+            return start if start > log.segments[0].base_offset or log.is_shortening else None
+
+        return self._checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offset)
+
+    def _checkpoint(self, name: str, value: Callable[[UnifiedLog], int | None]) -> bool:
+        logs = [*self.logs.items(), *self.arriving.items()]
+        offsets = {key: offset for key, log in logs if (offset := value(log)) is not None}
+        try:
+            self.directory.checkpoint(name, offsets)
+        except OSError as error:
+            logger.error("%s/%s could not be written: %s", self.directory.path, name, error)
+            return False
+        return True

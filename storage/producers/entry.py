@@ -1,0 +1,153 @@
+"""What a log remembers of one producer: its epoch, its last five batches, its open transaction.
+
+Sequence numbers count records per producer and partition from 0 to 2^31 - 1 and then from 0 again; −1 is "none" (the
+batches that coordinators write have none).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..log.values import NO_TIMESTAMP
+
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_COORDINATOR_EPOCH = -1
+
+# A client has at most five requests in flight per connection (KAFKA-5494), so an older batch can't be sent again.
+BATCHES_TO_RETAIN = 5
+
+_SEQUENCE_MASK = 2**31 - 1
+
+
+def in_sequence(last: int, following: int) -> bool:
+    """Whether a batch that starts at `following` continues after `last`."""
+    return following == last + 1 or (following == 0 and last == _SEQUENCE_MASK)
+
+
+class BatchMetadata(NamedTuple):
+    """An appended batch: last sequence and offset, how far back the first ones lie, max timestamp (ms)."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerStateEntry:
+    """One producer id's state. Belongs to its `ProducerStateManager` and so to the log's writer; others read."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_active_ms",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "transaction_began_ms",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int | None = None,
+        batches: tuple[BatchMetadata, ...] = (),
+        last_active_ms: int = NO_TIMESTAMP,
+    ) -> None:
+        """`last_timestamp` is the producer's own (ms);
+
+        `last_active_ms` our clock's when it last appended (see expiration). `transaction_began_ms` is ours too, of the open
+        transaction's first record; after a restart it is not known, and is the time of the last one.
+        """
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches = list(batches)
+        self.last_active_ms = last_active_ms
+        self.transaction_began_ms = last_active_ms
+
+    @property
+    def first_sequence(self) -> int:
+        """Of the oldest batch remembered, −1 without one."""
+        return self.batches[0].first_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of its last data record, −1 when no batch is remembered."""
+        return self.batches[-1].last_offset if self.batches else -1
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.batches[-1].offset_delta if self.batches else 0
+
+    def find_duplicate(self, producer_epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """The remembered batch with exactly these sequences in this epoch."""
+        if producer_epoch != self.producer_epoch:
+            return None
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                return batch
+        return None
+
+    def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:
+        """Remembers an appended batch; a new epoch forgets those of the old one."""
+        self._take_epoch(producer_epoch)
+        if len(self.batches) == BATCHES_TO_RETAIN:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.last_timestamp = batch.timestamp
+
+    def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
+        """Remembers a transaction marker."""
+        self._take_epoch(producer_epoch)
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_first_offset = None
+        self.last_timestamp = timestamp
+
+    def _take_epoch(self, producer_epoch: int) -> None:
+        if producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = producer_epoch
+
+    def __eq__(self, other: object) -> bool:
+        """The same state, whenever it was active."""
+        if not isinstance(other, ProducerStateEntry):
+            return NotImplemented
+        return self._state() == other._state()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _state(self) -> tuple[object, ...]:
+        return (
+            self.producer_id,
+            self.producer_epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.current_txn_first_offset,
+            self.batches,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerStateEntry(producer_id={self.producer_id}, producer_epoch={self.producer_epoch}, "
+            f"coordinator_epoch={self.coordinator_epoch}, last_timestamp={self.last_timestamp}, "
+            f"current_txn_first_offset={self.current_txn_first_offset}, batches={self.batches})"
+        )

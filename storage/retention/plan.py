@@ -1,0 +1,142 @@
+"""Which segments must go, and which policy says so: a pure function of values. `unified_log.py` acts on the answer.
+
+The policies are asked in turn, each about what the others have left, until none names a segment any more: one call deletes
+all that repeated calls would. A policy is offered only what may go at all: nothing at or above the high watermark, and the
+active segment only when it asks for it and has a record in it (the executor rolls it first). What it answers must be the
+first of what it was offered, in order. One that answers anything else, or fails, deletes nothing in this run, and the
+caller is told.
+
+The policies themselves, built in and others, are `deletion_policy.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..deletion_policy import START_OFFSET, DeletionPolicy, LogFacts, NamedPolicy
+
+if TYPE_CHECKING:
+    from ..log.values import SegmentView
+
+DELETE_POLICY = "delete"
+
+
+class SegmentDeletion(NamedTuple):
+    """One segment that must go, and the policy that named it."""
+
+    base_offset: int
+    next_base_offset: int
+    size: int
+    policy: str
+    live: int
+    """Records in it, as far as they are counted without reading it: its offsets, where no cleaner has been."""
+
+
+class PolicyFailure(NamedTuple):
+    """A policy that was left out of this run, and why."""
+
+    policy: str
+    cause: str
+
+
+class RetentionPlan(NamedTuple):
+    """What is to be done. `deletions` are the first segments of the log, in order."""
+
+    deletions: list[SegmentDeletion]
+    failures: list[PolicyFailure]
+
+
+def plan_deletions(segments: Iterable[SegmentView], log: LogFacts, policies: Sequence[NamedPolicy]) -> RetentionPlan:
+    """What to delete now. `policies` hold where cleanup.policy has delete in it, logStartOffset always.
+
+    `segments` (all of the log, in offset order) is read only as far as a policy reads, so it may be a generator over ten
+    thousand that opens files.
+    """
+    asked = [START_OFFSET, *(policies if DELETE_POLICY in log.config.cleanup_policy else ())]
+    offer = _Offer(segments, log.high_watermark)
+    failures: list[PolicyFailure] = []
+    while True:
+        deletions, failure = _ask(offer, log, asked)
+        if failure is None:
+            return RetentionPlan(deletions, failures)
+        # Once more without it, so that nothing goes on the word of a policy that failed later.
+        failures.append(failure)
+        asked = [named for named in asked if named.name != failure.policy]
+
+
+def _ask(
+    offer: _Offer, log: LogFacts, asked: Sequence[NamedPolicy]
+) -> tuple[list[SegmentDeletion], PolicyFailure | None]:
+    deletions: list[SegmentDeletion] = []
+    remaining = log.size
+    named_any = True
+    while named_any:
+        named_any = False
+        for name, policy in asked:
+            takes_active = bool(getattr(policy, "takes_active", False))
+            try:
+                for segment in _chosen(policy, offer, len(deletions), takes_active, log._replace(size=remaining)):
+                    base, end = segment.base_offset, segment.next_base_offset
+                    deletions.append(SegmentDeletion(base, end, segment.size, name, end - base))
+                    remaining -= segment.size
+                    named_any = True
+            except Exception as error:
+                offer.raise_error()
+                return [], PolicyFailure(name, f"{type(error).__name__}: {error}")
+            offer.raise_error()
+    return deletions, None
+
+
+def _chosen(
+    policy: DeletionPolicy, offer: _Offer, start: int, takes_active: bool, log: LogFacts
+) -> Iterator[SegmentView]:
+    """What the policy answers, each checked to be the next one of those it was offered."""
+    for position, segment in enumerate(policy.choose(offer.after(start, takes_active), log), start):
+        expected = offer.get(position, takes_active)
+        if expected is None:
+            raise ValueError(f"it named {_shown(segment)}, which it was not offered")
+        if expected != segment:
+            raise ValueError(f"it named {_shown(segment)}, and segment {expected.base_offset} comes before that")
+        yield expected
+
+
+def _shown(segment: object) -> str:
+    return f"segment {segment.base_offset}" if hasattr(segment, "base_offset") else repr(segment)[:80]
+
+
+class _Offer:
+    """The segments that may go, read from their source when they are first looked at."""
+
+    def __init__(self, segments: Iterable[SegmentView], high_watermark: int) -> None:
+        self._source = iter(segments)
+        self._high_watermark = high_watermark
+        self._read: list[SegmentView] = []
+        self._error: Exception | None = None
+
+    def raise_error(self) -> None:
+        """What went wrong when a segment's facts were read is no policy's fault, whatever the policy made of it."""
+        if self._error is not None:
+            raise self._error
+
+    def get(self, position: int, takes_active: bool) -> SegmentView | None:
+        """The segment at that place, None where there is none that may go."""
+        while position >= len(self._read):
+            try:
+                segment = next(self._source, None)
+            except Exception as error:
+                self._error = error
+                raise
+            if segment is None or segment.next_base_offset > self._high_watermark:
+                self._source = iter(())
+                return None
+            self._read.append(segment)
+        segment = self._read[position]
+        return None if segment.is_active and not (takes_active and segment.size) else segment
+
+    def after(self, start: int, takes_active: bool) -> Iterator[SegmentView]:
+        """All from that place on."""
+        position = start
+        while (segment := self.get(position, takes_active)) is not None:
+            yield segment
+            position += 1

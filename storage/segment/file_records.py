@@ -1,0 +1,214 @@
+"""The batches in a `.log` file: walking their headers, finding one by offset or by time. Reads with pread, writes nothing.
+
+A file is a row of batches with nothing between them (layout: protocol/records/record_batch.py; legacy_record.py for the
+messages of formats 0 and 1, each of which counts as a batch here). Walking reads headers in chunks of a few KiB and skips
+the bodies of large batches; only a look-up by time opens a batch, and only the one that has the answer. `end` is always
+where the caller knows whole batches to stop; bytes behind it are not looked at.
+
+Any thread. Raises CorruptRecordError where a header cannot be one; the log's readers never meet that in bytes that recovery
+has checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.records import _kernel
+from ...protocol.records.exceptions import CorruptRecordError
+from ...protocol.records.legacy_record import LEGACY_HEADER_SIZE, read_legacy_header
+from ...protocol.records.memory_records import iterate_records
+from ...protocol.records.record_batch import (
+    HEADER,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    RECORD_BATCH_OVERHEAD,
+    BatchHeader,
+    Record,
+)
+from ..exceptions import CorruptIndexError
+from ..index.time_index import TimestampOffset
+from ..log.values import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from ..io.filesystem import File
+
+CHUNK_BYTES = 8192
+"""One index interval (4 KiB) and a small batch: what a look-up walks after the index has done its part."""
+
+
+#: Of a batch header: base offset, batch length, last offset delta; leader epoch, magic, CRC, attributes are between.
+_EXTENT = struct.Struct(">qi11xi")
+
+
+class BatchPosition(NamedTuple):
+    """Where a batch lies in its file and what offset it ends with."""
+
+    position: int
+    size: int
+    last_offset: int
+
+
+def batch_at(file: File, position: int) -> BatchPosition | None:
+    """The batch that starts at `position`; None at the end of the file."""
+    head = file.pread(RECORD_BATCH_OVERHEAD, position)
+    if len(head) >= LEGACY_HEADER_SIZE and head[MAGIC_AT] < MAGIC_V2:
+        message = read_legacy_header(head)
+        return BatchPosition(position, message.size, message.last_offset)
+    if len(head) < RECORD_BATCH_OVERHEAD:
+        return None
+    base_offset, length, last_offset_delta = _EXTENT.unpack_from(head)
+    return BatchPosition(position, LOG_OVERHEAD + length, base_offset + last_offset_delta)
+
+
+def read_headers(file: File, position: int, end: int) -> Iterator[BatchHeader]:
+    """Headers of the whole batches in [position, end), in order; a batch that `end` cuts off is not among them.
+
+    A message of format 0 or 1 is given as `read_legacy_header` says: of a wrapper only the last offset is known.
+    """
+    chunk, chunk_start, chunk_end = b"", position, position
+    while end - position >= LEGACY_HEADER_SIZE:
+        if position + RECORD_BATCH_OVERHEAD > chunk_end < end:
+            chunk = file.pread(min(CHUNK_BYTES, end - position), position)
+            chunk_start, chunk_end = position, position + len(chunk)
+        at = position - chunk_start
+        left = chunk_end - position
+        if left < LEGACY_HEADER_SIZE:
+            return  # the file was truncated under a reader
+        if chunk[at + MAGIC_AT] < MAGIC_V2:
+            header = read_legacy_header(chunk, at, position)
+        else:
+            if left < RECORD_BATCH_OVERHEAD:
+                return
+            base_offset, length, *rest = HEADER.unpack_from(chunk, at)
+            header = BatchHeader(position, LOG_OVERHEAD + length, base_offset, *rest)
+            if header.size < RECORD_BATCH_OVERHEAD or header.magic != MAGIC_V2:
+                raise CorruptRecordError(
+                    f"{file.path}: a batch of format {header.magic} and {header.size} bytes at {position}"
+                )
+        if header.size > end - position:
+            return
+        yield header
+        position += header.size
+
+
+def ends_at(head: bytes, last_offset: int) -> bool:
+    """Whether a batch, or message of format 0 or 1, begins there whose last offset is that: what an index entry says."""
+    size = len(head)
+    if size >= RECORD_BATCH_OVERHEAD and head[MAGIC_AT] == MAGIC_V2:
+        base_offset, _, last_offset_delta = _EXTENT.unpack_from(head)
+        return bool(base_offset + last_offset_delta == last_offset)
+    return (
+        size >= LEGACY_HEADER_SIZE and head[MAGIC_AT] < MAGIC_V2 and read_legacy_header(head).last_offset == last_offset
+    )
+
+
+def find_batch(
+    file: File, position: int, end: int, target_offset: int, indexed: int | None = None
+) -> BatchPosition | None:
+    """The first whole batch in [position, end) whose last offset is >= `target_offset`; `position` is a batch's start.
+
+    `indexed`: the last offset that an index says of the batch at `position`. CorruptIndexError: it is none that ends there.
+    """
+    while position < end:
+        chunk = file.pread(min(CHUNK_BYTES, end - position), position)
+        if indexed is not None:
+            if not ends_at(chunk, indexed):
+                raise CorruptIndexError(f"{file.path}: no batch that ends at offset {indexed} begins at {position}")
+            indexed = None
+        found = _kernel.find_batch(chunk, 0, len(chunk), target_offset)
+        if found is not None:
+            at, size, last = found
+            return BatchPosition(position + at, size, last) if position + at + size <= end else None
+        step = _kernel.next_batch_position(chunk, 0, len(chunk))
+        if step == 0:  # not even a header is left
+            return None
+        position += step
+    return None
+
+
+def last_offset(file: File, position: int, end: int) -> int | None:
+    """Last offset of the last whole batch in [position, end)."""
+    last: int | None = None
+    for header in read_headers(file, position, end):
+        last = header.last_offset
+    return last
+
+
+def count_records(file: File, position: int, end: int) -> int:
+    """Records in [position, end), by the batches' headers; only wrappers of formats 0 and 1 are opened for it."""
+    count = 0
+    for header in read_headers(file, position, end):
+        if header.magic >= MAGIC_V2:
+            count += header.record_count
+        else:
+            count += sum(1 for _ in read_records(file, header)) if header.compression else 1
+    return count
+
+
+def largest_timestamp(file: File, position: int, end: int) -> TimestampOffset:
+    """The largest batch timestamp and the last offset of the first batch that has it: what a time index entry says."""
+    largest = TimestampOffset(NO_TIMESTAMP, -1)
+    for header in read_headers(file, position, end):
+        if header.max_timestamp > largest.timestamp:
+            largest = TimestampOffset(header.max_timestamp, header.last_offset)
+    return largest
+
+
+def read_records(file: File, header: BatchHeader) -> Iterator[Record]:
+    """The records of one batch of any format, decompressed; none when truncation has cut it off since its header was read."""
+    batch = file.pread(header.size, header.position)
+    return iterate_records(batch) if len(batch) == header.size else iter(())
+
+
+def find_timestamp(
+    file: File, position: int, end: int, timestamp: int, start_offset: int, limit_offset: int
+) -> TimestampOffset | None:
+    """The first record with a timestamp >= `timestamp` and an offset in [start_offset, limit_offset)."""
+    for header in read_headers(file, position, end):
+        if _begins_behind(header, limit_offset):
+            return None
+        if header.max_timestamp < timestamp or header.last_offset < start_offset:
+            continue
+        found = find_in_batch(file, header, timestamp, start_offset)
+        if found is not None:
+            return TimestampOffset(*found, header.partition_leader_epoch) if found[1] < limit_offset else None
+    return None
+
+
+def _begins_behind(header: BatchHeader, limit_offset: int) -> bool:
+    """Whether no record of it can lie below the limit; of a wrapper that is only known once it is opened."""
+    return header.base_offset >= limit_offset and (header.magic >= MAGIC_V2 or not header.compression)
+
+
+def find_in_batch(file: File, header: BatchHeader, timestamp: int, start_offset: int) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record in the batch with a timestamp >= `timestamp` and an offset >= `start_offset`."""
+    if header.magic >= MAGIC_V2:
+        batch = file.pread(header.size, header.position)
+        if len(batch) < header.size:  # truncation has cut it off since its header was read
+            return None
+        return _kernel.find_timestamp(batch, 0, len(batch), timestamp, start_offset)
+    for record in read_records(file, header):
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return record.timestamp, record.offset
+    return None
+
+
+def find_largest_timestamp(
+    file: File, position: int, end: int, start_offset: int, limit_offset: int
+) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of those with an offset in [start_offset, limit_offset)."""
+    best: TimestampOffset | None = None
+    for header in read_headers(file, position, end):
+        if _begins_behind(header, limit_offset):
+            break
+        if header.last_offset < start_offset:
+            continue
+        if best is not None and header.max_timestamp <= best.timestamp:
+            continue
+        for record in read_records(file, header):
+            if start_offset <= record.offset < limit_offset and (best is None or record.timestamp > best.timestamp):
+                best = TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return best

@@ -1,0 +1,61 @@
+"""A listing that is torn by a swap is never taken for the truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tidelog.pipeline.exceptions import DirectoryError
+from tidelog.pipeline.reading.segment_files import floor, list_segments
+
+
+def make(directory: Path, *names: str) -> None:
+    for name in names:
+        (directory / name).write_bytes(b"x" * 7)
+
+
+def log(base_offset: int, stage: str = "") -> str:
+    return f"{base_offset:020d}.log{stage}"
+
+
+def test_segments_come_in_order_and_other_files_are_left_alone(tmp_path: Path) -> None:
+    make(
+        tmp_path,
+        log(90),
+        log(7),
+        log(20),
+        log(3, ".deleted"),
+        log(7, ".cleaned"),
+        f"{7:020d}.index",
+        "partition.metadata",
+    )
+    found = list_segments(tmp_path)
+    assert [(one.base_offset, one.size) for one in found] == [(7, 7), (20, 7), (90, 7)]
+    assert found[0].path == str(tmp_path / log(7))
+    assert [floor(found, offset) for offset in (0, 7, 19, 20, 1000)] == [-1, 0, 0, 1, 2]
+
+
+def test_a_swap_is_waited_for(tmp_path: Path) -> None:
+    """The old segments are gone already, and what replaces them has no `.log` name yet."""
+    make(tmp_path, log(0, ".swap"), log(50))
+    waits = []
+
+    def sleep(_: float) -> None:
+        waits.append(len(list(tmp_path.iterdir())))
+        if len(waits) == 3:
+            (tmp_path / log(0, ".swap")).rename(tmp_path / log(0))
+
+    assert [one.base_offset for one in list_segments(tmp_path, sleep=sleep)] == [0, 50]
+    assert len(waits) == 3
+
+
+def test_one_that_never_ends_is_told(tmp_path: Path) -> None:
+    make(tmp_path, log(0, ".swap"))
+    now = iter(range(0, 1000, 3))
+    with pytest.raises(DirectoryError, match=r"in the middle of a swap.*start the daemon"):
+        list_segments(tmp_path, sleep=lambda _: None, clock=lambda: float(next(now)))
+
+
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DirectoryError, match="no such directory"):
+        list_segments(tmp_path / "t-0")

@@ -1,0 +1,168 @@
+"""What happens to files while they are read, and what is said of those that are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.columns import rows_of
+from support.segment_dirs import write_log, write_segment
+from tidelog.pipeline.exceptions import CorruptLogError, DataLossError
+from tidelog.pipeline.planning.splits import Split, plan
+from tidelog.pipeline.reading.segment_files import list_segments
+from tidelog.pipeline.reading.segment_reader import read_split
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
+from tidelog.storage.io.filesystem import RealFileSystem
+
+
+def batch(offset: int, **arguments: int) -> bytes:
+    """One record, whose key is its offset; all of one size."""
+    return build_batch([Record(offset, 1, b"%03d" % offset, bytes(50))], base_offset=offset, **arguments)  # type: ignore[arg-type]
+
+
+BATCHES = [batch(offset) for offset in range(40)]
+SIZE = len(BATCHES[0])
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Segments at 0, 15 and 30."""
+    write_log(tmp_path / "t-0", [BATCHES[:15], BATCHES[15:30], BATCHES[30:]])
+    return tmp_path / "t-0"
+
+
+def splits_of(directory: Path, split_bytes: int = 400) -> list[Split]:
+    return plan("t", 0, list_segments(directory), 0, 40, split_bytes)
+
+
+def offsets(split: Split, **options: bool) -> list[int]:
+    return [row.offset for columns in read_split(split, **options) for row in rows_of(columns)]
+
+
+def segment(directory: Path, base_offset: int) -> Path:
+    return directory / f"{base_offset:020d}.log"
+
+
+def test_splits_are_about_even_and_begin_where_batches_do(directory: Path) -> None:
+    splits = splits_of(directory)
+    assert [split.first_offset for split in splits] == [0, 4, 8, 12, 17, 21, 25, 29, 34, 38]
+    assert [offset for split in splits for offset in offsets(split)] == list(range(40))
+
+
+def test_a_segment_that_cleaning_replaced_is_found_anew(directory: Path) -> None:
+    """It has the old one's name, and the old positions mean nothing in it."""
+    splits = splits_of(directory)
+    write_segment(directory, 0, BATCHES[1:15:2])
+    assert [offset for split in splits for offset in offsets(split)] == [*range(1, 15, 2), *range(15, 40)]
+
+
+def test_segments_that_cleaning_joined_are_found_anew(directory: Path) -> None:
+    splits = splits_of(directory)
+    write_segment(directory, 0, [*BATCHES[:15:3], *BATCHES[15:30:4]])
+    segment(directory, 15).unlink()
+    assert [offset for split in splits for offset in offsets(split)] == [
+        *range(0, 15, 3),
+        *range(15, 30, 4),
+        *range(30, 40),
+    ]
+
+
+def test_an_index_of_the_file_before_is_not_trusted(directory: Path) -> None:
+    old = (directory / f"{0:020d}.index").read_bytes()
+    splits = splits_of(directory)
+    write_segment(directory, 0, BATCHES[1:15:2])
+    (directory / f"{0:020d}.index").write_bytes(old)
+    assert [offset for split in splits for offset in offsets(split)] == [*range(1, 15, 2), *range(15, 40)]
+
+
+def test_what_retention_took_in_mid_read_is_told(directory: Path) -> None:
+    splits = splits_of(directory, 1 << 20)
+    reading = iter(read_split(splits[0]))
+    for base in (0, 15):
+        segment(directory, base).unlink()
+    with pytest.raises(DataLossError, match="t-0: offsets 0 to 29 are gone"):
+        list(reading)
+    assert offsets(splits[0], fail_on_data_loss=False) == list(range(30, 40))
+
+
+def test_an_open_file_stays_readable(directory: Path) -> None:
+    """The first columns are handed over when 16,384 rows are there: so many fit no segment, and the file is open by then."""
+    many = [build_batch([Record(i, 1, None, None) for i in range(20_000)], base_offset=base) for base in (0, 20_000)]
+    write_log(directory.parent / "u-0", [many])
+    (split,) = plan("u", 0, list_segments(directory.parent / "u-0"), 0, 40_000)
+    reading = read_split(split)
+    first = next(reading).rows
+    segment(directory.parent / "u-0", 0).unlink()
+    assert first + sum(columns.rows for columns in reading) == 40_000
+
+
+@pytest.mark.parametrize("at", [8, 16, 17, 30, 70])
+def test_damage_is_told_with_file_byte_and_offset_or_left_out(directory: Path, at: int) -> None:
+    path = segment(directory, 15)
+    data = bytearray(path.read_bytes())
+    data[5 * SIZE + at] ^= 0x55
+    path.write_bytes(data)
+    (split,) = splits_of(directory, 1 << 20)
+    with pytest.raises(
+        CorruptLogError, match=rf"{path}: damaged at byte {5 * SIZE}, behind offset 19: .*tidelog log verify"
+    ):
+        offsets(split)
+    assert offsets(split, skip_corrupt=True) == [offset for offset in range(40) if offset != 20]
+
+
+def test_the_room_that_an_active_segment_has_reserved_is_its_end(directory: Path) -> None:
+    path = segment(directory, 30)
+    path.write_bytes(path.read_bytes() + bytes(5000))
+    (split,) = splits_of(directory, 1 << 20)
+    assert offsets(split) == list(range(40))
+    path = segment(directory, 15)
+    path.write_bytes(path.read_bytes() + bytes(5000))
+    with pytest.raises(CorruptLogError, match=f"damaged at byte {15 * SIZE}"):
+        offsets(split)
+
+
+def test_a_batch_that_is_being_written_is_not_read(directory: Path) -> None:
+    path = segment(directory, 30)
+    (split,) = splits_of(directory, 1 << 20)
+    for cut in (5, 12, 61, 100):
+        path.write_bytes(b"".join(BATCHES[30:]) + batch(40)[:cut])
+        assert offsets(split) == list(range(40))
+
+
+def test_a_batch_that_is_cut_off_where_there_should_be_records_is_damage(directory: Path) -> None:
+    path = segment(directory, 30)
+    path.write_bytes(path.read_bytes()[:-20])
+    (split,) = splits_of(directory, 1 << 20)
+    with pytest.raises(CorruptLogError, match="cut off"):
+        offsets(split)
+
+
+def test_batches_larger_than_a_chunk_are_read(tmp_path: Path) -> None:
+    sizes = (9_000_000, 10, 5_000_000)
+    large = [build_batch([Record(0, 1, b"a", bytes(size))], base_offset=offset) for offset, size in enumerate(sizes)]
+    write_log(tmp_path / "t-0", [large])
+    (split,) = plan("t", 0, list_segments(tmp_path / "t-0"), 0, 3)
+    assert offsets(split) == [0, 1, 2]
+
+
+def test_readers_of_committed_data_do_not_see_aborted_transactions(tmp_path: Path) -> None:
+    """Producer 7 aborts 2 to 5 and commits 8; producer 8's batch between is another's."""
+    own = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    other = {**own, "producer_id": 8}
+    log = [
+        batch(0),
+        batch(2, **own),
+        batch(3, **other),
+        batch(4, **own),
+        batch(5, **own, is_control=True),
+        batch(8, **own),
+    ]
+    write_log(tmp_path / "t-0", [log[:3], log[3:]])
+    index = TransactionIndex(RealFileSystem(), tmp_path / "t-0" / f"{4:020d}.txnindex", 4)
+    index.append(AbortedTxn(7, 2, 5, 3))
+    index.close()
+    (split,) = plan("t", 0, list_segments(tmp_path / "t-0"), 0, 9)
+    assert offsets(split) == [0, 2, 3, 4, 8]
+    assert offsets(split, read_committed=True) == [0, 3, 8]

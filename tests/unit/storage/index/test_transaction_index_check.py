@@ -1,0 +1,108 @@
+"""A transaction index is held against the log when that is loaded: no flipped bit makes aborted records committed ones."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from support.cleaning import Producer, aborted_transactions
+from support.logs import ROOT, World, append
+from tidelog.storage.index.transaction_index_check import HELD_AGAINST_LOG
+from tidelog.storage.segment.names import file_name
+
+INDEX = f"{ROOT}/t-0/{file_name(0, '.txnindex')}"
+
+
+@pytest.fixture
+def world() -> World:
+    """A closed segment with three transactions, two of them aborted, and an active one."""
+    world = World()
+    world.start()
+    log = world.log()
+    one, other = Producer(7), Producer(8)
+    append(log, "plain")
+    one.send(log, (b"a", b"1"), (b"b", b"2"))
+    other.send(log, (b"c", b"3"))
+    one.end(log, commit=False)
+    other.end(log, commit=True)
+    other.send(log, (b"d", b"4"))
+    append(log, "plain")
+    other.end(log, commit=False)
+    log.roll()
+    append(log, "active")
+    world.stop()
+    return world
+
+
+def test_no_flipped_bit_changes_what_a_reader_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    good = world.fake.contents()[INDEX]
+    for entry in (0, 34):
+        # The last stable offset behind these is Kafka's alone: nothing here reads it.
+        for byte in range(entry, entry + 26):
+            for bit in (0, 3, 7):
+                state = world.fake.kill()
+                state.corrupt(INDEX, byte, bytes([good[byte] ^ 1 << bit]))
+                again = World(state)
+                again.log_config = world.log_config
+                caplog.clear()
+                with caplog.at_level(logging.WARNING):
+                    log = again.start().get("t", 0)
+                assert log is not None
+                assert [txn[:3] for txn in aborted_transactions(log)] == [(7, 1, 4), (8, 6, 8)], (
+                    f"byte {byte}, bit {bit}"
+                )
+                assert state.contents()[INDEX] == good
+                assert any("made anew from the log" in message for message in caplog.messages)
+
+
+def test_a_torn_one_is_made_anew_and_a_sound_one_left_alone(world: World) -> None:
+    good = world.fake.contents()[INDEX]
+    for content in (good, good[:-5], good + b"\1"):
+        state = world.fake.kill()
+        state.put(INDEX, content)
+        again = World(state)
+        again.log_config = world.log_config
+        again.start()
+        assert state.contents()[INDEX] == good
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_start_reads_no_more_for_more_aborted_transactions(is_clean: bool) -> None:
+    reads = []
+    for count in (HELD_AGAINST_LOG, 4 * HELD_AGAINST_LOG):
+        world = World()
+        world.start()
+        log, producer = world.log(), Producer(7)
+        for number in range(count):
+            producer.send(log, (b"a", b"%d" % number))
+            producer.end(log, commit=False)
+        log.roll()
+        append(log, "active")
+        world.stop()
+        state = world.fake.kill()
+        if not is_clean:
+            state.unlink(f"{ROOT}/.kafka_cleanshutdown")
+        again = World(state)
+        again.log_config = world.log_config
+        again.start()
+        reads.append(sum(read.path.endswith(".log") for read in state.reads))
+    assert reads[0] == reads[1]
+
+
+def test_an_old_entry_that_can_not_be_right_is_noticed() -> None:
+    world = World()
+    world.start()
+    log, producer = world.log(), Producer(7)
+    for number in range(HELD_AGAINST_LOG + 3):
+        producer.send(log, (b"a", b"%d" % number))
+        producer.end(log, commit=False)
+    log.roll()
+    world.stop()
+    good = world.fake.contents()[INDEX]
+    for byte in (11, 16, 19, 24):  # the upper halves of first and last offset
+        state = world.fake.kill()
+        state.corrupt(INDEX, byte, bytes([good[byte] ^ 1]))
+        again = World(state)
+        again.log_config = world.log_config
+        again.start()
+        assert state.contents()[INDEX] == good, byte

@@ -1,0 +1,173 @@
+"""What a stop leaves behind when the start did not come to its end; by whom logs are loaded."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from support.fake_filesystem import Operation
+from support.logs import ROOT, World, append
+from support.mock_time import MockScheduler, MockTime
+from tidelog.config.loader import load_config
+from tidelog.config.log_config import LogConfig, log_config
+from tidelog.storage.exceptions import DataDirectoryError, KafkaStorageError
+from tidelog.storage.io.filesystem import RealFileSystem
+from tidelog.storage.manager.log_manager import LogManager
+
+CLEAN_MARK = f"{ROOT}/.kafka_cleanshutdown"
+
+
+def crashed() -> tuple[World, dict[str, bytes]]:
+    """A world after `kill -9`, and its checkpoints."""
+    world = World()
+    world.start()
+    append(world.log(), "a", "b")
+    world.log().flush()
+    append(world.log(), "c")
+    world.manager.checkpoint_recovery_points()
+    world.kill()
+    return world, checkpoints(world)
+
+
+def checkpoints(world: World) -> dict[str, bytes]:
+    names = [name for name in world.file_system.list_directory(ROOT) if name.endswith("-checkpoint")]
+    return {name: world.file_system.read_bytes(f"{ROOT}/{name}") for name in names}
+
+
+def recovered(world: World) -> int:
+    """Segments that the next start recovers."""
+    return world.start().recovery_stats.segments_recovered
+
+
+def test_a_stop_before_the_load_leaves_the_crash_to_the_next_start() -> None:
+    """A damaged metadata.db ends a start between the two, say."""
+    world, before = crashed()
+    manager: LogManager = world._manager()
+    manager.open()
+    manager.shutdown()
+    assert checkpoints(world) == before
+    assert not world.file_system.exists(CLEAN_MARK)
+    assert recovered(world) == 1
+    world.stop()
+
+
+def test_a_stop_after_a_load_that_failed_does_too() -> None:
+    world, before = crashed()
+    manager: LogManager = world._manager()
+
+    def config_of(topic: str) -> LogConfig:
+        raise DataDirectoryError(topic, "has no settings", "give it some")
+
+    with pytest.raises(DataDirectoryError, match="has no settings"):
+        manager.load(config_of)
+    manager.shutdown()
+    assert checkpoints(world) == before
+    assert not world.file_system.exists(CLEAN_MARK)
+    assert recovered(world) == 1
+    world.stop()
+    assert world.file_system.exists(CLEAN_MARK)
+
+
+class _ColdFileSystem(RealFileSystem):
+    """Says that so many blocks came from the disk at each look."""
+
+    def __init__(self, blocks: int) -> None:
+        self._blocks = blocks
+        self._read = 0
+
+    def blocks_read(self) -> int:
+        self._read += self._blocks
+        return self._read
+
+
+@pytest.mark.parametrize(
+    ("threads", "blocks", "clean", "helped"),
+    [(2, 0, True, False), (2, 8, True, False), (2, 9, True, True), (1, 9, True, False), (2, 0, False, True)],
+)
+def test_other_threads_load_too_where_there_is_a_disk_to_wait_for(
+    tmp_path: Path, threads: int, blocks: int, clean: bool, helped: bool
+) -> None:
+    config = load_config(assignments=[f"log.dirs={tmp_path}", f"num.recovery.threads.per.data.dir={threads}"])
+    time = MockTime()
+    before = LogManager(config, RealFileSystem(), time, MockScheduler(time))
+    before.load()
+    for partition in range(4):
+        before.get_or_create("t", partition, UUID(int=1))
+    before.shutdown()
+    if not clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+    loaders: list[threading.Thread] = []
+
+    def config_of(topic: str) -> LogConfig:
+        loaders.append(threading.current_thread())
+        return log_config(config, {})
+
+    manager = LogManager(config, _ColdFileSystem(blocks), time, MockScheduler(time))
+    manager.load(config_of)
+    own = loaders.count(threading.current_thread())
+    assert len(loaders) == 4
+    assert own == (4 if not helped else int(clean))
+    assert len(manager.logs()) == 4
+    manager.shutdown()
+
+
+def test_stops_and_starts_import_no_package_for_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`crc32c` brings importlib.metadata and email: 40 ms of CPU. The compiled kernel has the checksum."""
+    world = World()
+    world.start()
+    append(world.log(), "a", producer_id=1, producer_epoch=0, base_sequence=0)
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    world.stop()
+    world.start()
+    world.kill()
+    assert world.start().get("t", 0) is not None
+
+
+def disk_error(kind: str, name: str) -> Callable[[Operation], OSError | None]:
+    """Of all such calls on what is called so."""
+    return lambda operation: (
+        OSError(5, "input/output error") if operation.kind == kind and operation.path.endswith(name) else None
+    )
+
+
+@pytest.mark.parametrize(("kind", "name"), [("sync", ".log"), ("sync_directory", "a-0"), ("", "")])
+def test_a_log_that_has_failed_leaves_its_directory_without_the_mark_of_a_clean_stop(kind: str, name: str) -> None:
+    """Also where the disk is sound by then, and all calls of the stop succeed."""
+    world = World(directories=("/one", "/two"))
+    world.start(cleanup_policy=frozenset({"compact"}))
+    log, other = world.log("a"), world.log("b")
+    for sound in (log, other):
+        append(sound, "first")
+        sound.flush()
+        append(sound, "second")
+    log.roll()
+    world.fake.fail_when(disk_error(kind, name))
+    if not kind:
+        log.flush()
+        log.failure = KafkaStorageError("cleaned segments are in place by half")
+    else:
+        with pytest.raises(KafkaStorageError):
+            log.flush()
+    world.fake.heal()
+    failed, sound = (one.directory.rpartition("/")[0] for one in (log, other))
+    world.stop()
+    assert not world.fake.exists(f"{failed}/.kafka_cleanshutdown")
+    assert world.fake.exists(f"{sound}/.kafka_cleanshutdown")
+
+
+@pytest.mark.damaged("a checkpoint stays what it was before the stop")
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
+def test_a_stop_whose_checkpoints_cannot_be_written_is_not_marked_as_clean(name: str) -> None:
+    """A start after a clean stop believes them."""
+    world = World()
+    world.start()
+    log = world.log()
+    append(log, "a", "b", "c")
+    log.increment_log_start_offset(2)
+    world.fake.fail_when(disk_error("rename", f"{ROOT}/{name}-offset-checkpoint.tmp"))
+    world.stop()
+    assert not world.fake.exists(CLEAN_MARK)

@@ -1,0 +1,248 @@
+"""One log on its way to another data directory; what the power can do to it is in tests/crash/test_move_ring.py."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from support.logs import ROOT, World, append, batch, read_records, values_of
+from tidelog.storage.exceptions import KafkaStorageError, MoveCancelledError
+from tidelog.storage.log.values import AppendOrigin
+from tidelog.storage.manager.move import LogMove, MoveState
+
+ONE, TWO = f"{ROOT}/one", f"{ROOT}/two"
+
+
+def free(_bytes: int) -> None:
+    """Nobody has to wait."""
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(directories=(ONE, TWO))
+    world.start(segment_bytes=700, index_interval_bytes=300)
+    for number in range(6):
+        append(world.log(), b"%d" % number + b"." * 300)
+    world.time.advance(seconds=1)
+    return world
+
+
+def begun(world: World) -> LogMove:
+    move = world.manager.new_move("t", 0, TWO)
+    assert move is not None
+    move.begin()
+    return move
+
+
+def committed(world: World) -> LogMove:
+    move = begun(world)
+    assert move.copy(free) == 0
+    move.commit()
+    world.manager.end_move(move)
+    return move
+
+
+def contents(world: World, directory: str) -> dict[str, bytes]:
+    prefix = f"{directory}/"
+    return {
+        path.removeprefix(prefix): data.rstrip(b"\0") if path.endswith("index") else data
+        for path, data in world.fake.contents().items()
+        if path.startswith(prefix)
+    }
+
+
+def test_every_file_is_the_same_there(world: World) -> None:
+    world.stop()
+    world.start(segment_bytes=700, index_interval_bytes=300)
+    before = contents(world, f"{ONE}/t-0")
+    committed(world)
+    assert contents(world, f"{TWO}/t-0") == before
+    assert not world.fake.exists(f"{ONE}/t-0")
+    assert world.manager.moves() == []
+
+
+def test_times_of_files_go_with_them(world: World) -> None:
+    first = f"{ONE}/t-0/{0:020d}.log"
+    world.file_system.set_modified_ms(first, 12_000)
+    committed(world)
+    assert world.file_system.stat(first.replace(ONE, TWO)).modified_ms == 12_000
+
+
+def test_the_log_goes_on_there(world: World) -> None:
+    log = world.log()
+    committed(world)
+    assert world.log() is log
+    assert log.directory == f"{TWO}/t-0"
+    for number in range(6, 12):
+        append(log, b"%d" % number + b"." * 300)
+    log.complete_sync(log.flush())
+    assert [value[:2].strip(b".") for value in values_of(read_records(log, 0))] == [b"%d" % n for n in range(12)]
+    world.stop()
+    assert not [path for path in world.fake.paths() if path.startswith(f"{ONE}/t-0/")]
+    world.start()
+    assert world.log().directory == f"{TWO}/t-0"
+    assert world.log().log_end_offset == 12
+
+
+def test_readers_keep_what_they_have_and_others_find_it_there(world: World) -> None:
+    info = world.log().read(0, 1)
+    committed(world)
+    world.time.advance(seconds=120)  # what was left behind is removed
+    assert not [path for path in world.fake.paths() if "-delete" in path]
+    assert info.file is not None
+    assert len(info.file.pread(info.size, info.position)) == info.size
+    info.release()
+    assert len(read_records(world.log(), 0)) == 6
+
+
+def test_appends_between_the_rounds_are_told_and_come_too(world: World) -> None:
+    move = begun(world)
+    move.copy(free)
+    assert (move.offset_lag, move.copied_bytes) == (0, world.log().size)
+    append(world.log(), b"." * 100)
+    assert move.offset_lag == 1
+    append(world.log(), b"." * 600)
+    move.commit()
+    world.manager.end_move(move)
+    assert len(read_records(world.log(), 0)) == 8
+
+
+def test_producers_are_known_there_after_a_crash(world: World) -> None:
+    data = batch(b"mine", producer_id=7, producer_epoch=0, base_sequence=0)
+    world.log().append_as_leader(bytearray(data), 0, len(data))
+    committed(world)
+    world.kill()
+    world.start()
+    again = world.log().append_as_leader(bytearray(data), 0, len(data), origin=AppendOrigin.CLIENT)
+    assert again.duplicate
+    assert again.first_offset == 6
+
+
+def test_a_gap_that_compaction_left_is_no_loss_there(world: World) -> None:
+    """The new directory's recovery point covers it before the log is there."""
+    log = world.log()
+    log.flush()
+    world.manager.checkpoint_recovery_points()
+    committed(world)
+    recovery_points = world.fake.contents()[f"{TWO}/recovery-point-offset-checkpoint"].decode()
+    assert f"t 0 {log.recovery_point}\n" in recovery_points
+
+
+def test_a_cancelled_move_leaves_nothing(world: World) -> None:
+    move = begun(world)
+    move.copy(free)
+    assert move.cancel()
+    with pytest.raises(MoveCancelledError):
+        move.check()
+    with pytest.raises(MoveCancelledError):
+        move.commit()
+    world.manager.end_move(move)
+    assert not [path for path in world.fake.paths() if "/t-0" in path and path.startswith(TWO)]
+    assert world.manager.moves() == []
+    append(world.log(), b"goes on")
+
+
+def test_cancelling_comes_too_late_when_the_log_is_there(world: World) -> None:
+    move = committed(world)
+    assert not move.cancel()
+    assert move.state is MoveState.DONE
+
+
+@pytest.mark.parametrize("kind", ["append", "sync", "rename", "sync_directory"])
+def test_a_disk_that_refuses_leaves_the_log_whole(world: World, kind: str) -> None:
+    move = begun(world)
+    move.copy(free)
+    append(world.log(), b"the last one")
+    world.fake.fail_when(
+        lambda operation: OSError(errno.EIO, "broken") if operation.kind == kind and TWO in operation.path else None
+    )
+    with pytest.raises((OSError, KafkaStorageError)):
+        move.commit()
+    world.fake.fail_when(lambda _operation: None)
+    world.manager.end_move(move)
+    if world.log().failure is None:
+        append(world.log(), b"goes on")
+    end = world.log().log_end_offset
+    world.kill()
+    world.start(segment_bytes=700, index_interval_bytes=300)
+    assert world.log().log_end_offset == end
+    assert len(read_records(world.log(), 0)) == end
+
+
+def test_a_name_without_room_for_a_copys_is_refused(world: World) -> None:
+    name = "t" * 249
+    world.log(name)
+    other = ({ONE, TWO} - {world.log(name).directory.rpartition("/")[0]}).pop()
+    with pytest.raises(ValueError, match="too long"):
+        world.manager.new_move(name, 0, other)
+
+
+def test_only_what_is_here_can_be_moved_and_only_to_elsewhere(world: World) -> None:
+    assert world.manager.new_move("t", 0, ONE) is None
+    with pytest.raises(KafkaStorageError):
+        world.manager.new_move("t", 1, TWO)
+    with pytest.raises(KafkaStorageError):
+        world.manager.new_move("t", 0, f"{ROOT}/three")
+
+
+def test_a_move_that_a_stop_cut_short_is_named_by_the_next_start(world: World) -> None:
+    begun(world).copy(free)
+    world.stop()
+    manager = world.start()
+    assert manager.interrupted_moves == [("t", 0, TWO)]
+    manager.start()
+    world.time.advance(seconds=1)
+    assert not [path for path in world.fake.paths() if "-future" in path]
+
+
+def test_the_copy_of_a_topic_that_had_the_name_before_is_removed(world: World) -> None:
+    move = begun(world)
+    move.copy(free)
+    metadata = f"{ONE}/t-0/partition.metadata"
+    other = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    world.file_system.write_atomically(f"{move.path}/partition.metadata", other)
+    assert world.fake.contents()[metadata] != other
+    world.stop()
+    manager = world.start()
+    assert manager.interrupted_moves == []
+    manager.start()
+    world.time.advance(seconds=1)
+    assert not [path for path in world.fake.paths() if "-future" in path]
+
+
+def with_hole(world: World) -> str:
+    """The world's log with 3 MiB put aside; the path of that file."""
+    world.stop()
+    name = "00000000000000000000.9.0-0.damaged"
+    world.fake.put(f"{ONE}/t-0/{name}", b"\x55" * (3 << 20))
+    world.start(segment_bytes=700, index_interval_bytes=300)
+    assert [hole.name for hole in world.log().holes] == [name]
+    return f"{ONE}/t-0/{name}"
+
+
+def test_what_damage_left_comes_too_in_chunks_before_the_log_stands_still(world: World) -> None:
+    path = with_hole(world)
+    before = world.fake.contents()[path]
+    move = begun(world)
+    paid: list[int] = []
+    move.copy(paid.append)
+    reads = [read.detail for read in world.fake.reads if read.path == path]
+    assert (sum(reads), max(reads)) == (3 << 20, 1 << 20)
+    assert sum(paid) == (3 << 20) + world.log().size
+    world.fake.reads.clear()
+    move.copy(free)
+    move.commit()
+    world.manager.end_move(move)
+    assert not [read for read in world.fake.reads if read.path == path]
+    assert world.fake.contents()[path.replace(ONE, TWO)] == before
+
+
+def test_what_damage_left_and_somebody_has_taken_note_of_does_not_come_back(world: World) -> None:
+    path = with_hole(world)
+    move = begun(world)
+    move.copy(free)
+    world.fake.unlink(path)
+    move.copy(free)
+    move.commit()
+    world.manager.end_move(move)
+    assert not world.fake.exists(path.replace(ONE, TWO))

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+from support.fake_filesystem import FakeFileSystem
+from support.logs import ROOT, TOPIC_ID, World, append, batch
+from support.mock_time import START_MS, MockTime
+from support.patience import PATIENCE_S, until
+from tidelog.config.loader import load_config
+from tidelog.config.log_config import LogConfig
+from tidelog.storage.manager.log_manager import LogManager
+from tidelog.storage.scheduler import ThreadPoolScheduler
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    world.start()
+    yield world
+    if world.running:
+        world.stop()
+
+
+def test_the_defaults_are_the_documents() -> None:
+    config = load_config(None, {}, [])
+    assert config.log_retention_check_interval_ms == 300_000
+    assert config.log_segment_delete_delay_ms == LogConfig().file_delete_delay_ms == 60_000
+    assert LogConfig().retention_ms == 7 * DAY
+
+
+@pytest.mark.parametrize(("check_ms", "initial_ms", "first_ms"), [(300_000, 30_000, 30_000), (5_000, 30_000, 5_000)])
+def test_the_first_pass_comes_after_the_smaller_of_both_delays(check_ms: int, initial_ms: int, first_ms: int) -> None:
+    world = World(log_retention_check_interval_ms=str(check_ms), log_initial_task_delay_ms=str(initial_ms))
+    world.start(segment_bytes=100, retention_ms=0)
+    log = world.log()
+    append(log, "a")
+    world.manager.start()
+    world.time.advance(first_ms - 1)
+    assert log.log_start_offset == 0
+    world.time.advance(1)
+    assert log.log_start_offset == 1
+    append(log, "b")
+    world.time.advance(check_ms - 1)
+    assert log.log_start_offset == 1
+    world.time.advance(1)
+    assert log.log_start_offset == 2
+    world.stop()
+
+
+def test_deleted_files_wait_a_minute_for_the_task_delete_file(world: World) -> None:
+    """All files of the segment get the suffix: log, both indexes, aborted transactions, producers."""
+    world.start(segment_bytes=100, retention_ms=0)
+    log = world.log("t2")
+    for value in "abc":
+        append(log, value * 50, producer_id=7, producer_epoch=0, base_sequence="abc".index(value))
+    world.time.advance(10)  # snapshots are written in the background
+    world.fake.write_new(f"{log.directory}/{1:020d}.txnindex", b"")
+    log.delete_old_segments()
+    assert world.time.waiting().count("delete-file") == 1
+
+    def marked() -> set[str]:
+        return {path.rpartition("/")[2] for path in world.fake.paths() if path.endswith(".deleted")}
+
+    assert {
+        f"{1:020d}{suffix}.deleted" for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    } <= marked()
+    world.time.advance(59_999)
+    assert marked()
+    world.time.advance(1)
+    assert not marked()
+
+
+# --- rolling with no write arriving ---
+
+
+def test_a_silent_topic_rolls_when_segment_ms_has_passed(world: World) -> None:
+    world.start(segment_ms=DAY, cleanup_policy=frozenset({"compact"}))
+    log, silent_without_times = world.log("quiet"), world.log("timeless")
+    append(log, "a")
+    append(silent_without_times, "a", timestamp=-1, step=0)
+    world.manager.delete_old_segments()  # takes note of where the logs end
+    world.time.advance(DAY)
+    world.manager.delete_old_segments()
+    assert (log.segment_count, silent_without_times.segment_count) == (1, 1)
+    world.time.advance(1)
+    world.manager.delete_old_segments()
+    assert (log.segment_count, silent_without_times.segment_count) == (2, 2)
+    world.time.advance(10 * DAY)
+    world.manager.delete_old_segments()
+    assert log.segment_count == 2  # an empty segment is not rolled again
+
+
+def test_a_topic_that_is_written_to_follows_its_messages_and_not_the_clock(world: World) -> None:
+    """A replay of old records must not leave a segment behind with each look."""
+    world.start(segment_ms=DAY)
+    log = world.log("replay")
+    for minute in range(10):
+        append(log, "old", timestamp=START_MS - 1000 * DAY + minute)
+        world.manager.delete_old_segments()
+        world.time.advance(60_000)
+    # retention.ms would take these in the first pass otherwise
+    assert log.log_end_offset == 10
+    replay = world.log("kept")
+    world.start(segment_ms=DAY, retention_ms=-1)
+    replay = world.log("kept")
+    for minute in range(10):
+        append(replay, "old", timestamp=START_MS - 1000 * DAY + minute)
+        world.manager.delete_old_segments()
+        world.time.advance(60_000)
+    assert replay.segment_count == 1
+    world.manager.delete_old_segments()
+    assert replay.segment_count == 2
+
+
+def test_jitter_makes_segments_roll_earlier_each_by_its_own(world: World) -> None:
+    world.start(segment_ms=DAY, segment_jitter_ms=DAY // 2, segment_bytes=100, retention_ms=-1)
+    log = world.log("t2")
+    for index in range(20):
+        append(log, "a" * 50, timestamp=START_MS + index)
+    jitters = [segment.jitter_ms for segment in log.segments]
+    assert all(0 <= jitter < DAY // 2 for jitter in jitters)
+    assert len(set(jitters)) > 15
+    active = log.segments[-1]
+    due = active.first_timestamp() + DAY - active.jitter_ms
+    world.manager.delete_old_segments()
+    world.time.advance(due - world.time.milliseconds())
+    world.manager.delete_old_segments()
+    assert log.segments[-1] is active
+    world.time.advance(1)
+    world.manager.delete_old_segments()
+    assert log.segments[-1] is not active
+
+
+# --- several directories ---
+
+
+class HangingDisk(FakeFileSystem):
+    """Below /slow renames and syncs of names wait for the gate. `renamed` tells of retention in /fast."""
+
+    gate: threading.Event
+    renamed: threading.Event
+
+    def _pass(self, path: object) -> None:
+        if str(path).startswith("/slow"):
+            assert self.gate.wait(PATIENCE_S)
+
+    def rename(self, source: object, target: object) -> None:  # type: ignore[override]
+        self._pass(source)
+        super().rename(source, target)  # type: ignore[arg-type]
+        if str(target).startswith("/fast") and str(target).endswith(".deleted"):
+            self.renamed.set()
+
+    def sync_directory(self, path: object) -> None:  # type: ignore[override]
+        self._pass(path)
+        super().sync_directory(path)  # type: ignore[arg-type]
+
+
+def test_a_disk_that_hangs_holds_up_no_other() -> None:
+    """Two threads; the slow directory has more to do than both could take."""
+    time = MockTime()
+    disk = HangingDisk(time=time)
+    disk.gate, disk.renamed = threading.Event(), threading.Event()
+    disk.gate.set()
+    config = load_config(
+        None,
+        {},
+        ["log.dirs=/slow,/fast", "log.initial.task.delay.ms=0", "log.retention.check.interval.ms=1"],
+    )
+    scheduler = ThreadPoolScheduler(2)
+    manager = LogManager(config, disk, time, scheduler, randomness=random.Random(1))
+    settings = LogConfig(segment_index_bytes=4096, segment_bytes=100, retention_bytes=100, flush_ms=0)
+    manager.load(lambda _topic: settings)
+    logs = [manager.get_or_create("t", number, TOPIC_ID, settings) for number in range(8)]
+    slow = [log for log in logs if log.directory.startswith("/slow")]
+    fast = [log for log in logs if log.directory.startswith("/fast")]
+    assert (len(slow), len(fast)) == (4, 4)
+    disk.gate.clear()
+    try:
+        for log in (*slow, *fast):
+            for _ in range(4):
+                data = batch("a" * 50)
+                log.append_as_leader(data, 0, len(data))  # each rolls, and asks for a flush
+        disk.renamed.clear()
+        time.advance(1000)
+        manager.start()
+        assert disk.renamed.wait(PATIENCE_S), "retention of the other directory"
+        until(lambda: all(log.recovery_point == log.log_end_offset for log in fast), "syncs of the other directory")
+        assert not disk.gate.is_set()
+        assert all(log.log_start_offset == 0 for log in slow)
+    finally:
+        disk.gate.set()
+        manager.shutdown()
+        scheduler.shutdown()
+
+
+def test_new_partitions_go_where_the_fewest_are() -> None:
+    world = World(directories=["/a", "/b", "/c"])
+    world.start()
+    homes = [world.log("t", number).directory[:2] for number in range(7)]
+    assert sorted(homes) == ["/a", "/a", "/a", "/b", "/b", "/c", "/c"]
+    world.manager.delete("t", 1)
+    assert world.log("u").directory[:2] in ("/b", "/c")
+    assert ROOT not in homes
+    world.stop()
+
+
+def test_many_rolls_wait_for_one_flush(world: World) -> None:
+    """A disk that is slower than the rolls must not get a queue of tasks in front of retention."""
+    world.start(segment_bytes=100, retention_ms=-1)
+    log = world.log("t2")
+    for index in range(50):
+        append(log, "a" * 50, producer_id=7, producer_epoch=0, base_sequence=index)
+    assert world.time.waiting().count("flush-log") == 1
+    world.time.advance(0)
+    assert log.recovery_point == log.segments[-1].base_offset == 49
+    snapshots = [path for path in world.fake.paths() if path.endswith(".snapshot")]
+    assert len(snapshots) == 49
+    append(log, "a" * 50)
+    assert world.time.waiting().count("flush-log") == 1
