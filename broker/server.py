@@ -43,7 +43,6 @@ from .metadata.producer_ids import ProducerIds
 from .metadata.resource_config import ResourceConfigs
 from .metadata.store import ACL, QUOTA, SCRAM, MetadataStore
 from .metadata.topics import SHARE_GROUP_STATE, TRANSACTION_STATE, TopicRegistry
-from .monitoring.requests import RequestCounters
 from .network.socket_server import SocketServer
 from .partitions.fetch_session import FetchSessions
 from .partitions.format_conversion import Conversions
@@ -52,6 +51,7 @@ from .partitions.purgatory import FetchPurgatory
 from .quotas.manager import QuotaManager
 from .requests.audited_requests import Changes
 from .requests.bulk_lane import LongRequests
+from .requests.counters import RequestCounters
 from .requests.dispatcher import Dispatcher
 from .requests.registry import load_apis
 from .runtime.durability import durability_line
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from ..config.listener import Listener
     from .message_set.listener import MessageSetListener
     from .partitions.log_mover import LogMover
+    from .requests.audit_log import AuditLog
     from .requests.dispatcher import Dispatches
     from .security.acl.authorizer import Authorizer
-    from .security.audit_log import AuditLog
     from .security.credentials import Users
     from .security.sasl.listener_security import ListenerSecurity, SaslCommons
     from .security.sasl.password_checks import Guesses
@@ -199,7 +199,7 @@ class Broker:
     def audit(self) -> AuditLog:
         """Made, and its code imported, when there is first something to note."""
         if self.known_audit is None:
-            from .security.audit_log import AuditLog
+            from .requests.audit_log import AuditLog
 
             self.known_audit = AuditLog(self.time)
         return self.known_audit

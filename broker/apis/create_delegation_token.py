@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from ..network.connection import ANONYMOUS
 from ..requests.registry import api
+from ..security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext

@@ -43,7 +43,6 @@ from ...protocol.records.exceptions import (
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..metadata.topics import INTERNAL_TOPICS
-from ..network.connection import ConnectionAborted
 from ..network.pending_response import LaterAnswer
 from ..partitions.format_conversion import MOST_QUICK_BYTES, is_quick, quick_expansion
 from ..requests.access import on_each, on_request
@@ -51,13 +50,14 @@ from ..requests.context import RequestContext
 from ..requests.registry import api
 from ..runtime.cooperative import MANY_ELEMENTS
 from ..runtime.error_codes import error_code
+from ..runtime.exceptions import ConnectionAborted
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...storage.log.values import LogAppendInfo
-    from ..monitoring.requests import RequestCounters
     from ..network.connection import Connection
     from ..partitions.partition import Partition
+    from ..requests.counters import RequestCounters
     from ..server import Broker
     from ..transactions.produce_admission import Admission, Refusals
 

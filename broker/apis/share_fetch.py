@@ -19,11 +19,11 @@ from ...protocol.headers import parse_request_header
 from ...protocol.messages.share_fetch import ShareFetchRequest
 from ...protocol.schema import decode
 from ..metadata.features import SHARE_VERSION
-from ..network.connection import ConnectionAborted
 from ..requests.access import on_each, on_request
 from ..requests.context import RequestContext
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
+from ..runtime.exceptions import ConnectionAborted
 from ..security.acl.model import AclOperation, ResourceType
 from ..share.acknowledgements import RENEW_FROM, Refused, check_member
 from ..share.fetch import ShareFetchJob

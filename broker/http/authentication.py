@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...config.listener_checks import HTTP
-from .console.access import is_loopback
+from ..runtime.hosts import is_loopback
 from .user import SUBJECT, USER, HttpUser, Role
 from .users import FORBIDDEN, UNAUTHORIZED, HttpUsers, NotLetInError, wait_for
 

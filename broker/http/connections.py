@@ -69,7 +69,7 @@ class Peer:
     __slots__ = ("_places", "connection", "ended", "is_waiting", "network")
 
     def __init__(self, places: Places, connection: socket.socket, host: str) -> None:
-        from .login_attempts import network_of
+        from ..security.sasl.login_attempts import network_of
 
         self._places = places
         self.connection = connection

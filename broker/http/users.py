@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..security.credentials import check_password
 from ..security.principal import name_of
+from ..security.sasl.login_attempts import HttpFailures, TurnedAway
 from ..security.sasl.plain import MAX_PASSWORD_BYTES
-from .login_attempts import HttpFailures, TurnedAway
 from .user import HttpUser, Role
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from ..security.credentials import Credential, Users
     from ..security.principal import MappingRule
     from ..security.sasl.jwks import Wait
+    from ..security.sasl.login_attempts import Attempt
     from ..security.sasl.password_checks import Guesses
     from ..security.sasl.tokens import TokenVerifier
-    from .login_attempts import Attempt
     from .token_file import TokenFile
 
 MAX_HEADER_CHARACTERS = 8192
@@ -239,7 +239,7 @@ class HttpUsers:
         if self.verifier is None:
             raise self._refusal(peer, "the bearer token is wrong", bearer_error="invalid_token")
         # With the libraries of tokens, which are there if there is a verifier.
-        from ..network.connection import ConnectionAborted
+        from ..runtime.exceptions import ConnectionAborted
         from ..security.sasl.mechanism import Refusal
 
         try:

@@ -24,9 +24,9 @@ from ...protocol.message_set.wire import (
     parse_authenticate,
     refusal_answer,
 )
-from ..http.login_attempts import TurnedAway
-from ..network.connection import ConnectionAborted
+from ..runtime.exceptions import ConnectionAborted
 from ..security.principal import user
+from ..security.sasl.login_attempts import TurnedAway
 from ..security.sasl.mechanism import WRONG, Refusal
 
 if TYPE_CHECKING:

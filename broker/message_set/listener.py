@@ -33,9 +33,9 @@ from ...protocol.message_set.wire import (
     parse_produce,
     refusal_answer,
 )
-from ..monitoring.requests import BITS, BOUNDS_S, told_buckets
 from ..network.outbound import FileSlice
 from ..requests.context import RequestContext
+from ..requests.counters import BITS, BOUNDS_S, told_buckets
 from ..runtime.error_codes import error_code
 from ..runtime.metric_family import AnyFamily, Family, HistogramFamily
 from ..security.acl.model import AclOperation, ResourceType

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..requests.counters import RequestCounters
 from ..runtime.metric_family import AnyFamily, Family, HistogramFamily
 from .cleaner import cleaner_families
 from .daemon import build_families, health_families, state_families, task_families
@@ -28,7 +29,7 @@ from .health import Health
 from .limits import limit_families, long_request_families, maker_families
 from .logs import LogMetrics, told_logs
 from .quotas import quota_families
-from .requests import RequestCounters, connection_families, request_families
+from .requests import connection_families, request_families
 from .security import access_families, audit_families, security_families
 from .transactions import transaction_families
 

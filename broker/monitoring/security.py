@@ -11,8 +11,8 @@ from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, Family, by, one
 if TYPE_CHECKING:
     from ..http.server import HttpServer
     from ..network.socket_server import SocketServer
+    from ..requests.audit_log import AuditLog
     from ..security.acl.authorizer import Authorizer
-    from ..security.audit_log import AuditLog
 
 
 def security_families(server: SocketServer, http: HttpServer | None = None) -> Iterator[AnyFamily]:

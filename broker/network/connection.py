@@ -28,6 +28,8 @@ from ...protocol.framing import (
     read_size,
     room_for_frame,
 )
+from ..runtime.exceptions import ConnectionAborted, NotYet
+from ..security.principal import ANONYMOUS
 from .fair_queue import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
 from .outbound import Outbound, Part, release_parts
 from .pending_response import LaterAnswer
@@ -45,19 +47,6 @@ log = logging.getLogger(__name__)
 #: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
 #: what a burst of small requests queues.
 PARTS_PER_WRITE = 128
-
-
-ANONYMOUS = "User:ANONYMOUS"
-"""Whoever came in without saying who they are."""
-
-
-class NotYet(Exception):
-    """Raised by a dispatcher where a request has to wait with its bytes in the connection's buffer: the connection is muted
-    (`mute_in`), and comes with the same request again."""
-
-
-class ConnectionAborted(Exception):
-    """Raised to close a connection with one log line: what the client did, where."""
 
 
 class Connection(asyncio.BufferedProtocol):

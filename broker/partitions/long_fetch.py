@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages._hot import parse_fetch
 from ..apis.fetch import FIRST_OF_ALL_FORMATS, FetchJob, is_denied, most_bytes
-from ..network.connection import ConnectionAborted
 from ..requests.context import RequestContext
 from ..runtime.cooperative import SLICE_UNITS, batches
+from ..runtime.exceptions import ConnectionAborted
 from .fetch_session import FetchPartition
 
 if TYPE_CHECKING:

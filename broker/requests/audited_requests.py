@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TypeVar
 
-from ..network.connection import ConnectionAborted
+from ..runtime.exceptions import ConnectionAborted
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ..network.connection import NotYet
 from ..network.fair_queue import Turn
+from ..runtime.exceptions import NotYet
 from ..runtime.garbage import go_on, hold_off
 from ..runtime.switch_interval import short_turns
 from ..runtime.thread_priority import lower_priority

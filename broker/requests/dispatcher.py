@@ -20,9 +20,9 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.headers import parse_request_header, response_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsResponse
 from ...protocol.schema import decode, encode
-from ..network.connection import ConnectionAborted
 from ..runtime.cooperative import Sliced
 from ..runtime.error_codes import error_code
+from ..runtime.exceptions import ConnectionAborted
 from .access import refusal
 from .bulk_lane import LONG_BYTES
 from .context import RequestContext
@@ -32,11 +32,11 @@ from .throttling import RequestMeter
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
-    from ..monitoring.requests import RequestCounters
     from ..network.connection import Connection
     from ..network.outbound import Part
     from ..server import Broker
     from .bulk_lane import LongRequests
+    from .counters import RequestCounters
 
 log = logging.getLogger(__name__)
 
@@ -323,7 +323,7 @@ def _counted(key: ApiKey, version: int, correlation_id: int, last: list[Any]) ->
 
 def acts_of(request: Any, response: Any, context: RequestContext) -> Iterator[str]:
     """What a request of administration did, for the audit log."""
-    from ..security.audit_text import acts
+    from .audit_text import acts
 
     return acts(request, response, context)
 

@@ -38,7 +38,7 @@ class Registration:
     raw: bool = False
     #: What is asked of the authorizer; known once the module is loaded.
     asks: tuple[Ask, ...] = ()
-    #: True: what it did belongs in the audit log (`broker/security/audit_text.py`).
+    #: True: what it did belongs in the audit log (`broker/requests/audit_text.py`).
     audited: bool = False
     #: True: it may come with very many names, which `bulk_lane.py` is for; its handler takes turns (`slices.py`).
     many_names: bool = False

@@ -3,7 +3,7 @@
 A filter on the handler, so for every logger, lets so many lines of a kind through in `WINDOW_S` seconds. A kind is a place in the
 source. What is left out is counted, and told with an example in one line when the window is over. What clients cause are lines of
 `tidelog.broker`; lines of the storage and at DEBUG, which somebody has asked for, may be more. The audit log has its own bounds
-(`security/audit_log.py`).
+(`requests/audit_log.py`).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def is_this_machines(host: str) -> bool:
     """Whether only this machine reaches an address that a listener is bound to. A name is not looked up."""
     if host in ("127.0.0.1", "::1"):
         return True
-    from ..http.console.access import is_local_name, is_loopback
+    from ..runtime.hosts import is_local_name, is_loopback
 
     return is_local_name(host.lower()) or is_loopback(host)
 

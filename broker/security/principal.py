@@ -35,6 +35,9 @@ _OTHERS = {
     "organizationIdentifier": ("2.5.4.97", _UTF8),
 }
 
+ANONYMOUS = "User:ANONYMOUS"
+"""Whoever came in without saying who they are."""
+
 
 def user(name: str) -> str:
     return f"User:{name}"

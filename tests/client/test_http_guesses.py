@@ -13,8 +13,8 @@ import pytest
 from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
 from tidelog.broker.http.connections import MAX_CONNECTIONS
-from tidelog.broker.http.login_attempts import MOST_FAILURES, MOST_OF_ADDRESS
 from tidelog.broker.security.credentials import new_credential
+from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, MOST_OF_ADDRESS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse

@@ -12,8 +12,8 @@ from pathlib import Path
 from support.message_sets import message_set_address
 from support.patience import PATIENCE_S
 from support.wire_client import WireClient
-from tidelog.broker.http.login_attempts import MOST_FAILURES
 from tidelog.broker.security.credentials import new_credential
+from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.message_set.wire import authenticate_request
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

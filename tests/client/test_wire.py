@@ -9,8 +9,8 @@ import pytest
 from support.daemon import Daemon
 from support.patience import until
 from support.wire_client import WireClient, request_frame
-from tidelog.broker.network.connection import ConnectionAborted
 from tidelog.broker.requests.dispatcher import _framed
+from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

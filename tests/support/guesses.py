@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from support.fake_logs import InlineExecutor
-from tidelog.broker.http.login_attempts import Attempts
+from tidelog.broker.security.sasl.login_attempts import Attempts
 from tidelog.broker.security.sasl.password_checks import Guesses, PasswordChecks
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from support.logs import SMALL_INDEX, World
 from support.topic_world import topic_world
 from tidelog.broker.message_set.listener import MessageSetListener
-from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.network.outbound import FileSlice, SendCounters
 from tidelog.broker.partitions.format_conversion import Conversions
+from tidelog.broker.requests.counters import RequestCounters
 from tidelog.testing import Broker
 
 PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)

@@ -17,9 +17,9 @@ from typing import Any
 from support.fake_filesystem import FakeFile
 from support.logs import World
 from tidelog.broker.apis.produce import produce
-from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.requests.counters import RequestCounters
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

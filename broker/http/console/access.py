@@ -24,9 +24,9 @@ import re
 import secrets
 import socket
 from enum import Enum
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...runtime.hosts import is_address, is_local_name, is_loopback
 from ..user import Role
 from .page_request import COOKIE, FORBIDDEN, MISDIRECTED
 
@@ -113,30 +113,6 @@ def host_of(authority: str | None) -> str | None:
         return None
     found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?", authority, re.ASCII)
     return found[1].strip("[]").rstrip(".").lower() if found else None
-
-
-def is_address(host: str) -> bool:
-    """Whether it is an IP address, which no resolver can be made to turn into another."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def is_local_name(host: str) -> bool:
-    """Names that are this machine by RFC 6761, whatever a resolver says."""
-    return host == "localhost" or host.endswith(".localhost")
-
-
-def is_loopback(address: str) -> bool:
-    """Whether it is an address of this machine for itself."""
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)
-    return bool((mapped or found).is_loopback)
 
 
 _NO_FORM_OF_OURS = Refusal(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ....protocol.errors import ProtocolError
 from ....protocol.records.exceptions import RecordError
 from ....storage.exceptions import StorageError
-from ...network.connection import ANONYMOUS
+from ...security.principal import ANONYMOUS
 from ..connections import BusyError
 from . import layout
 from .access import Right, refusal

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from ...network.connection import ANONYMOUS
 from ...requests import registry
 from ...requests.context import RequestContext
+from ...security.principal import ANONYMOUS
 from .page_request import UNAVAILABLE, PageError
 
 if TYPE_CHECKING:

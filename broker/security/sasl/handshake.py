@@ -17,16 +17,16 @@ from ....protocol.api_keys import ApiKey
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ....protocol.messages.sasl_handshake import SaslHandshakeResponse
-from ...http.login_attempts import TurnedAway
-from ...network.connection import ConnectionAborted
+from ...runtime.exceptions import ConnectionAborted
 from ..principal import user
+from .login_attempts import TurnedAway
 from .mechanism import Refusal, Step
 
 if TYPE_CHECKING:
-    from ...http.login_attempts import Attempt
     from ...network.connection import Connection
     from ...requests.dispatcher import Answer, Dispatches
     from .listener_security import ListenerSecurity
+    from .login_attempts import Attempt
     from .mechanism import Exchange
 
 log = logging.getLogger(__name__)

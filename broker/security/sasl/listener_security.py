@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from ....config.broker_config import BrokerConfig
     from ....config.listener import Listener
-    from ...http.login_attempts import Attempt
     from ...network.connection import Connection
     from ..credentials import Users
+    from .login_attempts import Attempt
     from .password_checks import Guesses
     from .tokens import TokenVerifier
 

@@ -12,8 +12,8 @@ from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from ...http.login_attempts import Attempts, network_of
 from ...runtime.fair_places import FairPlaces
+from .login_attempts import Attempts, network_of
 
 Run = Callable[[Callable[[], bool]], Awaitable[bool]]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jwt
 
-from ...network.connection import ConnectionAborted
+from ...runtime.exceptions import ConnectionAborted
 from .mechanism import Refusal
 
 if TYPE_CHECKING:

@@ -25,10 +25,11 @@ from fuzz.targets.records import RECORDS
 from fuzz.targets.wire import REQUESTS
 from support.connections import Server, Transport
 from support.messages import random_struct
-from tidelog.broker.network.connection import Connection, ConnectionAborted
+from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.socket_server import Endpoint
 from tidelog.broker.network.tls_connection import TlsConnection
 from tidelog.broker.requests.registry import load_apis
+from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.broker.security.principal import parse_rules
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ProtocolError

@@ -21,7 +21,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from fuzz.target import target
 from tidelog.broker.http.token_file import _read, parse_tokens
-from tidelog.broker.network.connection import ConnectionAborted
+from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.broker.security.sasl.jwks import Keys, Pauses, parse_keys
 from tidelog.broker.security.sasl.mechanism import Refusal, Step
 from tidelog.broker.security.sasl.oauthbearer import MAX_EXTENSIONS, OAuthExchange, parse_message

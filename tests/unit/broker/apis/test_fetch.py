@@ -12,10 +12,10 @@ from support.logs import World, append, batch
 from support.mock_time import MockTimer
 from support.topic_world import topic_world
 from tidelog.broker.apis.fetch import fetch
-from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.network.outbound import FileSlice
 from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.partitions.purgatory import FetchPurgatory
+from tidelog.broker.requests.counters import RequestCounters
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import RequestHeader, request_header_bytes, response_header_bytes
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic

@@ -17,11 +17,11 @@ from support.mock_time import START_MS
 from support.transactions import Node
 from tidelog.broker.apis import produce as produce_module
 from tidelog.broker.apis.produce import produce
-from tidelog.broker.monitoring.requests import RequestCounters
-from tidelog.broker.network.connection import ConnectionAborted
 from tidelog.broker.partitions.format_conversion import MOST_QUICK_BYTES, Conversions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.requests.counters import RequestCounters
+from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.produce import (

@@ -18,7 +18,7 @@ from tidelog.broker.http.connections import MAX_CONNECTIONS
 from tidelog.broker.http.server import HttpServer
 from tidelog.broker.http.user import PEER, USER, HttpUser, Role
 from tidelog.broker.http.users import NotLetInError
-from tidelog.broker.monitoring.requests import RequestCounters
+from tidelog.broker.requests.counters import RequestCounters
 from tidelog.config.broker_config import BrokerConfig, broker_config
 from tidelog.storage.io.disk_space import DiskSpace
 

@@ -14,7 +14,6 @@ from support.guesses import guesses, run_at_once
 from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, token_of
 from tidelog.broker.http import users as http_users
 from tidelog.broker.http.connections import PutOut
-from tidelog.broker.http.login_attempts import MOST_FAILURES, MOST_OF_ADDRESS
 from tidelog.broker.http.token_file import TokenFile
 from tidelog.broker.http.user import HttpUser, Role
 from tidelog.broker.http.users import (
@@ -28,6 +27,7 @@ from tidelog.broker.http.users import (
 from tidelog.broker.security.credentials import check_password, new_credential
 from tidelog.broker.security.principal import parse_rules
 from tidelog.broker.security.sasl.jwks import Keys, Pauses
+from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, MOST_OF_ADDRESS
 from tidelog.broker.security.sasl.tokens import TokenRules, TokenVerifier
 from tidelog.config.broker_config import BrokerConfig
 

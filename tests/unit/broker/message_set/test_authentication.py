@@ -8,9 +8,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from tidelog.broker.http.login_attempts import MOST_FAILURES, Attempt, Attempts
 from tidelog.broker.message_set.authentication import MessageSetGate
-from tidelog.broker.network.connection import ConnectionAborted
+from tidelog.broker.runtime.exceptions import ConnectionAborted
+from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, Attempt, Attempts
 from tidelog.broker.security.sasl.mechanism import WRONG, Refusal, Step
 from tidelog.protocol.message_set.wire import RequestType, authenticate_answer, authenticate_request, refusal_answer
 

@@ -5,16 +5,11 @@ from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.monitoring.requests import (
-    BOUNDS_S,
-    RequestCounters,
-    connection_families,
-    request_families,
-    told_buckets,
-)
+from tidelog.broker.monitoring.requests import connection_families, request_families
 from tidelog.broker.network.outbound import SendCounters
 from tidelog.broker.network.socket_server import ListenerCounts
 from tidelog.broker.partitions.fetch_session import FetchSessions
+from tidelog.broker.requests.counters import BOUNDS_S, RequestCounters, told_buckets
 from tidelog.broker.runtime.metric_family import Family, HistogramFamily
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from support.connections import Server, Transport, frame
-from tidelog.broker.network.connection import Connection, ConnectionAborted, NotYet
+from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.descriptor_limit import open_count
 from tidelog.broker.network.fair_queue import Turn
 from tidelog.broker.network.pending_response import LaterAnswer
 from tidelog.broker.network.receive_budget import ReceiveRoom
 from tidelog.broker.network.socket_server import Endpoint
+from tidelog.broker.runtime.exceptions import ConnectionAborted, NotYet
 
 
 class Rig:

@@ -13,7 +13,6 @@ from support.fake_logs import InlineExecutor
 from support.logs import World, append, batch
 from support.mock_time import START_MS, MockTimer
 from tidelog.broker.apis.fetch import fetch
-from tidelog.broker.monitoring.requests import RequestCounters
 from tidelog.broker.network.outbound import FileSlice, SendCounters
 from tidelog.broker.partitions import legacy_fetch as old_fetch
 from tidelog.broker.partitions.fetch_session import FetchSessions
@@ -21,6 +20,7 @@ from tidelog.broker.partitions.format_conversion import ANSWERS, Conversions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.requests.counters import RequestCounters
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import RequestHeader, request_header_bytes

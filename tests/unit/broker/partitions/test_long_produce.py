@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.network.connection import ConnectionAborted, NotYet
 from tidelog.broker.partitions.long_produce import Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import LongRequests
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
+from tidelog.broker.runtime.exceptions import ConnectionAborted, NotYet
 
 SIZES = st.one_of(st.integers(0, 3), st.sampled_from([SLICE_UNITS - 2, SLICE_UNITS - 1, SLICE_UNITS, 3 * SLICE_UNITS]))
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.logs import append, batch, read_records, values_of
 from support.slow_disks import ManualThreads, SlowDisks, answers_of
-from tidelog.broker.network.connection import ConnectionAborted
 from tidelog.broker.partitions.log_syncer import LogSyncer
 from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.io.write_pace import QUIET_S, WritePace

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from support.mock_time import MockTime
-from tidelog.broker.monitoring.requests import RequestCounters
-from tidelog.broker.network.connection import ConnectionAborted
+from tidelog.broker.requests import audit_log as audit
 from tidelog.broker.requests import audited_requests as module
 from tidelog.broker.requests.audited_requests import Changes
 from tidelog.broker.requests.bulk_lane import LONG_BYTES, LongRequests
+from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.requests.dispatcher import Dispatcher
 from tidelog.broker.requests.registry import load_apis
-from tidelog.broker.security import audit_log as audit
+from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.broker.security.acl.authorizer import AclAuthorizer
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest

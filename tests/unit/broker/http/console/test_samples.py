@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidelog.broker.http.console.samples import INTERVAL_S, KEPT, ApiSample, Samples
-from tidelog.broker.monitoring.requests import RequestCounters
+from tidelog.broker.requests.counters import RequestCounters
 
 
 class World:

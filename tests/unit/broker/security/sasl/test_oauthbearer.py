@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.tokens import key_set, private_key, public_jwk, token_of
-from tidelog.broker.http.login_attempts import MOST_FAILURES, Attempts, TurnedAway
+from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, Attempts, TurnedAway
 from tidelog.broker.security.sasl.mechanism import Refusal
 from tidelog.broker.security.sasl.oauthbearer import OAuthExchange, parse_message, verifier_of
 from tidelog.broker.security.sasl.tokens import Token

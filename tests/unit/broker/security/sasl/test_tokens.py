@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tokens import AUDIENCE, ISSUER, key_set, private_key, public_jwk, token_of
-from tidelog.broker.network.connection import ConnectionAborted
+from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.broker.security.sasl.jwks import Keys, Pauses
 from tidelog.broker.security.sasl.jwks_source import SourceError
 from tidelog.broker.security.sasl.mechanism import Refusal

@@ -25,8 +25,8 @@ from ...protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
-    from ..requests.context import RequestContext
-    from .acl.model import AclOperation, ResourceType
+    from ..security.acl.model import AclOperation, ResourceType
+    from .context import RequestContext
 
 LOGGER = "tidelog.audit"
 log = logging.getLogger(LOGGER)

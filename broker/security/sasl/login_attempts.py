@@ -20,7 +20,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable
 
-from ..security.sasl.mechanism import Refusal
+from .mechanism import Refusal
 
 log = logging.getLogger(__name__)
 

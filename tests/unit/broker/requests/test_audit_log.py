@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.mock_time import MockTime
+from tidelog.broker.requests import audit_log as audit
+from tidelog.broker.requests.audit_log import AuditLog, quoted
 from tidelog.broker.runtime.logging import JsonFormatter, PlainFormatter
-from tidelog.broker.security import audit_log as audit
 from tidelog.broker.security.acl.model import AclOperation, ResourceType
-from tidelog.broker.security.audit_log import AuditLog, quoted
 from tidelog.protocol.api_keys import ApiKey
 
 

@@ -14,7 +14,7 @@ from ..apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP
 from .audit_log import quoted, quoted_whole, shown, shown_whole
 
 if TYPE_CHECKING:
-    from ..requests.context import RequestContext
+    from .context import RequestContext
 
 _KINDS = {
     TOPIC: "topic",
@@ -94,7 +94,7 @@ def _is_sensitive(kind: int, name: str) -> bool:
 
 
 def _create_acls(request: Any, response: Any) -> Iterator[str]:
-    from .acl.model import AclOperation, PatternType, Permission, ResourceType
+    from ..security.acl.model import AclOperation, PatternType, Permission, ResourceType
 
     for asked, row in zip(request.creations, response.results, strict=False):
         if not row.error_code:
@@ -107,7 +107,7 @@ def _create_acls(request: Any, response: Any) -> Iterator[str]:
 
 
 def _delete_acls(request: Any, response: Any) -> Iterator[str]:
-    from .acl.model import AclOperation, PatternType, Permission, ResourceType
+    from ..security.acl.model import AclOperation, PatternType, Permission, ResourceType
 
     for result in response.filter_results:
         for rule in result.matching_acls:
@@ -121,7 +121,7 @@ def _delete_acls(request: Any, response: Any) -> Iterator[str]:
 
 
 def _alter_users(request: Any, response: Any) -> Iterator[str]:
-    from .credentials import NUMBERS
+    from ..security.credentials import NUMBERS
 
     for row in response.results:
         if not row.error_code:

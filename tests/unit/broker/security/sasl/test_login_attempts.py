@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tidelog.broker.http.login_attempts import (
+from tidelog.broker.security.sasl.login_attempts import (
     LINE_INTERVAL_S,
     MOST_ADDRESSES,
     MOST_FAILURES,

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.permission_case import made
+from tidelog.broker.requests.audit_log import RIGHTS
+from tidelog.broker.requests.audit_text import ACTS, acts
 from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
-from tidelog.broker.security.audit_log import RIGHTS
-from tidelog.broker.security.audit_text import ACTS, acts
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.messages import (
     alter_client_quotas,

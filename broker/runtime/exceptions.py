@@ -1,0 +1,12 @@
+"""What stops the handling of a request before there is an answer."""
+
+from __future__ import annotations
+
+
+class NotYet(Exception):
+    """Raised by a dispatcher where a request has to wait with its bytes in the connection's buffer: the connection is muted
+    (`mute_in`), and comes with the same request again."""
+
+
+class ConnectionAborted(Exception):
+    """Raised to close a connection with one log line: what the client did, where."""
