@@ -1,1 +1,5 @@
-"""The daemon: network, APIs, coordinators, metrics. Start reading at `server.py` (lifecycle), then `connection.py`."""
+"""The daemon: network, APIs, coordinators, metrics. `server.py` starts and stops it; each folder is a room.
+
+A room imports rooms below it only: the order is in docs/ARCHITECTURE.md and, for import-linter, in pyproject.toml. Start reading
+at `server.py`, then `network/connection.py` and `requests/dispatcher.py`.
+"""

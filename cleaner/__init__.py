@@ -1,1 +1,1 @@
-"""The log cleaner: compaction by key. Start at `cleaner_manager.py` (what to clean), then `cleaning.py` (one pass)."""
+"""The log cleaner: compaction by key. Start reading at `cleaner_manager.py` (what to clean), then `cleaning.py` (one pass)."""

@@ -1,1 +1,4 @@
-"""Clients of the message-set protocol: sockets around `tidelog.protocol.message_set`, and nothing else of the daemon."""
+"""Clients of the message-set protocol: sockets around `tidelog.protocol.message_set`, and nothing else of the daemon.
+
+One for threads, one for asyncio, with the same calls. Start reading at `message_set_client.py`.
+"""

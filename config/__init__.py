@@ -1,1 +1,5 @@
-"""Settings: one table, typed views over it, and what is generated from it. Start reading at `definitions.py`."""
+"""Settings: one table, typed views over it, and what is generated from it.
+
+`table/` has the rows, `broker_config.py` and `log_config.py` the views, `loader.py` where values come from. Start reading at
+`definitions.py`.
+"""

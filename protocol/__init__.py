@@ -1,1 +1,1 @@
-"""Bytes only: frames, headers, message codecs, record formats. No I/O. Start at `framing.py`, then `schema.py`."""
+"""Bytes only: frames, headers, message codecs, record formats. No I/O. Start reading at `framing.py`, then `schema.py`."""

@@ -1,1 +1,4 @@
-"""Files: segments, indexes, logs, recovery. No network. Start at `unified_log.py`, then `log_segment.py`, `loader.py`."""
+"""Files: segments, indexes, logs, recovery. No network, no event loop.
+
+Start reading at `log/unified_log.py`, then `segment/log_segment.py` and `log/loader.py`.
+"""

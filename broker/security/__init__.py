@@ -1,6 +1,5 @@
-"""Who is let in, and who they are: TLS, SASL, and the users that are stored.
+"""Who somebody is, and what is kept of users: principals, certificates, stored passwords, listeners that let everybody in.
 
-Start with `listener_security.py`: what a listener asks of its clients. `tls.py` makes contexts out of PEM files and
-watches these; `handshake.py` is the gate before the dispatcher, with one module for each mechanism. Imported when a listener
-speaks anything but PLAINTEXT, or when users are administered.
+`sasl/` is how clients prove who they are, `acl/` what they may do. Start reading at `principal.py`, then `sasl/handshake.py`.
+Imported when a listener speaks anything but PLAINTEXT, or when users are administered.
 """

@@ -1,6 +1,7 @@
 """`tidelog log ...`: the offline tools. They read (or, said so, change) files of a data directory without a daemon.
 
-Each is a module of this package with `add_parser(subparsers)`, as the commands are; to add one, add it to `TOOLS`.
+Each is a module of this package with `add_parser(subparsers)`, as the commands are; to add one, add it to `TOOLS`. Start reading
+at `dump.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         answer = client.request(ListTransactionsRequest(), ListTransactionsResponse, up_to=1)
         answer = client.request_coordinator("my-tx", CoordinatorKind.TRANSACTION, InitProducerIdRequest(...), ..., up_to=4)
 
-`settings.py` what a client is told, `transport.py` how bytes get to a broker (the one place for TLS), `authentication.py` SASL,
+Start reading at `client.py`. `settings.py` what a client is told, `transport.py` how bytes get to a broker (the one place for TLS), `authentication.py` SASL,
 `connection.py` one broker's requests and answers, `client.py` the cluster: which broker to ask, and when to ask again. Imports
 neither pyspark nor pyarrow. Errors are those of `pipeline/exceptions.py`.
 """

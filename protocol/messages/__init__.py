@@ -8,5 +8,5 @@ Beside the APIs: `consumer_offsets`, keys and values of records in `__consumer_o
 opaque bytes that consumers hand each other through the group coordinator. `_hot` is a hand-written, compiled reader for
 Produce and Fetch, whose declarations are its oracle.
 
-A client's first steps name the modules that matter most: `api_versions`, `metadata`, `produce`, `fetch`.
+Start reading where a client does: `api_versions`, `metadata`, `produce`, `fetch`.
 """

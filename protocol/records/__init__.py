@@ -1,1 +1,4 @@
-"""Record batches: layout, validation, compression. The only part of `protocol` that storage may import."""
+"""Record batches: layout, validation, compression. The only part of `protocol` that storage may import.
+
+Start reading at `record_batch.py` (format 2) and `legacy_record.py` (0 and 1); `_kernel.pyx` is what runs for each batch.
+"""

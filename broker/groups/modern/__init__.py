@@ -1,6 +1,6 @@
 """Groups whose members are led by the coordinator with heartbeats: consumer (KIP-848), share (KIP-932), streams (KIP-1071).
 
-Start at `runtime` (what is common: write, replay, delays, answers) and `registry` (which type is where). A type is
+Start reading at `runtime.py` (what is common: write, replay, delays, answers) and `registry.py` (which type is where). A type is
 
 - its record's layouts in `protocol/messages`, and a group class on `group.ModernGroup`;
 - functions that replay each of its records into that class: the only code that changes a group, live and while loading;
