@@ -355,7 +355,7 @@ class Broker:
         directories = self.logs.directories
         kafkas = partition_directory_name(CLUSTER_METADATA_TOPIC, 0)
         if any(self._file_system.exists(os.path.join(directory, kafkas)) for directory in directories):
-            from .metadata.kraft.import_ import import_metadata
+            from .kraft.import_ import import_metadata
 
             now_ms = self.time.milliseconds()
             stored = import_metadata(self.metadata, self._file_system, directories, self.logs.node_id, now_ms)

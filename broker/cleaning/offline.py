@@ -23,7 +23,7 @@ from ...storage.exceptions import DataDirectoryError
 from ...storage.manager.log_manager import LogManager
 from ...storage.scheduler import ThreadPoolScheduler
 from ...storage.segment.names import DirectoryState, parse_directory_name
-from ..metadata.kraft.import_ import import_metadata
+from ..kraft.import_ import import_metadata
 from ..metadata.store import MetadataStore
 from .ledger_facts import describe_ledger
 from .service import pool_settings

@@ -24,7 +24,7 @@ from ...config.exceptions import ConfigError
 from ...config.log_config import LogConfig, log_config
 from ...storage.manager.log_manager import LogManager
 from ...storage.scheduler import ThreadPoolScheduler
-from ..metadata.kraft.import_ import import_metadata
+from ..kraft.import_ import import_metadata
 from ..metadata.store import MetadataStore
 from .service import pool_settings
 

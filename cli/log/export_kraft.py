@@ -40,7 +40,7 @@ def run(options: Any) -> int:
     import time
     from uuid import uuid4
 
-    from ...broker.metadata.kraft.export import export_kraft
+    from ...broker.kraft.export import export_kraft
     from ...storage.io.filesystem import RealFileSystem
 
     report = export_kraft(

@@ -32,7 +32,7 @@ def stopped_daemon(options: Any) -> Iterator[StoppedDaemon]:
     What Apache Kafka wrote there since is taken over first, as a start does. Raises ConfigError, DirectoryLockedError,
     DataDirectoryError.
     """
-    from ...broker.metadata.kraft.import_ import import_metadata
+    from ...broker.kraft.import_ import import_metadata
     from ...broker.metadata.store import MetadataStore
     from ...config.loader import load_config
     from ...storage.clock import SystemTime

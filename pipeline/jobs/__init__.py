@@ -7,5 +7,6 @@
     audit      do two states of a log keep what compaction promises?
     profile    keys, sizes, rates, and what compaction would save, with plots
 
-Start reading at `common.py`, where each begins: the source's options, the offsets to read, the report. `manifest.py` is the archive's own log.
+Start reading at `common.py`, where each begins: the source's options, the offsets to read, the report. `manifest.py` is the
+archive's own log.
 """

@@ -5,8 +5,8 @@
     exchange  one request, and what its answer means
     cursor    reading on and on: what to ask next, what to do with the answer
 
-Start reading at `wire.py`. `tidelog.clients` puts sockets to it; `broker/message_set/listener.py` is the other side. docs/MESSAGE_SET.md is the
-protocol's own description.
+Start reading at `wire.py`. `tidelog.clients` puts sockets to it; `broker/message_set/listener.py` is the other side.
+docs/MESSAGE_SET.md is the protocol's own description.
 """
 
 from .cursor import FetchCursor, OnOutOfRange

@@ -196,7 +196,7 @@ def test_the_well_behaved_are_served_through_every_attack(daemon: Daemon, reques
         write_report(Path(report), report_of(found, idle_bytes))
     lines = len(daemon.stderr().splitlines())
     assert lines < 5000, f"{lines} lines were logged"
-    assert " more lines of broker.connection in 10 s" in daemon.stderr()
+    assert " more lines of broker.network.connection in 10 s" in daemon.stderr()
     assert "Traceback" not in daemon.stderr()
     for one in found:
         if report:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tidelog.broker.metadata.kraft.image import MetadataImage
-from tidelog.broker.metadata.kraft.import_ import read_image
+from tidelog.broker.kraft.image import MetadataImage
+from tidelog.broker.kraft.import_ import read_image
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.metadata_records.frame import decode_record
 from tidelog.protocol.records.record_batch import (

@@ -15,7 +15,7 @@ from fuzz.targets.records import RECORDS as SOME_RECORDS
 from fuzz.targets.records import logs, mended
 from support.fake_filesystem import FakeFileSystem
 from support.messages import random_struct
-from tidelog.broker.metadata.kraft.image import MetadataImage
+from tidelog.broker.kraft.image import MetadataImage
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.metadata_records.frame import decode_record, encode_record
 from tidelog.protocol.metadata_records.records import RECORDS

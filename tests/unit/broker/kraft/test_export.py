@@ -11,8 +11,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tidelog.broker.metadata.kraft.export import KAFKA_FEATURES, ExportReport, export_kraft
-from tidelog.broker.metadata.kraft.import_ import import_metadata
+from tidelog.broker.kraft.export import KAFKA_FEATURES, ExportReport, export_kraft
+from tidelog.broker.kraft.import_ import import_metadata
 from tidelog.broker.metadata.store import ACL, SCRAM, MetadataStore, StoredMetadata, TopicRecord
 from tidelog.broker.security.acl.authorizer import stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
@@ -37,7 +37,7 @@ from tidelog.storage.manager.checkpoint import CleanShutdownFile
 from tidelog.storage.manager.data_directory import DataDirectory
 from tidelog.storage.manager.meta_properties import MetaProperties, write_meta_properties
 
-GOLDEN = Path(__file__).parents[4] / "golden" / "kafka-data" / "data"
+GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-data" / "data"
 FILES = RealFileSystem()
 A, B, DIRECTORY, OTHER_DIRECTORY = (UUID(int=n) for n in (1, 2, 3, 4))
 SETTINGS = {"segment.bytes": "20000", "deletion.policies": "delete-by-age", "retention.ms": "-1"}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ....protocol.metadata_records.frame import decode_record
-from ....protocol.metadata_records.records import (
+from ...protocol.metadata_records.frame import decode_record
+from ...protocol.metadata_records.records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,

@@ -4,9 +4,9 @@ import logging
 from uuid import UUID
 
 import pytest
-from tidelog.broker.metadata.kraft.image import MetadataImage
-from tidelog.broker.metadata.kraft.import_ import merge
-from tidelog.broker.metadata.kraft.security import is_ours, security_records, security_resources
+from tidelog.broker.kraft.image import MetadataImage
+from tidelog.broker.kraft.import_ import merge
+from tidelog.broker.kraft.security import is_ours, security_records, security_resources
 from tidelog.broker.metadata.store import ACL, SCRAM, StoredMetadata
 from tidelog.broker.security.acl.authorizer import stored_form
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType

@@ -25,15 +25,15 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from ....protocol.metadata_records.frame import encode_record
-from ....protocol.metadata_records.quorum import (
+from ...protocol.metadata_records.frame import encode_record
+from ...protocol.metadata_records.quorum import (
     KRaftVersionFeature,
     KRaftVersionRecord,
     Voter,
     VoterEndpoint,
     VotersRecord,
 )
-from ....protocol.metadata_records.records import (
+from ...protocol.metadata_records.records import (
     ClientQuotaRecord,
     ConfigRecord,
     ConfigResourceType,
@@ -45,9 +45,9 @@ from ....protocol.metadata_records.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from ....protocol.schema import encode
-from ....storage.exceptions import CorruptCheckpointError, DataDirectoryError
-from ....storage.inspect.metadata_log import (
+from ...protocol.schema import encode
+from ...storage.exceptions import CorruptCheckpointError, DataDirectoryError
+from ...storage.inspect.metadata_log import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     METADATA_LOG_DIRECTORY,
@@ -55,15 +55,15 @@ from ....storage.inspect.metadata_log import (
     find_metadata_log,
     write_snapshot,
 )
-from ....storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
-from ....storage.log.partition_metadata import read_partition_metadata
-from ....storage.manager.checkpoint import CleanShutdownFile
-from ....storage.manager.data_directory import DataDirectory
-from ....storage.manager.meta_properties import META_PROPERTIES_FILE
-from ....storage.segment.names import DirectoryState
-from ...quotas.manager import parse_entity
-from ..store import ACL, CLIENT_METRICS, FILE_NAME, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata
-from ..topic_repairs import NO_ID, FoundLog, plan_repairs
+from ...storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
+from ...storage.log.partition_metadata import read_partition_metadata
+from ...storage.manager.checkpoint import CleanShutdownFile
+from ...storage.manager.data_directory import DataDirectory
+from ...storage.manager.meta_properties import META_PROPERTIES_FILE
+from ...storage.segment.names import DirectoryState
+from ..metadata.store import ACL, CLIENT_METRICS, FILE_NAME, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata
+from ..metadata.topic_repairs import NO_ID, FoundLog, plan_repairs
+from ..quotas.manager import parse_entity
 from .image import MetadataImage
 from .import_ import for_kafka, read_with_controls
 from .security import is_ours, security_records
@@ -71,7 +71,7 @@ from .security import is_ours, security_records
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ....storage.io.filesystem import FileSystem
+    from ...storage.io.filesystem import FileSystem
 
 KAFKA_FEATURES = {
     "metadata.version": 30,

@@ -9,8 +9,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tidelog.broker.metadata.kraft.image import MetadataImage, PartitionImage, TopicImage
-from tidelog.broker.metadata.kraft.import_ import for_kafka, import_metadata, merge, with_own_settings
+from tidelog.broker.kraft.image import MetadataImage, PartitionImage, TopicImage
+from tidelog.broker.kraft.import_ import for_kafka, import_metadata, merge, with_own_settings
 from tidelog.broker.metadata.store import MetadataStore, StoredMetadata, TopicRecord
 from tidelog.protocol.metadata_records.frame import encode_record
 from tidelog.protocol.metadata_records.records import TopicRecord as KafkasTopicRecord
@@ -19,7 +19,7 @@ from tidelog.storage.inspect.metadata_log import METADATA_LOG_DIRECTORY, Snapsho
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.partition_metadata import decode_uuid
 
-GOLDEN = Path(__file__).parents[4] / "golden" / "kafka-data" / "data"
+GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-data" / "data"
 FILES = RealFileSystem()
 A, B = UUID(int=1), UUID(int=2)
 

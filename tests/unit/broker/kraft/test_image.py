@@ -4,7 +4,7 @@ import itertools
 from uuid import UUID
 
 import pytest
-from tidelog.broker.metadata.kraft.image import MetadataImage
+from tidelog.broker.kraft.image import MetadataImage
 from tidelog.protocol.metadata_records.frame import encode_record
 from tidelog.protocol.metadata_records.records import (
     AbortTransactionRecord,

@@ -16,25 +16,25 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ....config.definitions import TOPIC_SETTINGS
-from ....config.validation import validate
-from ....protocol.errors import ProtocolError
-from ....protocol.metadata_records.records import ClientQuotaRecord, ConfigResourceType
-from ....storage.exceptions import DataDirectoryError
-from ....storage.inspect.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
-from ....storage.segment.names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name
-from ...quotas.manager import entity_name
-from ..creation_limits import NOBODYS
-from ..features import SUPPORTED
-from ..store import ACL, CLIENT_METRICS, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata, TopicRecord
-from ..topics import KEEP_EVERYTHING
+from ...config.definitions import TOPIC_SETTINGS
+from ...config.validation import validate
+from ...protocol.errors import ProtocolError
+from ...protocol.metadata_records.records import ClientQuotaRecord, ConfigResourceType
+from ...storage.exceptions import DataDirectoryError
+from ...storage.inspect.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
+from ...storage.segment.names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name
+from ..metadata.creation_limits import NOBODYS
+from ..metadata.features import SUPPORTED
+from ..metadata.store import ACL, CLIENT_METRICS, GROUP, QUOTA, SCRAM, MetadataStore, StoredMetadata, TopicRecord
+from ..metadata.topics import KEEP_EVERYTHING
+from ..quotas.manager import entity_name
 from .image import MetadataImage
 from .security import security_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ....storage.io.filesystem import FileSystem
+    from ...storage.io.filesystem import FileSystem
 
 log = logging.getLogger(__name__)
 
