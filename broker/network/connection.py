@@ -235,8 +235,8 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def time_is_up(self, reason: str) -> None:
-        """The client has had enough time, or memory: it is disconnected."""
-        if not self._closing:
+        """The client has had enough time, or memory: it is disconnected, though it may have ended its side."""
+        if self._transport is not None and not self._transport.is_closing():
             self._abort(reason)
 
     def known_as(self, principal: str) -> str | None:

@@ -365,6 +365,30 @@ async def test_a_client_that_takes_nothing_is_closed_and_one_that_reads_is_not()
     rig.end()
 
 
+@pytest.mark.parametrize("bound", ["time", "memory"])
+async def test_a_client_that_has_ended_its_side_and_takes_nothing_is_closed_too(bound: str) -> None:
+    """Else whoever ends their side first has unsent answers kept for ever, which no bound counts any more."""
+    rig = Rig(lambda body: bytes(4 << 20))
+    room = rig.server.sending
+    rig.feed(frame(b"give"))
+    assert room.held > 0
+    assert rig.connection.eof_received(), "the answer still goes out"
+    if bound == "time":
+        room.tick(room.timeout_ms)
+        assert not rig.transport.aborted
+        room.tick(2)
+    else:
+        other = Rig(lambda body: bytes(4 << 20))
+        room.limit = 5 << 20
+        other.server.sending = room
+        other.feed(frame(b"give"))
+        assert not other.transport.aborted
+        other.end()
+    assert rig.transport.aborted
+    assert rig.connection.unsent_bytes == 0
+    rig.end()
+
+
 async def test_a_client_that_asks_for_nothing_costs_one_descriptor() -> None:
     before = open_count()
     rigs = [Rig(lambda body: body) for _ in range(5)]
