@@ -37,7 +37,7 @@ from .table import MUTATIONS
 
 REPORT = ROOT / "docs" / "reports" / "mutations.md"
 CACHE = ROOT / ".cache" / "mutations"
-PACKAGES = ("broker", "cleaner", "clients", "config", "pipeline", "protocol", "storage")
+PACKAGES = ("broker", "cleaner", "cli", "clients", "config", "pipeline", "protocol", "storage", "testing")
 KERNEL_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 LIMIT_S = 600
 """For all tests of one mutant."""
@@ -91,7 +91,6 @@ class Tree:
         packages.mkdir(parents=True)
         for package in PACKAGES:
             (packages / package).symlink_to(path / package)
-        (packages / "testing").symlink_to(path / "broker" / "testing")
         # Checked by the sources' hashes: two mutants of one size within one second would have the same stamp otherwise.
         compile_all = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", *PACKAGES]
         subprocess.run([sys.executable, *compile_all], cwd=path, check=True)
