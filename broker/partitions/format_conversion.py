@@ -151,8 +151,8 @@ class Conversions:
     def _begin(self, job: _Job) -> bool:
         """The thread is the job's; False: its client has gone."""
         self.queued_bytes -= JOB_BYTES
-        if job.data is None:
-            return False
+        if job.done.done() or job.data is None:
+            return False  # a task that is cancelled before its first step would keep the place for ever
         job.task = self._loop.create_task(job.append(job.partition, job.data, _Turn(self, job.client)))
         job.task.add_done_callback(partial(_hand_over, job.done))
         return True

@@ -263,6 +263,17 @@ async def test_what_its_client_gave_up_counts_until_its_turn_so_that_nobody_fill
     assert rig.conversions.queued_bytes == 0
 
 
+async def test_a_client_that_leaves_in_the_moment_when_its_turn_comes_does_not_keep_the_thread(rig: Rig) -> None:
+    data = compressed("a")
+    thread = rig.conversions._thread
+    await thread.enter("10.0.0.1")
+    given_up = rig.conversions.append_compressed(rig.partition, data, 0, len(data), "10.0.0.66")
+    given_up.cancel()
+    thread.leave()  # in the same turn of the loop: nobody has been told of the cancellation yet
+    assert await asyncio.wait_for(rig.conversions.run(lambda: "others", "10.0.0.1"), 10) == "others"
+    assert (rig.conversions.queued_bytes, rig.conversions.under_way, rig.values()) == (0, 0, [])
+
+
 async def test_who_sends_a_hundred_batches_keeps_another_back_by_one_of_them(rig: Rig) -> None:
     done: list[str] = []
     for number in range(100):
