@@ -33,7 +33,7 @@ from ..requests.access import on_each, shows, suffices, tells
 from ..requests.authorized_operations import NOT_ASKED, cluster_operations, operations_of
 from ..requests.creation_budget import Room
 from ..requests.registry import api
-from ..runtime.cooperative import Steps, batches, in_slices
+from ..runtime.cooperative import Steps, in_slices
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
@@ -46,7 +46,6 @@ _NO_ID = bytes(16)
 # A request names thousands that are not there: to look a member of an enumeration up costs as much as the rest of a row.
 _DESCRIBE, _TOPIC, _UNKNOWN = AclOperation.DESCRIBE, ResourceType.TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _FIRST_WITH_IDS = 12
-_NAMES_AT_ONCE = 20
 _MADE_AT_ONCE = 50
 """Topics that are made together: they share commits, and what is refused takes the loop for milliseconds."""
 
@@ -93,13 +92,12 @@ def _named(
     request: MetadataRequest, context: RequestContext, wanted: Sequence[MetadataRequestTopic]
 ) -> Steps[MetadataResponse]:
     rows: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}
-    for some in batches(wanted, _NAMES_AT_ONCE):
-        units = len(some)
-        for item in some:
-            place = (item.topic_id, item.name)
-            if place not in rows:
-                rows[place] = row = _look_up(item, request, context)
-                units += len(row.partitions)
+    for item in wanted:
+        place = (item.topic_id, item.name)
+        units = 1
+        if place not in rows:
+            rows[place] = row = _look_up(item, request, context)
+            units += len(row.partitions)
         yield units
     return _response(request, context, list(rows.values()))
 
@@ -175,9 +173,7 @@ def _look_up(item: MetadataRequestTopic, request: MetadataRequest, context: Requ
 
 
 def _operations(name: str, request: MetadataRequest, context: RequestContext) -> int:
-    if not request.include_topic_authorized_operations:
-        return NOT_ASKED
-    return operations_of(context, ResourceType.TOPIC, name)
+    return operations_of(context, _TOPIC, name, request.include_topic_authorized_operations)
 
 
 def _failed(
