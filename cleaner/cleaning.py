@@ -6,7 +6,7 @@
 
 A pass that is stopped, or fails, leaves whole groups behind, cleaned or not, and nothing in between: the next one begins
 again at the same first dirty offset. Nothing is decided here but what the records say; which log, when and what range is
-`eligibility.py`'s, states and threads are `cleaner_manager.py`'s, records are `_kernel.pyx`'s.
+`eligibility.py`'s, states and threads are `cleaner_manager.py`'s, records are `kernel/_kernel.pyx`'s.
 
 Memory: the offset map, one buffer to read into and one to write from. The two grow for a batch that is larger than they are,
 whatever max.message.bytes says by now, and shrink again with the segment's end.

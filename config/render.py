@@ -17,7 +17,7 @@ from .table.ignored import FAMILIES
 
 _HEAD = """# Settings
 
-<!-- Generated from config/definitions*.py by `python -m tidelog.config.render`. Don't edit. -->
+<!-- Generated from config/table/*.py by `python -m tidelog.config.render`. Don't edit. -->
 
 A setting comes from a file (`tidelog serve --config FILE`: Java properties, or TOML by the suffix `.toml`), from the
 environment (`TIDELOG_` and the name in capitals, `_` for `.`), or from `--set NAME=VALUE`; the later one wins. Names,
@@ -69,7 +69,7 @@ def render_sample() -> str:
     """docs/server.properties.sample: every honoured broker setting with its default, commented out."""
     lines = [
         "# A sample of tidelog's settings: every one with its default, commented out.",
-        "# Generated from config/definitions*.py by `python -m tidelog.config.render`.",
+        "# Generated from config/table/*.py by `python -m tidelog.config.render`.",
         "# Start with: tidelog serve --config server.properties",
     ]
     for group, rows in _by_group(row for row in HONOURED_BROKER if not row.internal):

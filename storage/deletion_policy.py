@@ -1,6 +1,6 @@
 """Deletion policies: who decides which segments a log may lose. The interface, the built-in ones, and how others are found.
 
-A policy looks at facts and names segments, oldest first; it opens nothing and deletes nothing (`plan.py` asks it,
+A policy looks at facts and names segments, oldest first; it opens nothing and deletes nothing (`retention/plan.py` asks it,
 `unified_log.py` acts on the answer). A package adds one with an entry point in the group `tidelog.deletion_policies`
 that leads to a class without arguments (or a function) that makes a `DeletionPolicy`:
 

@@ -1,5 +1,5 @@
 """One module per Kafka API: its handler, the versions that it answers, the rights that it asks for.
 
-`broker/requests/registry.py` gathers them and is the only module that imports this room. A new API is a module here and its
+`broker/requests/registry.py` gathers them. A new API is a module here and its
 messages in `protocol/messages/`. Start reading at `metadata.py`, then `fetch.py` and `produce.py`.
 """

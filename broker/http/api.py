@@ -1,6 +1,6 @@
 """What the HTTP listener answers as JSON: why segments are held, and cleaning on request.
 
-    GET  /why/<topic>[/<partition>]            see `why.py`
+    GET  /why/<topic>[/<partition>]            see `cleaning/why.py`
     POST /clean/<topic>[?wait=SECONDS]         cleans now; 200 when it has ended, 202 while it has not: ask again with
     GET  /clean/<topic>/<request>[?wait=…]     the request's number, which the answer has. Its state is done or failed
                                                then; errors says which partitions could not be cleaned, and why

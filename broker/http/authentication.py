@@ -4,7 +4,7 @@
     /metrics                      a user, unless http.metrics.open=true
     the console's style sheet, script and icon   nothing: they are the same everywhere
     POST /clean/…                 an admin
-    everything else               a user who may read; what the console's actions need, its `access.py` says
+    everything else               a user who may read; what the console's actions need, `console/access.py` says
 
 Nobody is told whether a path is there before that. The user is put into WSGI's environment as `USER`. Any of HTTP's threads.
 """

@@ -5,9 +5,9 @@ as a keyed hash, and only together with the very credentials that it fits, so th
 are checked where SASL's are: one at a time, each address in its turn (`password_checks.py`), so that guessing by whatever way
 takes one thread of low priority and no more. `Attempts` turns away who goes on, by the same count as on other listeners.
 
-Bearer is a token of `http.tokens.file`, or a JSON web token that `tokens.py` checks as it does for SASL. A signature costs less
-than remembering would be worth; what may take long is reading keys again because of a key's name that nobody knows. All bad
-tokens get one answer: why one is bad stands in the log. Failures count for the user that the token says it is of.
+Bearer is a token of `http.tokens.file`, or a JSON web token that `security/sasl/tokens.py` checks as it does for SASL. A
+signature costs less than remembering would be worth; what may take long is reading keys again because of a key's name that nobody
+knows. All bad tokens get one answer: why one is bad stands in the log. Failures count for the user that the token says it is of.
 
 Who is refused is told how long the answer has to be held back; the thread that holds it back is the server's, which can end it.
 

@@ -1,4 +1,4 @@
-"""Fetches of very many partitions, in turns: between two slices of one everybody else is served (`slices.py`, ADR 46 and 47).
+"""Fetches of very many partitions, in turns: between two slices of one everybody else is served (`cooperative.py`, ADRs 46, 47).
 
     long_fetch        the request itself has many: one at a time is read, with the other long requests that look at something
     fetch_in_turns    its session has many, or it was read by the above: rights, positions and rows in slices

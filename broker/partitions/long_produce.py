@@ -1,4 +1,4 @@
-"""Produces of very many partitions, in turns: between two slices of one everybody else is served (`slices.py`, ADR 46 and 47).
+"""Produces of very many partitions, in turns: between two slices of one everybody else is served (`cooperative.py`, ADRs 46, 47).
 
 One at a time is read and appended, with the other long requests that change something. A slice is appended as a request of its
 own would be, its partitions in their order; there is one answer. Loop thread.

@@ -65,7 +65,7 @@ class RequestContext(NamedTuple):
         return self.connection.listener.name
 
     async def next_turn(self) -> None:
-        """Returns when everybody else has had a turn: between two slices of what is long (`slices.py`)."""
+        """Returns when everybody else has had a turn: between two slices of what is long (`cooperative.py`)."""
         come = self.broker.loop.create_future()
         self.connection.wait_turn(partial(_settle, come))
         await come

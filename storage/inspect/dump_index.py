@@ -1,7 +1,7 @@
 """Explains the binary files beside a segment's log: both indexes, aborted transactions, producers (see `dump.py`).
 
 Layouts and rulers are with their owners: `offset_index.py`, `time_index.py`, `transaction_index.py`,
-`snapshot.py`. Here they are read one entry at a time, so that one damaged entry hides no other.
+`producers/snapshot.py`. Here they are read one entry at a time, so that one damaged entry hides no other.
 """
 
 from __future__ import annotations

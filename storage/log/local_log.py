@@ -568,7 +568,7 @@ class LocalLog:
         """Its directory was renamed (after `abandon`): what is opened from now on is opened there."""
         self._directory.path = path
 
-    # --- move to another data directory: see `move.py` ---
+    # --- move to another data directory: see `manager/move.py` ---
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """The records of consumer groups: how each is made of the state, and what each does to it.
 
-By the version of their keys (`replay.py` has what is the same for all):
+By the version of their keys (`../modern/replay.py` has what is the same for all):
 
     3   group epoch, metadata hash          6   assignment epoch, time        8   one member: epoch, state, what it owns
     5   one member: what it told            7   one member: its target        16  one expression: its topics

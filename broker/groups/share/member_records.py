@@ -1,6 +1,6 @@
 """The records of share groups: how each is made of the state, and what each does to it.
 
-By the version of their keys (`replay.py` has what is the same for all):
+By the version of their keys (`../modern/replay.py` has what is the same for all):
 
     10  one member: what it told       12  assignment epoch, time      14  one member: epoch, what it reads
     11  group epoch, metadata hash     13  one member: its target      15  partitions whose state is kept

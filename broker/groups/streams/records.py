@@ -1,6 +1,6 @@
 """The records of streams groups: how each is made of the state, and what each does to it.
 
-By the version of their keys (`replay.py` has what is the same for all):
+By the version of their keys (`../modern/replay.py` has what is the same for all):
 
     17  group epoch, metadata hash, validated topology    20  assignment epoch, time     22  one member: epoch, state, tasks
     19  one member: what it told                          21  one member: its target     23  the topology

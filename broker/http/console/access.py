@@ -4,11 +4,11 @@ A web page that somebody opens elsewhere must not read or change a daemon that o
 
 - the Host of every request is an address, this machine's own name for itself, one that the settings give it
   (http.listener, advertised.listeners) or one of http.allowed.hosts: a name of the page's own that was made to point here
-  (DNS rebinding) is none of these (`is_own_host`; the rest of HTTP asks it too, see `server.py`);
+  (DNS rebinding) is none of these (`is_own_host`; the rest of HTTP asks it too, see `../server.py`);
 - an action needs http.admin.enable and, where there is no authentication, a peer and a Host that are this machine, and no proxy
   that says it passed the request on: for it everybody is this machine;
-- with http.authentication whoever comes has been asked who they are (`authentication.py`), and their role decides: any user who
-  was let in may read, an admin may act, from everywhere and under every name, since no page of another name has the
+- with http.authentication whoever comes has been asked who they are (`../authentication.py`), and their role decides: any user
+  who was let in may read, an admin may act, from everywhere and under every name, since no page of another name has the
   user's password;
 - an action is a POST whose Origin is the console itself, and that brings a token which only a page of this process can have
   given, made for the cookie that came with it (SameSite=Strict).

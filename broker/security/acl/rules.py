@@ -222,7 +222,7 @@ class AclRules:
         return [rule for rule in self._candidates(wanted) if wanted.fits(rule)]
 
     def find_in_steps(self, wanted: AclFilter) -> Steps[list[Acl]]:
-        """The same, with time for others in between (`slices.py`): what was there when it began, and is there still."""
+        """The same, with time for others in between (`cooperative.py`): what was there when it began, and is there still."""
         found = []
         for number, rule in enumerate(list(self._candidates(wanted))):
             if rule in self._ids and wanted.fits(rule):

@@ -193,7 +193,7 @@ def _text(value: Any) -> str:
 def positions(
     state: ConsoleState, listed: Listed, counts: RecordCounts, is_out_of_time: Callable[[], bool]
 ) -> list[Position]:
-    """Its committed offsets and lags: those of groups.py, which defines them. Counts records: under `reading`."""
+    """Its committed offsets and lags: those of monitoring/groups.py, which defines them. Counts records: under `reading`."""
     found: list[tuple[str, int, int, str]] = []
     if listed.type == SHARE:
         found += _share_offsets(state, listed.group_id)

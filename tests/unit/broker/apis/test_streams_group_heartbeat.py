@@ -1,4 +1,4 @@
-"""Heartbeats of streams groups from wire to wire; what the group makes of them is in test_heartbeat.py."""
+"""Heartbeats of streams groups from wire to wire; what the group makes of them is in groups/streams/test_heartbeat.py."""
 
 from __future__ import annotations
 
