@@ -32,7 +32,6 @@ from ..storage.io.filesystem import FileSystem, RealFileSystem
 from ..storage.manager.log_manager import LogManager
 from ..storage.scheduler import ThreadPoolScheduler
 from ..storage.segment.names import CLUSTER_METADATA_TOPIC, partition_directory_name
-from .apis.api_versions import listed_versions
 from .cleaning.service import LogCleaner
 from .groups.coordinator import GroupCoordinator
 from .http.server import HttpServer
@@ -53,7 +52,7 @@ from .requests.audited_requests import Changes
 from .requests.bulk_lane import LongRequests
 from .requests.counters import RequestCounters
 from .requests.dispatcher import Dispatcher
-from .requests.registry import load_apis
+from .requests.registry import listed_versions, load_apis
 from .runtime.durability import durability_line
 from .runtime.garbage import undisturbed
 from .runtime.thread_priority import lower_priority, prefer_latency

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -24,7 +25,7 @@ from ..requests.access import on_each
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
-from .describe_configs import BROKER, BROKER_LOGGER, check_allowed
+from .describe_configs import check_allowed
 from .incremental_alter_configs import RESOURCES, alter_broker, alter_resource, check_configs, check_resource
 
 if TYPE_CHECKING:
@@ -73,13 +74,13 @@ async def _replace(
         check_resource(resource.resource_type, times)
         check_allowed(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
         check_configs(resource.configs, resource.configs)
-        if resource.resource_type == BROKER:
+        if resource.resource_type == ConfigResourceType.BROKER:
             await alter_broker(resource.resource_name, change, context, validate_only)
             return result
         if (kind := RESOURCES.get(resource.resource_type)) is not None:
             await alter_resource(kind, resource.resource_name, change, context, validate_only)
             return result
-        if resource.resource_type == BROKER_LOGGER:
+        if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             raise ProtocolError(
                 ErrorCode.INVALID_REQUEST, "levels of loggers are changed one by one, by IncrementalAlterConfigs"
             )

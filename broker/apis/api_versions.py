@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -23,33 +22,17 @@ from ...protocol.messages.api_versions import (
 )
 from ...protocol.schema import EncodedOnce
 from ..metadata.features import SUPPORTED
-from ..requests.registry import Registration, api
+from ..requests.registry import api
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..requests.context import RequestContext
 
-TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FEATURES = EncodedOnce(
     SupportedFeatureKey(name=name, min_version=low, max_version=high) for name, (low, high, _) in SUPPORTED.items()
 )
 # Up to version 3, clients do not expect a supported range that begins at 0 (KIP-1022).
 _FEATURES_BEFORE_4 = EncodedOnce(feature for feature in _FEATURES if feature.min_version > 0)
-
-
-def listed_versions(registrations: Mapping[int, Registration], *, telemetry: bool) -> EncodedOnce[ApiVersion]:
-    """One row an API, by key. A broker makes them once: whoever can connect may ask for them, and does first of all.
-
-    `telemetry`: clients are to push metrics of their own.
-    """
-    unlisted = frozenset() if telemetry else TELEMETRY
-    return EncodedOnce(
-        ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
-        for key, entry in sorted(registrations.items())
-        if key not in unlisted
-    )
 
 
 @api(ApiKey.API_VERSIONS, (0, 4), ApiVersionsRequest, asks=())

@@ -20,6 +20,7 @@ from ...config.describe import (
 )
 from ...config.table.resources import CLIENT_METRICS_SETTINGS
 from ...protocol.api_keys import ApiKey
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -41,14 +42,13 @@ from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _DYNAMIC_BROKER_LOGGER_CONFIG = 6
-_GUARDS = {
-    TOPIC: ResourceType.TOPIC,
-    GROUP: ResourceType.GROUP,
-    BROKER: ResourceType.CLUSTER,
-    BROKER_LOGGER: ResourceType.CLUSTER,
-    CLIENT_METRICS: ResourceType.CLUSTER,
+_GUARDS: dict[int, ResourceType] = {
+    ConfigResourceType.TOPIC: ResourceType.TOPIC,
+    ConfigResourceType.GROUP: ResourceType.GROUP,
+    ConfigResourceType.BROKER: ResourceType.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
 }
 
 _MOST_SETTINGS = 200_000
@@ -107,7 +107,7 @@ def _describe(
 ) -> list[DescribeConfigsResourceResult]:
     broker, name = context.broker, resource.resource_name
     names = resource.configuration_keys or None  # an empty list asks for all, as null does
-    if resource.resource_type == TOPIC:
+    if resource.resource_type == ConfigResourceType.TOPIC:
         check_name(name)
         topic = broker.topics.get(name)
         if topic is None:
@@ -115,7 +115,7 @@ def _describe(
         dynamic = broker.dynamic
         entries = describe_topic(dynamic.static, topic.config, topic.overrides, names, dynamic.layers)
         return [_row(entry, request, context.api_version) for entry in entries]
-    if resource.resource_type == BROKER:
+    if resource.resource_type == ConfigResourceType.BROKER:
         dynamic = broker.dynamic
         if not name:  # what all brokers share: only what was set so
             shared = dict(dynamic.layers[1][1])
@@ -127,17 +127,17 @@ def _describe(
         actual = {"node.id": node_id, "broker.id": node_id}
         entries = describe_broker(dynamic.static, names, actual, dynamic.layers)
         return [_row(entry, request, context.api_version) for entry in entries]
-    if resource.resource_type == BROKER_LOGGER:
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
         _check_broker(name, broker.logs.node_id)
         return [
             _logger_row(logger, level, context.api_version)
             for logger, level in levels()
             if names is None or logger in names
         ]
-    if resource.resource_type in (CLIENT_METRICS, GROUP):
+    if resource.resource_type in (ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP):
         if not name:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "the resource has no name")
-        if resource.resource_type == GROUP:
+        if resource.resource_type == ConfigResourceType.GROUP:
             dynamic = broker.dynamic
             entries = describe_group(dynamic.static, broker.resources.own(kinds.GROUP, name), names, dynamic.layers)
         else:

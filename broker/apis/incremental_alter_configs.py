@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ...config.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from ...config.describe import describe_broker, describe_topic
 from ...config.setting import SettingType, text_of
 from ...protocol.api_keys import ApiKey
+from ...protocol.config_resources import ConfigOperation, ConfigResourceType
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -36,7 +36,7 @@ from ..requests.registry import api
 from ..runtime import logging as logger_levels
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
-from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, check_allowed
+from .describe_configs import check_allowed
 
 if TYPE_CHECKING:
     from ...config.setting import Setting
@@ -44,17 +44,11 @@ if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
 
-class Operation(IntEnum):
-    """What is done to a setting."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 #: Resource types that `ResourceConfigs` keeps, and under which name.
-RESOURCES = {CLIENT_METRICS: kinds.CLIENT_METRICS, GROUP: kinds.GROUP}
+RESOURCES: dict[int, str] = {
+    ConfigResourceType.CLIENT_METRICS: kinds.CLIENT_METRICS,
+    ConfigResourceType.GROUP: kinds.GROUP,
+}
 
 
 class NamedConfig(Protocol):
@@ -114,12 +108,12 @@ async def _alter(
         check_resource(resource.resource_type, times)
         check_allowed(AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context)
         check_configs(
-            [item for item in resource.configs if item.config_operation != Operation.DELETE], resource.configs
+            [item for item in resource.configs if item.config_operation != ConfigOperation.DELETE], resource.configs
         )
-        if resource.resource_type == BROKER:
+        if resource.resource_type == ConfigResourceType.BROKER:
             await alter_broker(resource.resource_name, change_broker, context, validate_only)
             return result
-        if resource.resource_type == BROKER_LOGGER:
+        if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             _alter_loggers(resource, context, validate_only)
             return result
         if (kind := RESOURCES.get(resource.resource_type)) is not None:
@@ -147,7 +141,7 @@ def check_resource(kind: int, times: int) -> None:
     """Raises `ProtocolError` INVALID_REQUEST unless this has settings, and is named once."""
     if times > 1:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "a resource may be in the request once")
-    if kind not in (TOPIC, BROKER, BROKER_LOGGER, *RESOURCES):
+    if kind not in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, *RESOURCES):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"resource type {kind} has no settings")
 
 
@@ -175,11 +169,11 @@ def changed(
     for operation in operations:
         name, value = operation.name, operation.value or ""
         match operation.config_operation:
-            case Operation.SET:
+            case ConfigOperation.SET:
                 settings[name] = value
-            case Operation.DELETE:
+            case ConfigOperation.DELETE:
                 settings.pop(name, None)
-            case Operation.APPEND | Operation.SUBTRACT:
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
                 row = table.get(name)
                 if row is None or row.type is not SettingType.LIST:
                     raise ProtocolError(
@@ -224,10 +218,11 @@ async def alter_resource(
 def _alter_loggers(resource: AlterConfigsResource, context: RequestContext, validate_only: bool) -> None:
     context.broker.dynamic.check_node(resource.resource_name)
     for item in resource.configs:
-        if item.config_operation not in (Operation.SET, Operation.DELETE):
+        if item.config_operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "a logger's level can only be set or taken away")
     wanted = [
-        (item.name, None if item.config_operation == Operation.DELETE else item.value) for item in resource.configs
+        (item.name, None if item.config_operation == ConfigOperation.DELETE else item.value)
+        for item in resource.configs
     ]
     if validate_only:
         for name, level in wanted:
@@ -239,7 +234,7 @@ def _alter_loggers(resource: AlterConfigsResource, context: RequestContext, vali
 def _combined(present: str, value: str, operation: int) -> str:
     """A list with items more, or fewer."""
     items, given = _items(present), _items(value)
-    if operation == Operation.APPEND:
+    if operation == ConfigOperation.APPEND:
         return ",".join([*items, *(item for item in given if item not in items)])
     return ",".join(item for item in items if item not in given)
 

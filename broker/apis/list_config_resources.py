@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.list_config_resources import (
     ConfigResource,
@@ -19,12 +20,11 @@ from ..metadata import store as kinds
 from ..requests.access import on_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
-from .describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 
 if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
-_ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+_ALL = tuple(ConfigResourceType)
 
 
 @api(
@@ -35,15 +35,15 @@ _ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 )
 def list_config_resources(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     broker = context.broker
-    wanted = set(request.resource_types or _ALL) if context.api_version >= 1 else {CLIENT_METRICS}
+    wanted = set(request.resource_types or _ALL) if context.api_version >= 1 else {ConfigResourceType.CLIENT_METRICS}
     if not wanted <= set(_ALL):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     names = {
-        TOPIC: lambda: [topic.name for topic in broker.topics.all()],
-        BROKER: lambda: [str(broker.logs.node_id)],
-        BROKER_LOGGER: lambda: [str(broker.logs.node_id)],
-        CLIENT_METRICS: lambda: broker.resources.names(kinds.CLIENT_METRICS),
-        GROUP: lambda: broker.resources.names(kinds.GROUP),
+        ConfigResourceType.TOPIC: lambda: [topic.name for topic in broker.topics.all()],
+        ConfigResourceType.BROKER: lambda: [str(broker.logs.node_id)],
+        ConfigResourceType.BROKER_LOGGER: lambda: [str(broker.logs.node_id)],
+        ConfigResourceType.CLIENT_METRICS: lambda: broker.resources.names(kinds.CLIENT_METRICS),
+        ConfigResourceType.GROUP: lambda: broker.resources.names(kinds.GROUP),
     }
     return ListConfigResourcesResponse(
         config_resources=[

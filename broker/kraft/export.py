@@ -25,6 +25,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.metadata_records.frame import encode_record
 from ...protocol.metadata_records.quorum import (
     KRaftVersionFeature,
@@ -36,7 +37,6 @@ from ...protocol.metadata_records.quorum import (
 from ...protocol.metadata_records.records import (
     ClientQuotaRecord,
     ConfigRecord,
-    ConfigResourceType,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,

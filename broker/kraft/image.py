@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.metadata_records.frame import decode_record
 from ...protocol.metadata_records.records import (
     AbortTransactionRecord,
@@ -19,7 +20,6 @@ from ...protocol.metadata_records.records import (
     BeginTransactionRecord,
     ClientQuotaRecord,
     ConfigRecord,
-    ConfigResourceType,
     DelegationTokenRecord,
     EndTransactionRecord,
     FeatureLevelRecord,

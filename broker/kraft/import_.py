@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from ...config.definitions import TOPIC_SETTINGS
 from ...config.validation import validate
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ProtocolError
-from ...protocol.metadata_records.records import ClientQuotaRecord, ConfigResourceType
+from ...protocol.metadata_records.records import ClientQuotaRecord
 from ...storage.exceptions import DataDirectoryError
 from ...storage.inspect.metadata_log import MetadataLogFiles, MetadataLogReader, find_metadata_log
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC, DirectoryState, parse_directory_name

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
-from ..apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ...protocol.config_resources import ConfigResourceType
 from .audit_log import quoted, quoted_whole, shown, shown_whole
 
 if TYPE_CHECKING:
     from .context import RequestContext
 
-_KINDS = {
-    TOPIC: "topic",
-    BROKER: "broker",
-    BROKER_LOGGER: "loggers of broker",
-    CLIENT_METRICS: "client metrics",
-    GROUP: "group",
+_KINDS: dict[int, str] = {
+    ConfigResourceType.TOPIC: "topic",
+    ConfigResourceType.BROKER: "broker",
+    ConfigResourceType.BROKER_LOGGER: "loggers of broker",
+    ConfigResourceType.CLIENT_METRICS: "client metrics",
+    ConfigResourceType.GROUP: "group",
 }
 _OPERATIONS = ("set", "delete", "append", "subtract")
 HIDDEN = "(hidden)"
@@ -87,7 +87,7 @@ def _change(kind: int, item: Any) -> str:
 def _is_sensitive(kind: int, name: str) -> bool:
     from ...config.definitions import BROKER_SETTINGS
 
-    if kind != BROKER:
+    if kind != ConfigResourceType.BROKER:
         return False
     setting = BROKER_SETTINGS.get(name)
     return setting is None or setting.sensitive

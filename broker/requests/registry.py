@@ -1,11 +1,13 @@
 """The table of APIs that this daemon answers, filled by the handlers themselves.
 
-Each module of this package registers its handler with `@api(key, (min, max), RequestType, asks=...)`, the last being what
+Each module of `broker/apis/` registers its handler with `@api(key, (min, max), RequestType, asks=...)`, the last being what
 the authorizer is asked (ADR 38). The dispatcher looks a
 request up here, and the ApiVersions answer is made from here: what is listed is what is answered.
 
 A start should cost little, and most of administration is asked for seldom: the modules of `ON_DEMAND` are imported with
 the first request of theirs. Their versions stand in the table as well, and an import checks that they agree.
+
+Modules of `broker/apis/` are found by their names and imported from here alone: they import this one, which knows no handler.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, TypeVar
 
 from ...protocol.api_keys import ApiKey
+from ...protocol.messages.api_versions import ApiVersion
+from ...protocol.schema import EncodedOnce
 from .access import Ask
 
 #: A handler runs on the loop thread. It returns the response message, or an awaitable of it when it has to wait.
@@ -48,6 +53,9 @@ class Registration:
         """False: `request` and `handler` are not there yet, `loaded` gets them."""
         return self.handler is not None
 
+
+#: Answered in any case, and listed where clients are to push metrics (`telemetry.enable`).
+_TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 
 #: API → first and last version; the module has the API's name.
 ON_DEMAND: Mapping[ApiKey, tuple[int, int]] = {
@@ -140,12 +148,10 @@ def api(
 
 def load_apis() -> dict[int, Registration]:
     """The whole table, by API key; imports the modules of `apis` that are not `ON_DEMAND`. Called once at start."""
-    from .. import apis
-
     later = {key.name.lower(): key for key in ON_DEMAND}
-    for module in pkgutil.iter_modules(apis.__path__):
+    for module in pkgutil.iter_modules(_import_api().__path__):
         if (key := later.get(module.name)) is None:
-            importlib.import_module(f"{apis.__name__}.{module.name}")
+            _import_api(module.name)
         elif key not in _registrations:
             low, high = ON_DEMAND[key]
             _registrations[key] = Registration(key, low, high, None, None)
@@ -160,6 +166,24 @@ def registration(api_key: ApiKey) -> Registration | None:
 def loaded(registration: Registration) -> Registration:
     """The same with its handler. Loop thread; the first time imports one small module, about a millisecond."""
     if not registration.is_loaded:
-        importlib.import_module(f"..apis.{registration.api_key.name.lower()}", __package__)
+        _import_api(registration.api_key.name.lower())
         registration = _registrations[registration.api_key]
     return registration
+
+
+def _import_api(name: str = "") -> ModuleType:
+    """The module of one API, or the package of all, by name: the static import would point up (ADR 56)."""
+    return importlib.import_module(f"..apis.{name}" if name else "..apis", __package__)
+
+
+def listed_versions(registrations: Mapping[int, Registration], *, telemetry: bool) -> EncodedOnce[ApiVersion]:
+    """One row an API, by key. A broker makes them once: whoever can connect may ask for them, and does first of all.
+
+    `telemetry`: clients are to push metrics of their own.
+    """
+    unlisted = frozenset() if telemetry else _TELEMETRY
+    return EncodedOnce(
+        ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
+        for key, entry in sorted(registrations.items())
+        if key not in unlisted
+    )

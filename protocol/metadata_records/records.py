@@ -62,16 +62,6 @@ class MetadataRecordType(IntEnum):
     CLEAR_ELR = 28
 
 
-class ConfigResourceType(IntEnum):
-    """What a ConfigRecord is about."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 class MetadataRecord(Message):
     """A record of `RECORD_TYPE`; all are flexible in every version."""
 

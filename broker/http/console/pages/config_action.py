@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from .....config.definitions import TOPIC_SETTINGS, find_broker_setting
 from .....protocol.api_keys import ApiKey
+from .....protocol.config_resources import ConfigOperation, ConfigResourceType
 from .....protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ....apis.describe_configs import BROKER, TOPIC
-from ....apis.incremental_alter_configs import Operation
 from ..confirming import Plan, ask, nothing_to_do, told
 from ..html import Element, element
 from ..layout import badge, choice, facts, field, get_form, link, note, quiet, topic_path
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from ..state import ConsoleState
 
 KINDS: Mapping[str, tuple[int, Callable[[str], Setting | None]]] = {
-    "topic": (TOPIC, TOPIC_SETTINGS.get),
-    "broker": (BROKER, find_broker_setting),
+    "topic": (ConfigResourceType.TOPIC, TOPIC_SETTINGS.get),
+    "broker": (ConfigResourceType.BROKER, find_broker_setting),
 }
 SET, RESET = "set", "reset"
 
@@ -124,7 +123,7 @@ def _alter(
     state: ConsoleState, kind: int, name: str, key: str, value: str | None, *, validate_only: bool
 ) -> str | None:
     """Why it is refused; None: it is not."""
-    operation = Operation.DELETE if value is None else Operation.SET
+    operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     change = AlterableConfig(name=key, config_operation=operation, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])
     asked = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .....protocol.api_keys import ApiKey
+from .....protocol.config_resources import ConfigOperation, ConfigResourceType
 from .....protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ....apis.describe_configs import BROKER_LOGGER
-from ....apis.incremental_alter_configs import Operation
 from ....runtime.logging import ROOT
 from ..confirming import Plan, ask, nothing_to_do, told
 from ..html import element
@@ -98,16 +97,18 @@ def log_level(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def _levels(state: ConsoleState) -> dict[str, str]:
-    rows = describe(state, BROKER_LOGGER, str(state.broker.logs.node_id))
+    rows = describe(state, ConfigResourceType.BROKER_LOGGER, str(state.broker.logs.node_id))
     return {row.name: row.value or "" for row in rows}
 
 
 def _alter(state: ConsoleState, name: str, level: str | None, *, validate_only: bool) -> str | None:
     """Why it is refused; None: it is not."""
-    operation = Operation.DELETE if level is None else Operation.SET
+    operation = ConfigOperation.DELETE if level is None else ConfigOperation.SET
     change = AlterableConfig(name=name, config_operation=operation, value=level)
     node = str(state.broker.logs.node_id)
-    resource = AlterConfigsResource(resource_type=BROKER_LOGGER, resource_name=node, configs=[change])
+    resource = AlterConfigsResource(
+        resource_type=ConfigResourceType.BROKER_LOGGER, resource_name=node, configs=[change]
+    )
     asked = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
     (result,) = state.calls.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, asked, timeout_s=ACTION_TIMEOUT_S).responses
     return (result.error_message or error_name(result.error_code)) if result.error_code else None

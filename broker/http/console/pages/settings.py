@@ -8,7 +8,7 @@ from .....config.definitions import TOPIC_SETTINGS, rows_of
 from .....config.describe import ConfigSource
 from .....config.setting import SettingType, text_of
 from .....protocol.api_keys import ApiKey
-from ....apis.describe_configs import BROKER, TOPIC
+from .....protocol.config_resources import ConfigResourceType
 from ..html import Element, element
 from ..layout import badge, button_link, card, choice, document, field, get_form, link, quiet, topic_link
 from ..page_request import FAILED, PageError
@@ -34,7 +34,7 @@ _WHICH = (("", "all"), ("set", "that are not the default"), ("dynamic", "that ca
 def settings(state: ConsoleState, request: PageRequest) -> Page:
     """The broker's."""
     node = str(state.broker.logs.node_id)
-    rows = describe(state, BROKER, node)
+    rows = describe(state, ConfigResourceType.BROKER, node)
     return document(
         state, request, "Settings",
         element("p", link("Loggers and their levels", "/settings/loggers")),
@@ -46,7 +46,7 @@ def settings(state: ConsoleState, request: PageRequest) -> Page:
 def topic_settings(state: ConsoleState, request: PageRequest, name: str) -> Page:
     """A topic's."""
     state.logs_of(name)
-    rows = describe(state, TOPIC, name)
+    rows = describe(state, ConfigResourceType.TOPIC, name)
     return document(
         state, request, f"Settings of {name}",
         _search(request, f"/topics/{name}/settings"),

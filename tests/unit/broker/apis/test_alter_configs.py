@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.apis.alter_configs import alter_configs
-from tidelog.broker.apis.describe_configs import BROKER, TOPIC
+from tidelog.protocol.config_resources import ConfigResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.alter_configs import (
     AlterableConfig,
@@ -14,6 +14,8 @@ from tidelog.protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from tidelog.protocol.schema import decode, encode
+
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
 def resource(name: str, *settings: tuple[str, str | None], kind: int = TOPIC) -> AlterConfigsResource:

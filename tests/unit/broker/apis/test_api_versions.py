@@ -4,9 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.broker.apis.api_versions import api_versions, listed_versions
+from tidelog.broker.apis.api_versions import api_versions
 from tidelog.broker.metadata.features import METADATA_VERSION, SUPPORTED, Features
-from tidelog.broker.requests.registry import load_apis
+from tidelog.broker.requests.registry import listed_versions, load_apis
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from support.fake_logs import FakeLogs
 from support.topic_world import TopicWorld, topic_world
-from tidelog.broker.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, describe_configs
+from tidelog.broker.apis.describe_configs import describe_configs
 from tidelog.config.definitions import TOPIC_SETTINGS
+from tidelog.protocol.config_resources import ConfigResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -16,6 +17,8 @@ from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from tidelog.protocol.schema import decode, encode
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = ConfigResourceType
 
 
 def ask(

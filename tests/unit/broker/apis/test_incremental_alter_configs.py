@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from support.topic_world import TopicWorld, topic_world
-from tidelog.broker.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from tidelog.broker.apis.incremental_alter_configs import Operation, incremental_alter_configs
+from tidelog.broker.apis.incremental_alter_configs import incremental_alter_configs
+from tidelog.protocol.config_resources import ConfigOperation, ConfigResourceType
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -17,7 +17,8 @@ from tidelog.protocol.messages.incremental_alter_configs import (
 )
 from tidelog.protocol.schema import decode, encode
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = ConfigResourceType
 Change = tuple[str, int, str | None]
 
 

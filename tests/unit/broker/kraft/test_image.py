@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 from tidelog.broker.kraft.image import MetadataImage
+from tidelog.protocol.config_resources import ConfigResourceType
 from tidelog.protocol.metadata_records.frame import encode_record
 from tidelog.protocol.metadata_records.records import (
     AbortTransactionRecord,
@@ -12,7 +13,6 @@ from tidelog.protocol.metadata_records.records import (
     BeginTransactionRecord,
     ClientQuotaRecord,
     ConfigRecord,
-    ConfigResourceType,
     EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,

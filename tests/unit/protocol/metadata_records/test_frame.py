@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tidelog.protocol.config_resources import ConfigResourceType
 from tidelog.protocol.errors import ErrorCode, MalformedRequest, ProtocolError
 from tidelog.protocol.metadata_records.frame import decode_record, encode_record
 from tidelog.protocol.metadata_records.records import (
     ConfigRecord,
-    ConfigResourceType,
     MetadataRecordType,
     PartitionChangeRecord,
     TopicRecord,
