@@ -1,6 +1,6 @@
 """THE table: every setting there is, the broker's and the topics'. Everything else about settings is derived from it.
 
-The rows stand in modules by theme (`definitions_*`); here they become two dictionaries by name. A topic's row
+The rows stand in modules by theme (`table/`); here they become two dictionaries by name. A topic's row
 (`segment.bytes`) makes its broker row (`log.segment.bytes`), unless that is written out because its type or default
 differs.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from .listener_settings import PREFIX, listener_row
-from .setting import Allowed, Setting, Status
+from .setting import STRING, Allowed, Setting, Status
 from .table.access import ACCESS_ROWS
 from .table.administration import ADMINISTRATION_ROWS
 from .table.broker import BROKER_ROWS
@@ -35,12 +35,12 @@ def _broker_row(topic: Setting) -> Setting:
         allowed = Allowed(low=1, also=(-1,))
     return Setting(
         topic.synonyms[0].name,
-        topic.type,
-        None if len(topic.synonyms) > 1 else topic.default,
-        f"{topic.doc} Topics have it as {topic.name}."
+        type=topic.type,
+        default=None if len(topic.synonyms) > 1 else topic.default,
+        doc=f"{topic.doc} Topics have it as {topic.name}."
         + "".join(f" Where it is not set, {synonym.name} counts." for synonym in topic.synonyms[1:2]),
-        allowed,
-        topic.importance,
+        allowed=allowed,
+        importance=topic.importance,
         dynamic=True,
         group=topic.group,
         own=topic.own,
@@ -84,7 +84,7 @@ def find_broker_setting(name: str) -> Setting | None:
             return listener_row(name) or _without_meaning(name)
         for prefix, reason in FAMILIES:
             if name.startswith(prefix):
-                return Setting(name, IGNORED_ROWS[0].type, None, reason, status=Status.NO_MEANING)
+                return Setting(name, type=STRING, default=None, doc=reason, status=Status.NO_MEANING)
     return row
 
 

@@ -7,8 +7,8 @@ itself: `validation.py` turns its `Allowed` into a validator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, IntEnum
+from dataclasses import KW_ONLY, dataclass
+from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 INT_MAX = 2**31 - 1
@@ -42,6 +42,11 @@ class SettingType(IntEnum):
         return _INTEGER_BOUNDS[self]
 
 
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST, PASSWORD = (
+    SettingType.BOOLEAN, SettingType.STRING, SettingType.INT, SettingType.LONG, SettingType.DOUBLE, SettingType.LIST,
+    SettingType.PASSWORD,
+)  # fmt: skip
+
 _INTEGER_BOUNDS = {
     SettingType.INT: (-(2**31), INT_MAX),
     SettingType.SHORT: (-(2**15), 2**15 - 1),
@@ -65,6 +70,37 @@ class Importance(Enum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
+
+
+HIGH, MEDIUM, LOW = Importance
+
+
+class Group(StrEnum):
+    """The heading that a setting stands under, in docs/SETTINGS.md and in the console."""
+
+    NETWORK = "Network"
+    NODE = "Node and directories"
+    TOPICS = "Topics"
+    UPKEEP = "Logs' upkeep"
+    FETCHING = "Fetching"
+    GROUPS = "Groups and producers"
+    CONSUMER_GROUPS = "Consumer groups"
+    SHARE_GROUPS = "Share groups"
+    TRANSACTIONS = "Transactions"
+    PROCESS = "Process, log lines and metrics"
+    QUOTAS = "Quotas and telemetry"
+    TLS = "TLS"
+    SASL = "SASL"
+    ACCESS = "Access control"
+    SEGMENTS = "Segments"
+    RETENTION = "Retention"
+    DURABILITY = "Durability"
+    MESSAGES = "Messages"
+    CLEANING = "Cleaning"
+    NO_MEANING = "No meaning here"
+    REFUSED = "Refused"
+    NONE = ""
+    """Of what is neither the broker's nor a topic's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +150,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row. `name` is the broker's name, or for a topic's row the topic's.
+    """One row of the table. `name` is the broker's name, or for a topic's row the topic's; everything else is said by keyword.
 
     `default` is what holds when nothing is set (None: nothing, or a fallback that `doc` names). `synonyms` (topic rows)
     are the broker settings that stand in for it, first one first. `dynamic`: may change while the daemon runs.
@@ -123,6 +159,7 @@ class Setting:
     """
 
     name: str
+    _: KW_ONLY
     type: SettingType
     default: Value
     doc: str
@@ -132,7 +169,7 @@ class Setting:
     internal: bool = False
     status: Status = Status.HONOURED
     synonyms: tuple[Synonym, ...] = ()
-    group: str = ""
+    group: Group = Group.NONE
     own: bool = False
     why_different: str = ""
 

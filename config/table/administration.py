@@ -2,49 +2,34 @@
 
 from __future__ import annotations
 
-from ..setting import Importance, Setting, SettingType, at_least
+from ..setting import BOOLEAN, INT, LOW, Group, Setting, at_least
 
-
-def _row(name: str, default: int, doc: str) -> Setting:
-    """A number from 1 on that is read at the start."""
-    return Setting(name, SettingType.INT, default, doc, at_least(1), Importance.LOW, group="Quotas and telemetry")
-
-
+# fmt: off
 ADMINISTRATION_ROWS: tuple[Setting, ...] = (
     Setting(
-        "telemetry.enable",
-        SettingType.BOOLEAN,
-        False,
-        "Whether clients are offered to push metrics of their own (KIP-714). What they push is counted (tidelog_telemetry_*) and "
-        "not kept; many clients log a line when a broker offers it. Apache Kafka offers it where a plug-in of metric.reporters "
-        "takes it.",
-        importance=Importance.LOW,
-        own=True,
-        group="Quotas and telemetry",
+        "telemetry.enable", type=BOOLEAN, default=False, group=Group.QUOTAS, importance=LOW, own=True,
+        doc="Whether clients are offered to push metrics of their own (KIP-714). What they push is counted "
+            "(tidelog_telemetry_*) and not kept; many clients log a line when a broker offers it. Apache Kafka offers it "
+            "where a plug-in of metric.reporters takes it.",
     ),
-    _row(
-        "quota.window.num",
-        11,
-        "Windows over which bytes and requests of a client are measured against its quota, the one in progress included.",
+    Setting(
+        "quota.window.num", type=INT, default=11, allowed=at_least(1), group=Group.QUOTAS, importance=LOW,
+        doc="Windows over which bytes and requests of a client are measured against its quota, the one in progress included.",
     ),
-    _row(
-        "quota.window.size.seconds",
-        1,
-        "Length of each of these windows, in seconds.",
+    Setting(
+        "quota.window.size.seconds", type=INT, default=1, allowed=at_least(1), group=Group.QUOTAS, importance=LOW,
+        doc="Length of each of these windows, in seconds.",
     ),
-    _row(
-        "controller.quota.window.num",
-        11,
-        "Windows over which partitions made and deleted may be saved up against controller_mutation_rate.",
+    Setting(
+        "controller.quota.window.num", type=INT, default=11, allowed=at_least(1), group=Group.QUOTAS, importance=LOW,
+        doc="Windows over which partitions made and deleted may be saved up against controller_mutation_rate.",
     ),
-    _row(
-        "controller.quota.window.size.seconds",
-        1,
-        "Length of each of these windows, in seconds.",
+    Setting(
+        "controller.quota.window.size.seconds", type=INT, default=1, allowed=at_least(1), group=Group.QUOTAS, importance=LOW,
+        doc="Length of each of these windows, in seconds.",
     ),
-    _row(
-        "telemetry.max.bytes",
-        1 << 20,
-        "Largest metrics, in bytes as they come, that a client may push at once (KIP-714).",
+    Setting(
+        "telemetry.max.bytes", type=INT, default=1 << 20, allowed=at_least(1), group=Group.QUOTAS, importance=LOW,
+        doc="Largest metrics, in bytes as they come, that a client may push at once (KIP-714).",
     ),
 )

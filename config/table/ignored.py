@@ -7,7 +7,7 @@ is one that changes nothing.
 
 from __future__ import annotations
 
-from ..setting import Setting, SettingType, Status, one_of
+from ..setting import STRING, Group, Setting, Status, one_of
 
 _NO_CLIENT = "GSSAPI is not spoken, and this broker is no client of others"
 
@@ -200,14 +200,20 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 )
 
 
-def _ignored(name: str, reason: str) -> Setting:
-    return Setting(name, SettingType.STRING, None, reason, status=Status.NO_MEANING, group="No meaning here")
-
-
 IGNORED_ROWS: tuple[Setting, ...] = tuple(
-    _ignored(name, reason) for reason, names in _NO_MEANING for name in names.split()
+    Setting(name, type=STRING, default=None, group=Group.NO_MEANING, status=Status.NO_MEANING, doc=reason)
+    for reason, names in _NO_MEANING
+    for name in names.split()
 ) + tuple(
-    Setting(name, SettingType.STRING, None, hint, one_of(*harmless), status=Status.REFUSED, group="Refused")
+    Setting(
+        name,
+        type=STRING,
+        default=None,
+        allowed=one_of(*harmless),
+        group=Group.REFUSED,
+        status=Status.REFUSED,
+        doc=hint,
+    )
     for hint, names in _REFUSED
     for name, harmless in names.items()
 )

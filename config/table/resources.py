@@ -6,25 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..setting import ANY, Allowed, Importance, Setting, SettingType, Synonym, Value, at_least, between, one_of
+from ..setting import BOOLEAN, INT, LIST, STRING, Allowed, Setting, Synonym, at_least, between, one_of
 
-_BOOLEAN, _INT, _LIST, _STRING = SettingType.BOOLEAN, SettingType.INT, SettingType.LIST, SettingType.STRING
 _SECONDS = r"\d+(\.\d{1,9})?S"
 _TIME = rf"T(\d+H(\d+M)?({_SECONDS})?|\d+M({_SECONDS})?|{_SECONDS})"
 _DURATION = rf"P(\d+D({_TIME})?|{_TIME})"
-
-
-def _row(name: str, kind: SettingType, default: Value, allowed: Allowed, doc: str, synonym: str = "") -> Setting:
-    return Setting(
-        name,
-        kind,
-        default,
-        doc,
-        allowed,
-        Importance.MEDIUM,
-        dynamic=True,
-        synonyms=(Synonym(synonym or f"group.{name}"),),
-    )
 
 
 def _table(rows: Iterable[Setting]) -> dict[str, Setting]:
@@ -36,95 +22,70 @@ _SESSION = at_least(1)
 _HEARTBEAT = at_least(1)
 _ASSIGNMENT = at_least(0)
 
+# fmt: off
 GROUP_SETTINGS: dict[str, Setting] = _table(
     row
     for kind in ("consumer", "share", "streams")
     for row in (
-        _row(
-            f"{kind}.session.timeout.ms",
-            _INT,
-            45_000,
-            _SESSION,
-            f"Milliseconds without a heartbeat after which a member of the {kind} group is taken for gone.",
+        Setting(
+            f"{kind}.session.timeout.ms", type=INT, default=45_000, allowed=_SESSION, dynamic=True,
+            synonyms=(Synonym(f"group.{kind}.session.timeout.ms"),),
+            doc=f"Milliseconds without a heartbeat after which a member of the {kind} group is taken for gone.",
         ),
-        _row(
-            f"{kind}.heartbeat.interval.ms",
-            _INT,
-            5_000,
-            _HEARTBEAT,
-            f"Milliseconds between the heartbeats of a member of the {kind} group.",
+        Setting(
+            f"{kind}.heartbeat.interval.ms", type=INT, default=5_000, allowed=_HEARTBEAT, dynamic=True,
+            synonyms=(Synonym(f"group.{kind}.heartbeat.interval.ms"),),
+            doc=f"Milliseconds between the heartbeats of a member of the {kind} group.",
         ),
-        _row(
-            f"{kind}.assignment.interval.ms",
-            _INT,
-            1_000,
-            _ASSIGNMENT,
-            f"Least milliseconds between two assignments of the {kind} group.",
+        Setting(
+            f"{kind}.assignment.interval.ms", type=INT, default=1_000, allowed=_ASSIGNMENT, dynamic=True,
+            synonyms=(Synonym(f"group.{kind}.assignment.interval.ms"),),
+            doc=f"Least milliseconds between two assignments of the {kind} group.",
         ),
     )
 ) | _table(
     (
-        _row(
-            "share.record.lock.duration.ms",
-            _INT,
-            30_000,
-            at_least(1_000),
-            "Milliseconds for which a share group's consumer has a record before others get it.",
+        Setting(
+            "share.record.lock.duration.ms", type=INT, default=30_000, allowed=at_least(1_000), dynamic=True,
+            synonyms=(Synonym("group.share.record.lock.duration.ms"),),
+            doc="Milliseconds for which a share group's consumer has a record before others get it.",
         ),
-        _row(
-            "share.delivery.count.limit",
-            _INT,
-            5,
-            at_least(2),
-            "How often a share group delivers a record before it is given up.",
+        Setting(
+            "share.delivery.count.limit", type=INT, default=5, allowed=at_least(2), dynamic=True,
+            synonyms=(Synonym("group.share.delivery.count.limit"),),
+            doc="How often a share group delivers a record before it is given up.",
         ),
-        _row(
-            "share.partition.max.record.locks",
-            _INT,
-            2_000,
-            at_least(100),
-            "Records of one partition that consumers of a share group may have at once.",
+        Setting(
+            "share.partition.max.record.locks", type=INT, default=2_000, allowed=at_least(100), dynamic=True,
+            synonyms=(Synonym("group.share.partition.max.record.locks"),),
+            doc="Records of one partition that consumers of a share group may have at once.",
         ),
-        _row(
-            "share.auto.offset.reset",
-            _STRING,
-            "latest",
-            Allowed(
-                pattern=f"^(earliest|latest|by_duration:{_DURATION})$",
-                text="earliest, latest or by_duration:PnDTnHnMnS",
-            ),
-            "Where a share group begins in a partition: earliest, latest, or by_duration: and how long ago.",
-            "share.auto.offset.reset",
+        Setting(
+            "share.auto.offset.reset", type=STRING, default="latest",
+            allowed=Allowed(pattern=f"^(earliest|latest|by_duration:{_DURATION})$",
+                            text="earliest, latest or by_duration:PnDTnHnMnS"),
+            dynamic=True, synonyms=(Synonym("share.auto.offset.reset"),),
+            doc="Where a share group begins in a partition: earliest, latest, or by_duration: and how long ago.",
         ),
-        _row(
-            "share.isolation.level",
-            _STRING,
-            "read_uncommitted",
-            one_of("read_uncommitted", "read_committed"),
-            "Whether a share group gets records of transactions that are open or were aborted.",
-            "share.isolation.level",
+        Setting(
+            "share.isolation.level", type=STRING, default="read_uncommitted",
+            allowed=one_of("read_uncommitted", "read_committed"), dynamic=True, synonyms=(Synonym("share.isolation.level"),),
+            doc="Whether a share group gets records of transactions that are open or were aborted.",
         ),
-        _row(
-            "share.renew.acknowledge.enable",
-            _BOOLEAN,
-            True,
-            ANY,
-            "Whether consumers of a share group may ask to keep a record for longer.",
-            "share.renew.acknowledge.enable",
+        Setting(
+            "share.renew.acknowledge.enable", type=BOOLEAN, default=True, dynamic=True,
+            synonyms=(Synonym("share.renew.acknowledge.enable"),),
+            doc="Whether consumers of a share group may ask to keep a record for longer.",
         ),
-        _row(
-            "streams.num.standby.replicas",
-            _INT,
-            0,
-            at_least(0),
-            "Stand-by copies of each task of a streams group.",
+        Setting(
+            "streams.num.standby.replicas", type=INT, default=0, allowed=at_least(0), dynamic=True,
+            synonyms=(Synonym("group.streams.num.standby.replicas"),),
+            doc="Stand-by copies of each task of a streams group.",
         ),
-        _row(
-            "streams.initial.rebalance.delay.ms",
-            _INT,
-            3_000,
-            at_least(0),
-            "Milliseconds that the first member of a new streams group waits for others.",
+        Setting(
+            "streams.initial.rebalance.delay.ms", type=INT, default=3_000, allowed=at_least(0), dynamic=True,
+            synonyms=(Synonym("group.streams.initial.rebalance.delay.ms"),),
+            doc="Milliseconds that the first member of a new streams group waits for others.",
         ),
     )
 )
@@ -134,27 +95,17 @@ CLIENT_METRICS_SETTINGS: dict[str, Setting] = {
     row.name: row
     for row in (
         Setting(
-            "interval.ms",
-            _INT,
-            300_000,
-            "Milliseconds between two pushes of a client.",
-            between(100, 3_600_000),
-            dynamic=True,
+            "interval.ms", type=INT, default=300_000, allowed=between(100, 3_600_000), dynamic=True,
+            doc="Milliseconds between two pushes of a client.",
         ),
         Setting(
-            "match",
-            _LIST,
-            (),
-            "Which clients push: NAME=EXPRESSION for client_instance_id, client_id, client_software_name, "
-            "client_software_version, client_source_address, client_source_port; all must match.",
-            dynamic=True,
+            "match", type=LIST, default=(), dynamic=True,
+            doc="Which clients push: NAME=EXPRESSION for client_instance_id, client_id, client_software_name, "
+                "client_software_version, client_source_address, client_source_port; all must match.",
         ),
         Setting(
-            "metrics",
-            _LIST,
-            (),
-            "Metrics that clients push, by the beginnings of their names; * is all.",
-            dynamic=True,
+            "metrics", type=LIST, default=(), dynamic=True,
+            doc="Metrics that clients push, by the beginnings of their names; * is all.",
         ),
     )
 }

@@ -7,18 +7,24 @@ from tidelog.config.validation import validate
 ROWS = {
     row.name: row
     for row in (
-        Setting("flag", SettingType.BOOLEAN, True, ""),
-        Setting("count", SettingType.INT, 1, "", at_least(1)),
-        Setting("level", SettingType.INT, -1, "", between(1, 9, also=(-1,))),
-        Setting("small", SettingType.SHORT, 1, ""),
-        Setting("time", SettingType.LONG, 1, "", at_least(-1)),
-        Setting("ratio", SettingType.DOUBLE, 0.5, "", between(0, 1)),
-        Setting("word", SettingType.STRING, "a", "", one_of("a", "b")),
-        Setting("words", SettingType.LIST, ("a",), "", some_of("a", "b")),
-        Setting("items", SettingType.LIST, (), ""),
-        Setting("some", SettingType.LIST, ("x",), "", Allowed(at_least_one=True)),
-        Setting("secret", SettingType.PASSWORD, None, "", one_of("sesame")),
-        Setting("name", SettingType.STRING, None, "", Allowed(pattern="^[a-z]+$", text="small letters")),
+        Setting("flag", type=SettingType.BOOLEAN, default=True, doc=""),
+        Setting("count", type=SettingType.INT, default=1, doc="", allowed=at_least(1)),
+        Setting("level", type=SettingType.INT, default=-1, doc="", allowed=between(1, 9, also=(-1,))),
+        Setting("small", type=SettingType.SHORT, default=1, doc=""),
+        Setting("time", type=SettingType.LONG, default=1, doc="", allowed=at_least(-1)),
+        Setting("ratio", type=SettingType.DOUBLE, default=0.5, doc="", allowed=between(0, 1)),
+        Setting("word", type=SettingType.STRING, default="a", doc="", allowed=one_of("a", "b")),
+        Setting("words", type=SettingType.LIST, default=("a",), doc="", allowed=some_of("a", "b")),
+        Setting("items", type=SettingType.LIST, default=(), doc=""),
+        Setting("some", type=SettingType.LIST, default=("x",), doc="", allowed=Allowed(at_least_one=True)),
+        Setting("secret", type=SettingType.PASSWORD, default=None, doc="", allowed=one_of("sesame")),
+        Setting(
+            "name",
+            type=SettingType.STRING,
+            default=None,
+            doc="",
+            allowed=Allowed(pattern="^[a-z]+$", text="small letters"),
+        ),
     )
 }
 
