@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
-from ..modern.group import Partitions
+from .spec import Partitions
 
 _Place = tuple[bytes, int]
 

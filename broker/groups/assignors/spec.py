@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ..modern.group import Partitions
+#: Topic id → partitions.
+Partitions = Mapping[bytes, frozenset[int]]
 
 
 class MemberSpec(NamedTuple):

@@ -14,7 +14,7 @@ from ....protocol.messages.consumer_protocol import (
     TopicPartition,
 )
 from ....protocol.schema import M, decode, encode_with_version
-from ..modern.group import Partitions
+from ..assignors.spec import Partitions
 from ..modern.topic_image import TopicImage
 
 

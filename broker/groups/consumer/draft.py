@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from ..assignors import range as range_assignor
 from ..assignors import uniform as uniform_assignor
-from ..assignors.spec import Assignor, GroupSpec, MemberSpec
+from ..assignors.spec import Assignor, GroupSpec, MemberSpec, Partitions
 from ..classic.events import Visible, all_visible
 from ..modern import regex_subscription as expressions
-from ..modern.group import MemberState, Partitions, counted, metadata_hash
+from ..modern.group import MemberState, counted, metadata_hash
 from ..modern.machine import Environment
 from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, GroupRecord, Outcome, Work
 from ..modern.topic_image import TopicImage

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode
+from ..assignors.spec import Partitions
 from ..classic.events import GroupProtocol
-from ..modern.group import ModernGroup, ModernMember, Partitions, counted
+from ..modern.group import ModernGroup, ModernMember, counted
 from ..store.group import CommittedPartition, Committer, GroupType
 
 if TYPE_CHECKING:

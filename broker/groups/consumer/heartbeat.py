@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..modern.group import AWAY_EPOCH, JOINING_EPOCH, Partitions
+from ..assignors.spec import Partitions
+from ..modern.group import AWAY_EPOCH, JOINING_EPOCH
 from ..modern.machine import Environment
 from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from .draft import Draft

@@ -14,8 +14,9 @@ from typing import TypeVar
 
 from ....protocol.errors import ErrorCode, MalformedRequest, ProtocolError
 from ...partitions.internal_topic import CoordinatorRecord
+from ..assignors.spec import Partitions
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE, STABLE, GroupMetadata, Member
-from ..modern.group import Partitions, counted, metadata_hash
+from ..modern.group import counted, metadata_hash
 from ..modern.machine import Environment
 from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..modern.registry import Groups, replay

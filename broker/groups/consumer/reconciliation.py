@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..modern.group import MemberState, Partitions
+from ..assignors.spec import Partitions
+from ..modern.group import MemberState
 from .group import ConsumerMember, Owned
 
 #: Who has a partition now, if anybody.

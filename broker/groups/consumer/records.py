@@ -32,8 +32,9 @@ from ....protocol.messages.consumer_group_records import (
     OwnedTopicPartitions,
     TargetTopicPartitions,
 )
+from ..assignors.spec import Partitions
 from ..classic.events import GroupProtocol
-from ..modern.group import LEAVING_EPOCH, MemberState, Partitions
+from ..modern.group import LEAVING_EPOCH, MemberState
 from ..modern.outcome import GroupRecord
 from ..modern.registry import RecordKind
 from ..modern.replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode, ProtocolError
+from ..assignors.spec import Partitions
 from ..classic.events import Visible, all_visible
-from ..modern.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH, Partitions
+from ..modern.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from .group import Owned
 
 NOT_GIVEN = -1

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from ...partitions.internal_topic import CoordinatorRecord
     from .topic_image import TopicImage
 
-#: Topic id → partitions.
-Partitions = Mapping[bytes, frozenset[int]]
-
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 AWAY_EPOCH = -2

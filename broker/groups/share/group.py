@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode
-from ..modern.group import ModernGroup, ModernMember, Partitions
+from ..assignors.spec import Partitions
+from ..modern.group import ModernGroup, ModernMember
 from ..store.group import CommittedPartition, Committer, GroupType
 
 if TYPE_CHECKING:

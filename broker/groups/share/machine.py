@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..assignors.simple import assign
-from ..modern.group import JOINING_EPOCH, Partitions, counted, metadata_hash
+from ..assignors.spec import Partitions
+from ..modern.group import JOINING_EPOCH, counted, metadata_hash
 from ..modern.machine import Environment
 from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..store.group import Claim, Group, GroupType, claim

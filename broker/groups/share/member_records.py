@@ -30,7 +30,8 @@ from ....protocol.messages.share_group_records import (
     TopicPartitions,
     TopicPartitionsInfo,
 )
-from ..modern.group import LEAVING_EPOCH, MemberState, Partitions
+from ..assignors.spec import Partitions
+from ..modern.group import LEAVING_EPOCH, MemberState
 from ..modern.outcome import GroupRecord
 from ..modern.registry import RecordKind
 from ..modern.replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
