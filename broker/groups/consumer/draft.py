@@ -20,9 +20,10 @@ from ..modern import regex_subscription as expressions
 from ..modern.group import MemberState, counted, metadata_hash
 from ..modern.machine import Environment
 from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, GroupRecord, Outcome, Work
+from ..modern.regex_subscription import ResolvedExpression
 from ..modern.topic_image import TopicImage
 from ..store.group import Group
-from .group import ConsumerGroup, ConsumerMember, ResolvedExpression
+from .group import ConsumerGroup, ConsumerMember
 from .reconciliation import reconciled
 from .records import (
     current_record,

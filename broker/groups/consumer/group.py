@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
 from ..assignors.spec import Partitions
 from ..classic.events import GroupProtocol
 from ..modern.group import ModernGroup, ModernMember, counted
+from ..modern.regex_subscription import ResolvedExpression
 from ..store.group import CommittedPartition, Committer, GroupType
 
 if TYPE_CHECKING:
@@ -54,14 +55,6 @@ class ConsumerMember(ModernMember):
     @property
     def said(self) -> object:
         return self.subscribed_topics, self.expression, () if self.classic is None else self.classic.protocols
-
-
-class ResolvedExpression(NamedTuple):
-    """The topics that an expression matched, at which version of the image, and when (wall clock)."""
-
-    topics: frozenset[str] = frozenset()
-    version: int = 0
-    timestamp_ms: int = 0
 
 
 class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):

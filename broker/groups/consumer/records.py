@@ -36,9 +36,10 @@ from ..assignors.spec import Partitions
 from ..classic.events import GroupProtocol
 from ..modern.group import LEAVING_EPOCH, MemberState
 from ..modern.outcome import GroupRecord
+from ..modern.regex_subscription import ResolvedExpression
 from ..modern.registry import RecordKind
 from ..modern.replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
-from .group import ClassicMember, ConsumerGroup, ConsumerMember, Owned, ResolvedExpression
+from .group import ClassicMember, ConsumerGroup, ConsumerMember, Owned
 
 # -- made of the state
 

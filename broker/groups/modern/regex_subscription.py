@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..consumer.group import ResolvedExpression
 
 INLINE_MATCHES = 5_000
 """Names times expressions that are matched on the loop thread, in about a millisecond; more go to the pool."""
+
+
+class ResolvedExpression(NamedTuple):
+    """The topics that an expression matched, at which version of the image, and when (wall clock)."""
+
+    topics: frozenset[str] = frozenset()
+    version: int = 0
+    timestamp_ms: int = 0
 
 
 @lru_cache(maxsize=1024)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from support.modern_groups import Image
-from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember, ResolvedExpression
+from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
 from tidelog.broker.groups.consumer.migration import removed
 from tidelog.broker.groups.modern.group import metadata_hash
 from tidelog.broker.groups.modern.outcome import MemberGone
+from tidelog.broker.groups.modern.regex_subscription import ResolvedExpression
 from tidelog.broker.groups.modern.registry import replay
 
 
