@@ -20,9 +20,9 @@ from ...protocol.messages.consumer_group_heartbeat import (
 )
 from ..groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from ..groups.store.group import GroupType
+from ..groups.store.visible_topics import visible_topics
 from ..metadata.features import GROUP_VERSION
 from ..requests.access import on_field, on_request, shows
-from ..requests.context import visible_topics
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 

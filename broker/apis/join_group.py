@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ..groups.classic.events import GroupProtocol, JoinRequest, JoinResult
+from ..groups.store.visible_topics import visible_topics
 from ..network.pending_response import then
 from ..requests.access import on_field
-from ..requests.context import visible_topics
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 

@@ -7,12 +7,10 @@ from collections.abc import Container, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..groups.classic.events import all_visible
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...protocol.api_keys import ApiKey
-    from ..groups.classic.events import Visible
     from ..network.connection import Connection
     from ..server import Broker
 
@@ -111,12 +109,3 @@ class RequestContext(NamedTuple):
 
     def _denied(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> None:
         self.broker.audit.denied(self, operation, resource_type, resource_name)
-
-
-def visible_topics(context: RequestContext) -> Visible:
-    """What takes from a set of topics those that the client may not know of. Loop thread."""
-    if context.broker.authorizer is None:
-        return all_visible
-    return lambda names: frozenset(
-        name for name in names if context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, quietly=True)
-    )

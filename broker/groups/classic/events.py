@@ -7,24 +7,16 @@ start or stop a delay, write the group to the log. The machine itself does none 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode
+from ..store.visible_topics import Visible, all_visible
 
 #: The member id and the generation of a request that comes from no member.
 UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
-
-Visible = Callable[[frozenset[str]], frozenset[str]]
-"""Takes from a set of topics those that a client may not know of."""
-
-
-def all_visible(names: frozenset[str]) -> frozenset[str]:
-    """`Visible` of who may know of everything."""
-    return names
-
 
 #: Stands for one waiting answer. The machine stores it and hands it back; what it is, the driver knows.
 Ticket = object

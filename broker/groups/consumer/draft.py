@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from ..assignors import range as range_assignor
 from ..assignors import uniform as uniform_assignor
 from ..assignors.spec import Assignor, GroupSpec, MemberSpec, Partitions
-from ..classic.events import Visible, all_visible
 from ..modern import regex_subscription as expressions
 from ..modern.group import MemberState, counted, metadata_hash
 from ..modern.machine import Environment
@@ -23,6 +22,7 @@ from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, G
 from ..modern.regex_subscription import ResolvedExpression
 from ..modern.topic_image import TopicImage
 from ..store.group import Group
+from ..store.visible_topics import Visible, all_visible
 from .group import ConsumerGroup, ConsumerMember
 from .reconciliation import reconciled
 from .records import (

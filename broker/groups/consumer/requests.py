@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..assignors.spec import Partitions
-from ..classic.events import Visible, all_visible
 from ..modern.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
+from ..store.visible_topics import Visible, all_visible
 from .group import Owned
 
 NOT_GIVEN = -1
