@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.log.values import FetchDataInfo, LogAppendInfo
     from ..metadata.topics import TopicRegistry
-    from ..transactions.states import Producer
     from .log_syncer import Outcome
     from .purgatory import DelayedFetch
 
@@ -56,8 +55,8 @@ class Partition:
         self.directory = directory
         #: Fetches that are looked at again when the high watermark moves.
         self.waiters: set[DelayedFetch[Any]] = set()
-        #: The lowest sequence of each producer's transactional batches that were refused (`produce_admission.py`).
-        self.refused_sequences: dict[Producer, int] = {}
+        #: (producer id, epoch) → the lowest sequence of its transactional batches that were refused (`produce_admission.py`).
+        self.refused_sequences: dict[tuple[int, int], int] = {}
         self._loop = loop
         self._syncer = syncer
         self._syncing = False

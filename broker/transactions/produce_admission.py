@@ -127,7 +127,7 @@ def admit(broker: Broker, buffer: bytearray, topics: Topics, version: int, trans
     return Admission(refused, wait, added)
 
 
-def _remember(refused: dict[Producer, int], producer: Producer, sequence: int) -> None:
+def _remember(refused: dict[tuple[int, int], int], producer: Producer, sequence: int) -> None:
     """A batch that is refused may be sent again: it must not find one behind it in its place, which a partition that does not
     know the producer would take. From version 12 on such a producer begins with 0; before that it may have written here so
     long ago that the partition has forgotten it, and only what was refused tells the order."""
