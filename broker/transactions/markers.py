@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ...storage.clock import Time
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.log.values import LogAppendInfo
-    from ..groups.coordinator import GroupCoordinator
     from ..groups.store.offsets import TopicPartition
     from ..partitions.partition import Partition, PartitionTable
     from ..runtime.timer import Timer
@@ -55,13 +54,25 @@ class Marker(Protocol):
     ) -> asyncio.Future[None] | None: ...
 
 
+class CommittedOffsets(Protocol):
+    """What `MarkerWriter` tells the group coordinator: an offset that was committed in a transaction counts with its marker."""
+
+    def check_loaded(self, index: int) -> None:
+        """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while that partition is read back: a marker would be missed."""
+
+    def end_transaction(
+        self, index: int, producer_id: int, committed: bool, unsynced: asyncio.Future[None] | None
+    ) -> None:
+        """A transaction's marker has been written to that partition, and is durable with `unsynced`."""
+
+
 class MarkerWriter:
     """Loop thread."""
 
     __slots__ = ("_groups", "_loop", "_partitions", "_time")
 
     def __init__(
-        self, partitions: PartitionTable, groups: GroupCoordinator, time: Time, loop: asyncio.AbstractEventLoop
+        self, partitions: PartitionTable, groups: CommittedOffsets, time: Time, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._partitions = partitions
         self._groups = groups
