@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -84,20 +85,32 @@ def offsets_text(key: bytes | None, value: bytes | None) -> tuple[str | None, st
 
 def _modern_text(version: int, key: bytes, value: bytes | None) -> tuple[str | None, str | None]:
     """A record of a group of one of the newer protocols."""
-    from ..groups.modern.registry import record_kind
-
-    kind = record_kind(version)
-    if kind is None:
+    layout = heartbeat_group_layouts().get(version)
+    if layout is None:
         return f"a key of version {version}, which is not known", None
+    key_layout, value_layout = layout
     try:
-        decoded, _ = decode(kind.key, version, key, 2)
+        decoded, _ = decode(key_layout, version, key, 2)
         key_text = _json({"type": str(version), "data": as_data(decoded, version)})
         if value is None:
             return key_text, _DELETED
-        content, version = decode_with_version(kind.value, value)
+        content, version = decode_with_version(value_layout, value)
     except ProtocolError as error:
         raise ValueError(str(error)) from None
     return key_text, _json({"version": str(version), "data": as_data(content, version)})
+
+
+@lru_cache
+def heartbeat_group_layouts() -> Mapping[int, tuple[type[Message], type[Message]]]:
+    """Key version → layouts of key and value, as the three modules declare them in pairs: `…Key`, `…Value`."""
+    from ...protocol.messages import consumer_group_records, share_group_records, streams_group_records
+
+    return {
+        layout.VERSIONS[0]: (layout, vars(module)[name.removesuffix("Key") + "Value"])
+        for module in (consumer_group_records, share_group_records, streams_group_records)
+        for name, layout in vars(module).items()
+        if name.endswith("Key")
+    }
 
 
 def _group(group: GroupMetadataValue, version: int) -> dict[str, Any]:

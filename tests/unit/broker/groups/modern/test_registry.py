@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.modern_groups import make_environment
 from tidelog.broker.groups.modern.registry import TYPES, machine_class, record_kind
 from tidelog.broker.groups.store.group import GroupType
+from tidelog.broker.partitions.internal_records import heartbeat_group_layouts
 
 
 def test_each_type_has_the_records_that_it_says():
@@ -16,7 +17,9 @@ def test_each_type_has_the_records_that_it_says():
             found = record_kind(version)
             assert set(found.key.VERSIONS) == {version}
             assert found.value.VERSIONS[0] == 0
+            assert heartbeat_group_layouts()[version] == (found.key, found.value)
         assert machine_class(kind)(make_environment()) is not None
+    assert set(heartbeat_group_layouts()) == seen
 
 
 def test_classic_records_are_not_of_a_modern_type():
