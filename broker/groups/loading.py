@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 
 from ..partitions.internal_topic import ReplayBatch
 from .classic.metadata import GroupMetadata
+from .classic.records import read_group_value
 from .store.group import Group
 from .store.offsets import OffsetStore
-from .store.records import GroupKey, OffsetKey, OffsetsRecordError, read_group_value, read_key, read_offset_value
+from .store.records import GroupKey, OffsetKey, OffsetsRecordError, read_key, read_offset_value
 
 log = logging.getLogger(__name__)
 

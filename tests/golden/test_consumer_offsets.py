@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 from tidelog.broker.groups.classic.metadata import subscribed_topics
+from tidelog.broker.groups.classic.records import group_value, read_group_value
 from tidelog.broker.groups.loading import load_partition
 from tidelog.broker.groups.store.records import (
     GroupKey,
     OffsetKey,
     group_key,
-    group_value,
     offset_key,
     offset_value,
-    read_group_value,
     read_key,
     read_offset_value,
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from ....protocol.errors import ErrorCode, ProtocolError
 from ...partitions.internal_topic import CoordinatorRecord
 from ..store.group import Claim, Group, GroupType, claim
-from ..store.records import group_key, group_value
+from ..store.records import group_key
 from ..store.shards import Shard, Shards, append_failure
 from ..store.timers import GroupTimers
 from .events import (
@@ -40,6 +40,7 @@ from .events import (
 )
 from .metadata import DEAD, STABLE, GroupMetadata
 from .rebalance import GroupRebalance
+from .records import group_value
 
 if TYPE_CHECKING:
     from ....storage.clock import Time

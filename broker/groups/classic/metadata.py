@@ -23,6 +23,7 @@ from ....protocol.errors import ErrorCode
 from ...partitions.internal_topic import CoordinatorRecord
 from ..store.group import CommittedPartition, Committer, GroupType
 from ..store.member_memory import said_bytes
+from ..store.records import group_key
 from .events import (
     DescribedGroup,
     DescribedMember,
@@ -233,8 +234,6 @@ class GroupMetadata:
         return commit_ms if self.state is STABLE and known else None
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        from ..store.records import group_key
-
         return [CoordinatorRecord(group_key(self.group_id), None)]
 
     # -- questions

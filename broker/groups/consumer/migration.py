@@ -16,12 +16,13 @@ from ....protocol.errors import ErrorCode, MalformedRequest, ProtocolError
 from ...partitions.internal_topic import CoordinatorRecord
 from ..assignors.spec import Partitions
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE, STABLE, GroupMetadata, Member
+from ..classic.records import group_value
 from ..modern.group import counted, metadata_hash
 from ..modern.machine import Environment
 from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..modern.registry import Groups, replay
 from ..modern.topic_image import TopicImage
-from ..store.records import group_key, group_value
+from ..store.records import group_key
 from .classic_protocol import assignment_bytes, by_id, named, read_assignment, read_subscription, version_of
 from .group import ClassicMember, ConsumerGroup, ConsumerMember
 from .records import (

@@ -32,17 +32,12 @@ The codec is written by hand because a start reads a million of these; the tests
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from typing import NamedTuple
-
-from ..classic.events import GroupProtocol
-from ..classic.metadata import EMPTY, STABLE, GroupMetadata, Member
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 4
 OFFSET_VALUE_WITH_EXPIRY_VERSION = 1
-GROUP_VALUE_VERSION = 3
 NO_TIMESTAMP = -1
 
 _INT16 = struct.Struct(">h")
@@ -88,17 +83,9 @@ class GroupKey(NamedTuple):
 # -- writing
 
 
-def _string(text: str) -> bytes:
+def string_bytes(text: str) -> bytes:
     data = text.encode()
     return _INT16.pack(len(data)) + data
-
-
-def _nullable_string(text: str | None) -> bytes:
-    return b"\xff\xff" if text is None else _string(text)
-
-
-def _bytes(data: bytes) -> bytes:
-    return _INT32.pack(len(data)) + data
 
 
 def _unsigned_varint(value: int) -> bytes:
@@ -111,11 +98,11 @@ def _unsigned_varint(value: int) -> bytes:
 
 
 def offset_key(group: str, topic: str, partition: int) -> bytes:
-    return b"\x00\x01" + _string(group) + _string(topic) + _INT32.pack(partition)
+    return b"\x00\x01" + string_bytes(group) + string_bytes(topic) + _INT32.pack(partition)
 
 
 def group_key(group: str) -> bytes:
-    return b"\x00\x02" + _string(group)
+    return b"\x00\x02" + string_bytes(group)
 
 
 def offset_value(committed: OffsetAndMetadata) -> bytes:
@@ -125,7 +112,7 @@ def offset_value(committed: OffsetAndMetadata) -> bytes:
             (
                 _INT16.pack(OFFSET_VALUE_WITH_EXPIRY_VERSION),
                 _INT64.pack(committed.offset),
-                _string(committed.metadata),
+                string_bytes(committed.metadata),
                 _INT64.pack(committed.commit_timestamp_ms),
                 _INT64.pack(committed.expire_timestamp_ms),
             )
@@ -143,37 +130,12 @@ def offset_value(committed: OffsetAndMetadata) -> bytes:
     )
 
 
-def group_value(group: GroupMetadata, assignments: Mapping[str, bytes]) -> bytes:
-    """Version 3: the group as it stands, with `assignments` by member id."""
-    parts = [
-        _INT16.pack(GROUP_VALUE_VERSION),
-        _string(group.protocol_type or ""),
-        _INT32.pack(group.generation),
-        _nullable_string(group.protocol_name),
-        _nullable_string(group.leader_id),
-        _INT64.pack(NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms),
-        _INT32.pack(len(group.members)),
-    ]
-    for member in group.members.values():
-        parts += (
-            _string(member.member_id),
-            _nullable_string(member.group_instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
-            _INT32.pack(member.rebalance_timeout_ms),
-            _INT32.pack(member.session_timeout_ms),
-            _bytes(member.metadata(group.protocol_name)),
-            _bytes(assignments[member.member_id]),
-        )
-    return b"".join(parts)
-
-
 # -- reading
 
 
 def read_key(key: bytes) -> OffsetKey | GroupKey | None:
     """What the record is about; None for a key that belongs to a newer group protocol."""
-    reader = _Reader(key)
+    reader = RecordReader(key)
     version = reader.int16()
     if version in (0, 1):
         return OffsetKey(reader.string(), reader.string(), reader.int32())
@@ -196,7 +158,7 @@ def read_offset_value(value: bytes) -> OffsetAndMetadata:
 
 
 def _read_offset_value(value: bytes) -> OffsetAndMetadata:
-    reader = _Reader(value)
+    reader = RecordReader(value)
     version = reader.int16()
     if not 0 <= version <= 4:
         raise OffsetsRecordError(f"OffsetCommitValue version {version} is not known")
@@ -212,61 +174,7 @@ def _read_offset_value(value: bytes) -> OffsetAndMetadata:
     return OffsetAndMetadata(offset, epoch, metadata, commit_ms, expire_ms, topic_id)
 
 
-def read_group_value(group_id: str, value: bytes) -> GroupMetadata:
-    """The group as it was written: empty, or stable with its members."""
-    reader = _Reader(value)
-    version = reader.int16()
-    if not 0 <= version <= 4:
-        raise OffsetsRecordError(f"GroupMetadataValue version {version} is not known")
-    reader.flexible = version == 4
-    group = GroupMetadata(group_id, 0)
-    protocol_type = reader.string()
-    group.generation = reader.int32()
-    group.protocol_name = reader.nullable_string()
-    leader_id = reader.nullable_string()
-    timestamp_ms = reader.int64() if version >= 2 else NO_TIMESTAMP
-    group.state_timestamp_ms = None if timestamp_ms == NO_TIMESTAMP else timestamp_ms
-    for _ in range(reader.count(least_size=8)):
-        member_id = reader.string()
-        instance_id = reader.nullable_string() if version >= 3 else None
-        client_id = reader.string()
-        client_host = reader.string()
-        rebalance_ms = reader.int32() if version >= 1 else -1
-        session_ms = reader.int32()
-        subscription = reader.blob()
-        assignment = reader.blob()
-        if reader.flexible:
-            reader.tagged_fields()
-        if group.protocol_name is None or member_id in group.members:
-            raise OffsetsRecordError(f"group {group_id} has members but no protocol, or one member twice")
-        if instance_id is not None and instance_id in group.static_members:
-            raise OffsetsRecordError(f"group {group_id} has the static member {instance_id} twice")
-        protocols = (GroupProtocol(group.protocol_name, subscription),)
-        rebalance_ms = session_ms if rebalance_ms < 0 else rebalance_ms
-        group.add(
-            Member(
-                member_id,
-                instance_id,
-                client_id,
-                client_host,
-                rebalance_ms,
-                session_ms,
-                protocol_type,
-                protocols,
-                assignment,
-            ),
-            None,
-        )
-    if reader.flexible:
-        reader.tagged_fields()
-    group.leader_id = leader_id
-    group.protocol_type = protocol_type or None
-    group.state = STABLE if group.members else EMPTY
-    group.subscribed_topics = group.compute_subscribed_topics()
-    return group
-
-
-class _Reader:
+class RecordReader:
     """Takes fields off the front; whatever lies outside of the buffer is an OffsetsRecordError."""
 
     __slots__ = ("data", "flexible", "position")

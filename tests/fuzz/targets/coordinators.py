@@ -10,6 +10,7 @@ from typing import Any
 from fuzz.target import target
 from fuzz.targets.records import batches, mended
 from support.messages import random_struct
+from tidelog.broker.groups.classic.records import group_value, read_group_value
 from tidelog.broker.groups.consumer import classic_protocol as consumer_protocol
 from tidelog.broker.groups.loading import load_partition
 from tidelog.broker.groups.modern import regex_subscription as expressions
@@ -85,10 +86,10 @@ def consumer_offsets(data: bytes) -> None:
         if committed.expire_timestamp_ms == offsets.NO_TIMESTAMP:
             assert again == committed
     elif isinstance(what, offsets.GroupKey):
-        group = offsets.read_group_value(what.group, value)
+        group = read_group_value(what.group, value)
         assignments = {member_id: member.assignment for member_id, member in group.members.items()}
-        written = offsets.group_value(group, assignments)
-        assert offsets.group_value(offsets.read_group_value(what.group, written), assignments) == written
+        written = group_value(group, assignments)
+        assert group_value(read_group_value(what.group, written), assignments) == written
 
 
 def transaction_states() -> Iterator[bytes]:

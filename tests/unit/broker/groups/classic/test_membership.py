@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from support.groups import Groups, Member, now, subscription
 from tidelog.broker.groups.classic.events import GroupProtocol, JoinResult, LeavingMember, SyncRequest
-from tidelog.broker.groups.store.records import GroupKey, group_key, read_group_value, read_key
+from tidelog.broker.groups.classic.records import read_group_value
+from tidelog.broker.groups.store.records import GroupKey, group_key, read_key
 from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.exceptions import KafkaStorageError
 

@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.broker.groups.classic.events import GroupProtocol
 from tidelog.broker.groups.classic.metadata import EMPTY, STABLE, GroupMetadata, Member
+from tidelog.broker.groups.classic.records import group_value, read_group_value
 from tidelog.broker.groups.store.records import (
     GroupKey,
     OffsetAndMetadata,
     OffsetKey,
     OffsetsRecordError,
     group_key,
-    group_value,
     offset_key,
     offset_value,
-    read_group_value,
     read_key,
     read_offset_value,
 )
