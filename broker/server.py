@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..config.listener import Listener
     from .message_set.listener import MessageSetListener
+    from .network.connection import Dispatches
     from .partitions.log_mover import LogMover
     from .requests.audit_log import AuditLog
-    from .requests.dispatcher import Dispatches
     from .security.acl.authorizer import Authorizer
     from .security.credentials import Users
     from .security.sasl.listener_security import ListenerSecurity, SaslCommons

@@ -20,8 +20,8 @@ from tidelog.protocol.headers import parse_request_header, response_header_bytes
 from tidelog.protocol.schema import decode, encode
 
 if TYPE_CHECKING:
+    from tidelog.broker.network.connection import Answer, Dispatches
     from tidelog.broker.network.outbound import FileSlice, Part
-    from tidelog.broker.requests.dispatcher import Answer, Dispatches
 
 _HEADER = struct.Struct(">hhi")
 _SIZE = struct.Struct(">i")

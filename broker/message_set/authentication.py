@@ -30,8 +30,7 @@ from ..security.sasl.login_attempts import TurnedAway
 from ..security.sasl.mechanism import WRONG, Refusal
 
 if TYPE_CHECKING:
-    from ..network.connection import Connection
-    from ..requests.dispatcher import Answer, Dispatches
+    from ..network.connection import Answer, Connection, Dispatches
     from ..security.sasl.handshake import Authentication
     from ..security.sasl.listener_security import ListenerSecurity
 

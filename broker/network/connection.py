@@ -17,7 +17,7 @@ import asyncio
 import logging
 import select
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...protocol.framing import (
     READ_AHEAD_BYTES,
@@ -37,7 +37,6 @@ from .pending_response import LaterAnswer
 if TYPE_CHECKING:
     import socket
 
-    from ..requests.dispatcher import Dispatches
     from ..security.sasl.handshake import Authentication
     from .fair_queue import Turn
     from .socket_server import Endpoint, SocketServer
@@ -47,6 +46,22 @@ log = logging.getLogger(__name__)
 #: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
 #: what a burst of small requests queues.
 PARTS_PER_WRITE = 128
+
+Answer = bytes | list[Part] | None
+"""What goes out for one request; None: nothing does."""
+
+
+class Dispatches(Protocol):
+    """What a connection hands whole requests to. Loop thread."""
+
+    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
+        """Handles the request in buffer[start:end]. The buffer is used again after the return.
+
+        Returns the answer, or an awaitable of it. Raises ConnectionAborted, or NotYet.
+        """
+
+    def answered(self, key: int, since: int) -> None:
+        """A request of API `key` whose answer was awaited is answered now; it came at `since` (`perf_counter_ns`)."""
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from ...config.broker_config import BrokerConfig
     from ...config.listener import Listener
-    from ..requests.dispatcher import Dispatches
     from ..security.sasl.listener_security import ListenerSecurity
+    from .connection import Dispatches
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from .tls_outbound import TlsOutbound
 if TYPE_CHECKING:
     import socket
 
-    from ..requests.dispatcher import Dispatches
     from ..security.sasl.listener_security import ListenerSecurity
+    from .connection import Dispatches
     from .socket_server import Endpoint, SocketServer
 
 log = logging.getLogger(__name__)

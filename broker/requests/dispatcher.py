@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Iterator
 from functools import partial
 from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -32,8 +32,7 @@ from .throttling import RequestMeter
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
-    from ..network.connection import Connection
-    from ..network.outbound import Part
+    from ..network.connection import Answer, Connection
     from ..server import Broker
     from .bulk_lane import LongRequests
     from .counters import RequestCounters
@@ -46,18 +45,6 @@ _SIZE = struct.Struct(">i")
 #: Decoded fields take many times their bytes: requests other than Produce and Fetch end here, whatever
 #: socket.request.max.bytes says.
 MAX_REQUEST_BYTES = 16 << 20
-
-Answer = bytes | list["Part"] | None
-
-
-class Dispatches(Protocol):
-    """What a connection hands whole requests to. Loop thread."""
-
-    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
-        """As `Dispatcher.dispatch`."""
-
-    def answered(self, key: int, since: int) -> None:
-        """As `Dispatcher.answered`."""
 
 
 class Dispatcher:
@@ -73,10 +60,7 @@ class Dispatcher:
         self._nanoseconds = counters.nanoseconds
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
-        """Handles the request in buffer[start:end]. The buffer is used again after the return.
-
-        Returns the answer, None for no answer, or an awaitable of either. Raises ConnectionAborted, or NotYet.
-        """
+        """As `Dispatches.dispatch`."""
         if end - start < 8:
             raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
         key, version, correlation_id = _read_header(buffer, start)
@@ -132,7 +116,7 @@ class Dispatcher:
         return answer
 
     def answered(self, key: int, since: int) -> None:
-        """A request that had to wait is answered now. `since`: when it came, by `perf_counter_ns`."""
+        """As `Dispatches.answered`."""
         taken = perf_counter_ns() - since
         self._latencies[key][taken.bit_length()] += 1
         self._nanoseconds[key] += taken

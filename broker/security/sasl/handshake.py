@@ -23,8 +23,7 @@ from .login_attempts import TurnedAway
 from .mechanism import Refusal, Step
 
 if TYPE_CHECKING:
-    from ...network.connection import Connection
-    from ...requests.dispatcher import Answer, Dispatches
+    from ...network.connection import Answer, Connection, Dispatches
     from .listener_security import ListenerSecurity
     from .login_attempts import Attempt
     from .mechanism import Exchange
