@@ -151,7 +151,7 @@ class Broker:
         self.long_changes = LongRequests(loop)
         self._message_sets: MessageSetListener | None = None
         self.socket_server = SocketServer(
-            loop, config, dispatcher, lambda: self.message_sets, self.io_pool, self._security_of
+            loop, config, dispatcher, self._gated_message_sets, self.io_pool, self._security_of
         )
         self._file_system = file_system or RealFileSystem()
         self.http: HttpServer | None = None
@@ -184,6 +184,14 @@ class Broker:
 
             self._message_sets = MessageSetListener(self)
         return self._message_sets
+
+    def _gated_message_sets(self, security: ListenerSecurity | None) -> Dispatches:
+        """`message_sets`, behind AUTHENTICATE where a listener's security asks who its clients are."""
+        if security is None or not security.sasl:
+            return self.message_sets
+        from .message_set.authentication import MessageSetGate
+
+        return MessageSetGate(self.message_sets, security)
 
     @property
     def users(self) -> Users:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from time import perf_counter_ns, time
 from typing import TYPE_CHECKING
 
-from ...config.listener import MESSAGE_SET_SCHEMES
 from ..runtime.garbage import give_back
 from ..runtime.log_flood import FLOOD
 from .advertised_address import HINT, container_network, plain_host
@@ -89,12 +88,13 @@ class SocketServer:
         loop: asyncio.AbstractEventLoop,
         config: BrokerConfig,
         dispatcher: Dispatches,
-        message_sets: Callable[[], Dispatches],
+        message_sets: Callable[[ListenerSecurity | None], Dispatches],
         io_pool: Executor,
         security_of: Callable[[Listener], ListenerSecurity] | None = None,
     ) -> None:
-        """`dispatcher` handles what comes by `listeners`, what `message_sets` gives, if it is
-        asked, what comes by `message.set.listeners`. `security_of` is asked for listeners that do not speak PLAINTEXT."""
+        """`dispatcher` handles what comes by `listeners`; `message_sets` makes what handles a listener of
+        `message.set.listeners`, whose clients say first who they are if its security asks for it. `security_of` is asked for
+        listeners that do not speak PLAINTEXT."""
         self.loop = loop
         # Not the loop's clock: uvloop's counts milliseconds, and stands still while what came in is handled.
         self.now = perf_counter_ns
@@ -176,13 +176,11 @@ class SocketServer:
         """Binds every listener of the configuration. Raises OSError naming the listener that can't be had."""
         advertised = {listener.name: (listener.host, listener.port) for listener in self._config.advertised_listeners}
         for listener in self._config.listeners:
-            endpoint = await self._listen(
-                listener, "listeners", self._dispatcher, advertised=advertised.get(listener.name)
-            )
+            endpoint = await self._listen(listener, "listeners", self._gated, advertised=advertised.get(listener.name))
             self.endpoints.append(endpoint)
             self._counts(endpoint.name)
         for listener in self._config.message_set_listeners:
-            endpoint = await self._listen(listener, "message.set.listeners", self._message_sets())
+            endpoint = await self._listen(listener, "message.set.listeners", self._message_sets)
             self.message_set_endpoints.append(endpoint)
         self._schedule_sweep()
         self._schedule_renewal()
@@ -353,7 +351,11 @@ class SocketServer:
     # -- inside
 
     async def _listen(
-        self, listener: Listener, setting: str, handler: Dispatches, advertised: tuple[str, int] | None = None
+        self,
+        listener: Listener,
+        setting: str,
+        handler_for: Callable[[ListenerSecurity | None], Dispatches],
+        advertised: tuple[str, int] | None = None,
     ) -> Endpoint:
         security = None
         if listener.security_protocol != "PLAINTEXT":
@@ -366,27 +368,25 @@ class SocketServer:
         host, port = sock.getsockname()[:2]
         endpoint = Endpoint(listener.name, listener.security_protocol, host, port, advertised)
         server = await self.loop.create_server(
-            self._factory(endpoint, handler, security), sock=sock, backlog=self._config.socket_listen_backlog_size
-        )
+            self._factory(endpoint, handler_for(security), security),
+            sock=sock, backlog=self._config.socket_listen_backlog_size,
+        )  # fmt: skip
         self._servers.append(server)
         return endpoint
+
+    def _gated(self, security: ListenerSecurity | None) -> Dispatches:
+        """What handles the requests of a listener of Kafka's protocol: with SASL, clients say first who they are."""
+        if security is None or not security.sasl:
+            return self._dispatcher
+        from ..security.sasl.handshake import SaslGate
+
+        return SaslGate(self._dispatcher, security)
 
     def _factory(
         self, endpoint: Endpoint, handler: Dispatches, security: ListenerSecurity | None
     ) -> Callable[[], Connection]:
         """What makes the connections of a listener."""
-        if security is None:
-            return lambda: Connection(self, endpoint, handler)
-        if security.sasl:
-            if endpoint.name in MESSAGE_SET_SCHEMES:
-                from ..message_set.authentication import MessageSetGate
-
-                handler = MessageSetGate(handler, security)
-            else:
-                from ..security.sasl.handshake import SaslGate
-
-                handler = SaslGate(handler, security)
-        if security.tls is None:
+        if security is None or security.tls is None:
             return lambda: Connection(self, endpoint, handler)
         from .tls_connection import TlsConnection
 
