@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ....protocol.api_keys import ApiKey
@@ -24,7 +25,7 @@ from .mechanism import Refusal, Step
 
 if TYPE_CHECKING:
     from ...network.connection import Answer, Connection, Dispatches
-    from .listener_security import ListenerSecurity
+    from .listener_security import Client, ListenerSecurity
     from .login_attempts import Attempt
     from .mechanism import Exchange
 
@@ -41,14 +42,15 @@ class Authentication:
     """One connection's way through SASL, the first time and again. Loop thread."""
 
     __slots__ = (
-        "_attempt", "_connection", "_exchange", "_expiry", "_gate", "_security", "_steps", "_told", "done", "expired",
+        "_attempt", "_connection", "_exchange", "_expiry", "_hand_over", "_security", "_steps", "_told", "done", "expired",
         "mechanism", "raw",
     )  # fmt: skip
 
-    def __init__(self, connection: Connection, security: ListenerSecurity, gate: SaslGate) -> None:
+    def __init__(self, connection: Client, security: ListenerSecurity, hand_over: Callable[[bool], None]) -> None:
+        """`hand_over` is called when the client is known (True) and when its session has ended (False)."""
         self._connection = connection
         self._security = security
-        self._gate = gate
+        self._hand_over = hand_over
         self._exchange: Exchange | None = None
         self._attempt: Attempt | None = None
         self._steps = 0
@@ -155,7 +157,7 @@ class Authentication:
         self._exchange = None
         self.done, self.expired, self.raw = True, False, False
         connection.take_time()
-        connection.hand_to(self._gate.dispatcher)
+        self._hand_over(True)
         security.successes += 1
         lifetimes = [one for one in (security.max_reauth_ms(self.mechanism), step.lifetime_ms) if one]
         self.cancel()
@@ -168,7 +170,7 @@ class Authentication:
     def _expire(self) -> None:
         """The session is over: the next request has to be about authentication."""
         self.done, self.expired = False, True
-        self._connection.hand_to(self._gate)
+        self._hand_over(False)
 
 
 class SaslGate:
@@ -185,7 +187,8 @@ class SaslGate:
         """As `Dispatcher.dispatch`. Raises ConnectionAborted for what a client has to be known for."""
         state = connection.authentication
         if state is None:
-            state = connection.authentication = Authentication(connection, self._security, self)
+            hand_over = partial(self._hand_over, connection)
+            state = connection.authentication = Authentication(connection, self._security, hand_over)
         if state.done:  # it came in one piece with the last step
             return self.dispatcher.dispatch(buffer, start, end, connection)
         if end - start > self._security.max_receive_bytes:
@@ -210,3 +213,6 @@ class SaslGate:
 
     def answered(self, key: int, since: int) -> None:
         self.dispatcher.answered(key, since)
+
+    def _hand_over(self, connection: Connection, is_known: bool) -> None:
+        connection.hand_to(self.dispatcher if is_known else self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ....config.exceptions import ConfigError
 from ....config.listener import MESSAGE_SET_SCHEMES
@@ -24,11 +24,33 @@ if TYPE_CHECKING:
 
     from ....config.broker_config import BrokerConfig
     from ....config.listener import Listener
-    from ...network.connection import Connection
     from ..credentials import Users
     from .login_attempts import Attempt
     from .password_checks import Guesses
     from .tokens import TokenVerifier
+
+
+class Client(Protocol):
+    """What authentication needs of a connection. Loop thread."""
+
+    peer_host: str
+    principal: str
+
+    @property
+    def user(self) -> str:
+        """The name in `principal`."""
+
+    def known_as(self, principal: str) -> str | None:
+        """The client has proved who it is; returns why it is refused all the same."""
+
+    def give_time(self, milliseconds: int, reason: str) -> None:
+        """Closes the connection after so long, for `reason`, unless `take_time` comes before."""
+
+    def take_time(self) -> None:
+        """What `give_time` waited for has happened."""
+
+    def close_after_sending(self) -> None:
+        """Handles no further request, and closes when the last answer has gone out."""
 
 
 class SaslCommons(NamedTuple):
@@ -102,7 +124,7 @@ class ListenerSecurity:
         self._config = config
         self._listed = self._users_listed(config)
 
-    def expect(self, connection: Connection) -> None:
+    def expect(self, connection: Client) -> None:
         """The client has some time to say who it is."""
         limit = self._config.sasl_authentication_timeout_ms
         connection.give_time(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
