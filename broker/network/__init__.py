@@ -1,4 +1,5 @@
 """Sockets: listeners, connections in the clear and by TLS, and the memory that clients' requests and answers may hold.
 
-`connection.py` is one client from its first byte to its last. Start reading at `socket_server.py`.
+`connection.py` is one client from its first byte to its last; `sasl_gate.py` stands before the dispatcher until it is known who
+that is. Start reading at `socket_server.py`.
 """

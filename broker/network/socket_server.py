@@ -378,7 +378,7 @@ class SocketServer:
         """What handles the requests of a listener of Kafka's protocol: with SASL, clients say first who they are."""
         if security is None or not security.sasl:
             return self._dispatcher
-        from ..security.sasl.handshake import SaslGate
+        from .sasl_gate import SaslGate
 
         return SaslGate(self._dispatcher, security)
 

@@ -1,8 +1,6 @@
-"""SASL before the dispatcher: a connection of such a listener is handed to the dispatcher when its client is known.
+"""One connection's way through SASL: the mechanism that the client names (SaslHandshake), then its tokens (SaslAuthenticate).
 
-Until then the gate lets three requests through: ApiVersions, SaslHandshake and SaslAuthenticate (KIP-152), or, after a
-handshake of version 0, tokens without a header as Kafka 0.10 had them. Anything else ends the connection. When a session
-ends (KIP-368), the connection is handed back to the gate, where only authentication helps.
+What a client may ask for before its way is done is decided in `network/sasl_gate.py`.
 """
 
 from __future__ import annotations
@@ -11,10 +9,8 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from ....protocol.api_keys import ApiKey
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from ....protocol.messages.sasl_handshake import SaslHandshakeResponse
@@ -24,16 +20,13 @@ from .login_attempts import TurnedAway
 from .mechanism import Refusal, Step
 
 if TYPE_CHECKING:
-    from ...network.connection import Answer, Connection, Dispatches
     from .listener_security import Client, ListenerSecurity
     from .login_attempts import Attempt
     from .mechanism import Exchange
 
 log = logging.getLogger(__name__)
 
-_read_header = struct.Struct(">hhi").unpack_from  # api key, api version, correlation id
 _SIZE = struct.Struct(">i")
-_ALLOWED = frozenset((ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE))
 #: No mechanism here needs more: a client that goes on for ever is not authenticating.
 MAX_STEPS = 8
 
@@ -171,48 +164,3 @@ class Authentication:
         """The session is over: the next request has to be about authentication."""
         self.done, self.expired = False, True
         self._hand_over(False)
-
-
-class SaslGate:
-    """What connections of one listener hand requests to before their clients are known. Loop thread."""
-
-    __slots__ = ("_security", "dispatcher")
-
-    def __init__(self, dispatcher: Dispatches, security: ListenerSecurity) -> None:
-        """`dispatcher` gets what may pass, and the connections whose clients are known."""
-        self.dispatcher = dispatcher
-        self._security = security
-
-    def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
-        """As `Dispatcher.dispatch`. Raises ConnectionAborted for what a client has to be known for."""
-        state = connection.authentication
-        if state is None:
-            hand_over = partial(self._hand_over, connection)
-            state = connection.authentication = Authentication(connection, self._security, hand_over)
-        if state.done:  # it came in one piece with the last step
-            return self.dispatcher.dispatch(buffer, start, end, connection)
-        if end - start > self._security.max_receive_bytes:
-            raise ConnectionAborted(
-                f"a request of {end - start} bytes before authentication; at most {self._security.max_receive_bytes} are read "
-                "(sasl.server.max.receive.size)"
-            )
-        if state.raw:
-            return state.token(bytes(memoryview(buffer)[start:end]))
-        if end - start < 8:
-            raise ConnectionAborted(f"a request of {end - start} bytes is shorter than its header")
-        key, _, _ = _read_header(buffer, start)
-        if key not in _ALLOWED:
-            name = next((one.name for one in ApiKey if one == key), f"API key {key}")
-            if state.expired:
-                raise ConnectionAborted(f"{name} came after the session's end (connections.max.reauth.ms)")
-            raise ConnectionAborted(
-                f"{name} came before authentication: a client of this listener needs security.protocol="
-                f"{connection.listener.security_protocol} and sasl.mechanism={' or '.join(self._security.mechanisms)}"
-            )
-        return self.dispatcher.dispatch(buffer, start, end, connection)
-
-    def answered(self, key: int, since: int) -> None:
-        self.dispatcher.answered(key, since)
-
-    def _hand_over(self, connection: Connection, is_known: bool) -> None:
-        connection.hand_to(self.dispatcher if is_known else self)

@@ -7,10 +7,11 @@ import struct
 from typing import Any
 
 import pytest
+from tidelog.broker.network.sasl_gate import SaslGate
 from tidelog.broker.network.socket_server import Endpoint
 from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.broker.security.principal import ANONYMOUS
-from tidelog.broker.security.sasl.handshake import MAX_STEPS, Authentication, SaslGate
+from tidelog.broker.security.sasl.handshake import MAX_STEPS, Authentication
 from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, Attempt, Attempts
 from tidelog.broker.security.sasl.mechanism import Refusal, Step
 from tidelog.protocol.api_keys import ApiKey
