@@ -15,11 +15,11 @@ from support.fake_filesystem import Operation
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
 from support.transactions import Node
-from tidelog.broker.apis import produce as produce_module
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.partitions.format_conversion import MOST_QUICK_BYTES, Conversions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.produce_fetch import produce_job
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.config.log_config import LogConfig
@@ -395,10 +395,10 @@ async def test_a_batch_that_takes_long_to_decompress_goes_to_the_thread(
     rig = OldRig(machine)
     noise = random.Random(5).randbytes(100_000)
     large = build_batch([Record(0, START_MS, None, noise)], compression=codec)
-    monkeypatch.setattr(produce_module, "CHECK_NS", 1 << 60)
+    monkeypatch.setattr(produce_job, "CHECK_NS", 1 << 60)
     assert await outcomes(rig, full_request(large)) == [(0, 0)]
     assert rig.broker.conversions.checked == 0
-    monkeypatch.setattr(produce_module, "CHECK_NS", 0)
+    monkeypatch.setattr(produce_job, "CHECK_NS", 0)
     assert await outcomes(rig, full_request(large)) == [(0, 1)]
     assert rig.broker.conversions.checked == 1
     assert rig.values() == [noise, noise]
@@ -530,11 +530,11 @@ async def test_batches_behind_those_of_a_thread_do_not_look_at_each_of_them() ->
     )
     plain, compressed = bytes(61), bytes(22) + b"\x01" + bytes(38)
     buffer = bytearray(plain + compressed)
-    so_far = produce_module.Appended("10.0.0.1")
+    so_far = produce_job.Appended("10.0.0.1")
 
     def append(index: int, at: int) -> None:
         topics = [("t", [(index, at, at + 61)])]
-        produce_module.append_some(broker, buffer, None, 1, topics, VERSION, None, None, 0, None, so_far)
+        produce_job.append_some(broker, buffer, None, 1, topics, VERSION, None, None, 0, None, so_far)
 
     append(0, 61)
     assert so_far.later is not None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from support.logs import World, append
 from support.mock_time import START_MS
-from tidelog.broker.partitions.legacy_fetch import CONVERTED_SLICE_BYTES, read_for_magic
+from tidelog.broker.partitions.down_conversion import CONVERTED_SLICE_BYTES, read_for_magic
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set

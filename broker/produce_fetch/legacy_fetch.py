@@ -24,21 +24,20 @@ from ...protocol.messages._hot import write_fetch_response
 from ...protocol.records.conversion import down_convert, needs_conversion
 from ...protocol.records.legacy_record import MAGIC_V0, MAGIC_V1
 from ...protocol.records.record_batch import LOG_OVERHEAD, OVERHEAD
-from ..apis.fetch import FetchJob
 from ..network.outbound import FileSlice
+from ..partitions.down_conversion import CONVERTED_SLICE_BYTES
 from ..runtime.cooperative import SLICE_UNITS, batches
 from ..runtime.error_codes import error_code
+from .fetch_job import FetchJob
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ...storage.log.unified_log import UnifiedLog
-    from ...storage.log.values import FetchDataInfo
-    from ..apis.fetch import FetchedRow, Row
     from ..network.outbound import Part
+    from ..partitions.fetch_session import FetchPartition, PartitionKey
+    from ..partitions.partition import Partition
     from ..requests.context import RequestContext
-    from .fetch_session import FetchPartition, PartitionKey
-    from .partition import Partition
+    from .fetch_job import FetchedRow, Row
 
 FIRST_WITH_WHOLE_MESSAGE = 3
 
@@ -237,43 +236,3 @@ def _release(rows: list[FetchedRow]) -> None:
     for _, _, row in rows:
         if row[6] is not None:
             row[6].release()
-
-
-#: What is looked at at once, but for a first entry that is larger: what is converted waits in memory for its client.
-CONVERTED_SLICE_BYTES = 1 << 20
-
-
-class ReadableSlice(NamedTuple):
-    """What `read_for_magic` found.
-
-    Attributes:
-        info: a slice that is fit as it stands, with a lease; without a file when there is nothing to read, or `data`.
-        data: the slice, which has to be converted; None: it has not.
-    """
-
-    info: FetchDataInfo
-    data: bytes | None
-
-
-def read_for_magic(log: UnifiedLog, offset: int, max_bytes: int, magic: int) -> ReadableSlice:
-    """The entries from the one that holds `offset` on, of which at least one is whole, for a reader of formats to `magic`.
-
-    `max_bytes` are read, CONVERTED_SLICE_BYTES at most. Pool thread.
-
-    Raises:
-        CorruptRecordError: an entry has an impossible size.
-        StorageError, OSError: as `UnifiedLog.read`.
-    """
-    info = log.read(offset, min(max_bytes, CONVERTED_SLICE_BYTES))
-    if info.file is None:
-        return ReadableSlice(info, None)
-    lent = False
-    try:
-        data = info.file.pread(info.size, info.position)
-        if not needs_conversion(data, magic):
-            lent = True
-            return ReadableSlice(info, None)
-    finally:
-        if not lent:
-            info.release()
-    return ReadableSlice(info._replace(file=None, size=0), data)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages._hot import parse_produce
-from ..apis.produce import FIRST_WITH_IDS, UNKNOWN, Appended, Denied, answer, append_some, denied_topics
 from ..requests.context import RequestContext
 from ..runtime.cooperative import SLICE_UNITS
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
+from .produce_job import FIRST_WITH_IDS, UNKNOWN, Appended, Denied, answer, append_some, denied_topics
 
 if TYPE_CHECKING:
     from ..network.connection import Connection

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.partitions.long_produce import Topics, long_produce, slices_of
+from tidelog.broker.produce_fetch.long_produce import Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import LongRequests
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
 from tidelog.broker.runtime.exceptions import ConnectionAborted, NotYet

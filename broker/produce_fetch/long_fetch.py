@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages._hot import parse_fetch
-from ..apis.fetch import FIRST_OF_ALL_FORMATS, FetchJob, is_denied, most_bytes
+from ..partitions.fetch_session import FetchPartition
 from ..requests.context import RequestContext
 from ..runtime.cooperative import SLICE_UNITS, batches
 from ..runtime.exceptions import ConnectionAborted
-from .fetch_session import FetchPartition
+from .fetch_job import FIRST_OF_ALL_FORMATS, FetchJob, is_denied, most_bytes
 
 if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..network.outbound import Part
+    from ..partitions.fetch_session import FetchContext, PartitionKey
     from ..requests.bulk_lane import Pass
     from ..server import Broker
-    from .fetch_session import FetchContext, PartitionKey
 
 
 def long_fetch(

@@ -14,12 +14,12 @@ from support.logs import World, append, batch
 from support.mock_time import START_MS, MockTimer
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice, SendCounters
-from tidelog.broker.partitions import legacy_fetch as old_fetch
 from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.partitions.format_conversion import ANSWERS, Conversions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.produce_fetch import legacy_fetch as old_fetch
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode

@@ -1,0 +1,54 @@
+"""A slice of a log for a reader of older formats: as it stands in its file, or as bytes that have to be converted.
+
+Reading takes the disk, looking at entries takes time: both happen in the I/O pool, converting in the thread of
+`format_conversion.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.records.conversion import needs_conversion
+
+if TYPE_CHECKING:
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.log.values import FetchDataInfo
+
+CONVERTED_SLICE_BYTES = 1 << 20
+"""What is looked at at once, but for a first entry that is larger: what is converted waits in memory for its client."""
+
+
+class ReadableSlice(NamedTuple):
+    """What `read_for_magic` found.
+
+    Attributes:
+        info: a slice that is fit as it stands, with a lease; without a file when there is nothing to read, or `data`.
+        data: the slice, which has to be converted; None: it has not.
+    """
+
+    info: FetchDataInfo
+    data: bytes | None
+
+
+def read_for_magic(log: UnifiedLog, offset: int, max_bytes: int, magic: int) -> ReadableSlice:
+    """The entries from the one that holds `offset` on, of which at least one is whole, for a reader of formats to `magic`.
+
+    `max_bytes` are read, CONVERTED_SLICE_BYTES at most. Pool thread.
+
+    Raises:
+        CorruptRecordError: an entry has an impossible size.
+        StorageError, OSError: as `UnifiedLog.read`.
+    """
+    info = log.read(offset, min(max_bytes, CONVERTED_SLICE_BYTES))
+    if info.file is None:
+        return ReadableSlice(info, None)
+    lent = False
+    try:
+        data = info.file.pread(info.size, info.position)
+        if not needs_conversion(data, magic):
+            lent = True
+            return ReadableSlice(info, None)
+    finally:
+        if not lent:
+            info.release()
+    return ReadableSlice(info._replace(file=None, size=0), data)

@@ -1,0 +1,336 @@
+"""FetchJob: one fetch request from the session that it belongs to up to its answer.
+
+Each attempt reads all partitions; one that finds too little waits in the purgatory until enough has come or the time is over.
+What a fetch promises is told in `broker/apis/fetch.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Container, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.api_keys import ApiKey
+from ...protocol.errors import ErrorCode
+from ...protocol.messages._hot import write_fetch_response
+from ..network.outbound import FileSlice, release_parts
+from ..partitions.fetch_session import FetchContext, FetchPartition, PartitionKey
+from ..runtime.cooperative import SLICE_UNITS, batches
+from ..runtime.error_codes import error_code
+from ..security.acl.model import AclOperation, ResourceType
+
+if TYPE_CHECKING:
+    from ...storage.log.unified_log import UnifiedLog
+    from ...storage.log.values import FetchDataInfo
+    from ..network.connection import Connection
+    from ..network.outbound import Part
+    from ..partitions.partition import Partition
+    from ..requests.context import RequestContext
+    from ..server import Broker
+
+READ_COMMITTED = 1
+FIRST_OF_ALL_FORMATS = 4
+ZSTD_FROM = 10
+
+#: As the compiled writer takes it:
+#: (index, error, high watermark, last stable offset, log start offset, aborted transactions, records).
+Row = tuple[int, int, int, int, int, Any, FileSlice | None]
+FetchedRow = tuple[PartitionKey, FetchPartition, Row]
+TopicRows = list[tuple[str | bytes, list[Row]]]
+
+
+def most_bytes(broker: Broker, max_bytes: int, client_id: str | None, connection: Connection) -> int:
+    """What an answer may hold: as the client says, within our limits and its quota."""
+    most = min(max_bytes, broker.fetch_max_bytes)
+    return min(most, broker.quotas.most_fetched(client_id, connection.user)) if broker.quotas.active else most
+
+
+def denied_topics(asker: RequestContext, partitions: Iterable[PartitionKey]) -> Container[str | bytes]:
+    """The topics, as the request names them, that the client may not read. An id that nobody has is none of them."""
+    return {topic for topic in dict.fromkeys(topic for topic, _ in partitions) if is_denied(asker, topic)}
+
+
+def is_denied(asker: RequestContext, topic: str | bytes) -> bool:
+    """Whether the client may not read a topic, as its request names it."""
+    name = topic if isinstance(topic, str) else asker.broker.partitions.name_of(topic)
+    return name is not None and not asker.allows(AclOperation.READ, ResourceType.TOPIC, name)
+
+
+class FetchJob:
+    """One fetch request from the session that it belongs to up to its answer. Loop thread."""
+
+    __slots__ = (
+        "_broker", "_context", "_correlation_id", "_denied", "_is_behind", "_isolation", "_max_bytes", "_min_bytes",
+        "_version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: FetchContext,
+        version: int,
+        correlation_id: int,
+        isolation: int,
+        max_bytes: int,
+        denied: Container[str | bytes] = (),
+    ) -> None:
+        self._broker = broker
+        self._denied = denied
+        self._context = context
+        self._version = version
+        self._correlation_id = correlation_id
+        self._isolation = isolation
+        self._max_bytes = max_bytes
+        self._min_bytes = 0
+        #: Whether a partition of this attempt was read from a segment before the one that its limit is in.
+        self._is_behind = False
+
+    def run(self, max_wait_ms: int, min_bytes: int) -> list[Part] | Awaitable[list[Part]]:
+        """The answer, or a future of it when there is too little to read now or it has to come from the disk."""
+        self._min_bytes = min_bytes
+        context = self._context
+        if context.error:
+            self._broker.counters.errors[ApiKey.FETCH, context.error] += 1
+            return self._write([])
+        cold: list[tuple[Partition, int]] = []
+        # With nothing to wait for, the first attempt is the last.
+        parts = self._attempt(cold, last=max_wait_ms <= 0 or not context.partitions)
+        if cold:
+            return self._after_warming(cold, max_wait_ms)
+        return parts if parts is not None else self._wait(max_wait_ms)
+
+    async def run_in_turns(
+        self, max_wait_ms: int, min_bytes: int, asker: RequestContext, waits: Callable[[], object]
+    ) -> list[Part]:
+        """`run` for very many partitions: others have their turn after each slice. `waits` is called before it waits for data."""
+        self._min_bytes = min_bytes
+        broker, context = self._broker, self._context
+        if context.error:
+            broker.counters.errors[ApiKey.FETCH, context.error] += 1
+            return self._write([])
+        partitions = list(context.partitions.items())  # of a session: another request may change them meanwhile
+        deadline = broker.time.monotonic_ms() + max_wait_ms
+        watched: list[Partition] = []
+        for some in batches(partitions, SLICE_UNITS):
+            found = [(partition, wanted.offset) for key, wanted in some if (partition := self._find(key)) is not None]
+            watched += [partition for partition, _ in found]
+            for partition, offset in found:
+                if self._might_block(partition, offset):
+                    await broker.loop.run_in_executor(broker.io_pool, partition.warm, offset)
+            await asker.next_turn()
+        held = 0 if context.session_id else len(partitions)
+        may_wait = max_wait_ms > 0 and broker.fetch_sessions.hold(held)
+        try:
+            while True:
+                left = deadline - broker.time.monotonic_ms() if may_wait else 0
+                # Before it reads: what comes in while it does is not missed.
+                news = broker.purgatory.wait(watched, int(left), lambda _: True) if left > 0 else None
+                try:
+                    parts = await self._attempt_in_turns(partitions, asker, last=news is None)
+                    if parts is not None:
+                        return parts
+                    assert news is not None
+                    waits()
+                    await news
+                finally:
+                    if news is not None:
+                        news.cancel()
+        finally:
+            if may_wait:
+                broker.fetch_sessions.let_go(held)
+
+    async def _attempt_in_turns(
+        self, partitions: list[tuple[PartitionKey, FetchPartition]], asker: RequestContext, *, last: bool
+    ) -> list[Part] | None:
+        rows: list[FetchedRow] = []
+        total, failed = 0, False
+        self._is_behind = False
+        try:
+            for some in batches(partitions, SLICE_UNITS):
+                total, one_failed = self._read_some(some, rows, None, total)
+                failed = failed or one_failed
+                await asker.next_turn()
+            if total < self._min_bytes and not (failed or last or self._is_behind):
+                release_rows(rows)
+                return None
+            return await self._write_in_turns(rows, asker)
+        except BaseException:
+            release_rows(rows)
+            raise
+
+    async def _write_in_turns(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
+        topics: TopicRows = []
+        busy: list[PartitionKey] = []
+        for some in batches(rows, SLICE_UNITS):
+            self._count_errors(some)
+            self._tell(some, topics, busy)
+            await asker.next_turn()
+        return self._written(topics, busy)
+
+    def _wait(self, max_wait_ms: int) -> asyncio.Future[list[Part]]:
+        watched = [found for key in self._context.partitions if (found := self._find(key)) is not None]
+        return self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(None, last=last))
+
+    async def _after_warming(self, cold: list[tuple[Partition, int]], max_wait_ms: int) -> list[Part]:
+        """Has the pool find the positions (index and batch headers come into memory), then goes on as usual."""
+        loop, pool = self._broker.loop, self._broker.io_pool
+        for partition, offset in cold:
+            await loop.run_in_executor(pool, partition.warm, offset)
+        parts = self._attempt(None, last=max_wait_ms <= 0)
+        return parts if parts is not None else await self._wait(max_wait_ms)
+
+    def _find(self, key: PartitionKey) -> Partition | None:
+        table = self._broker.partitions
+        topic = key[0]
+        if topic in self._denied:
+            return None
+        name = topic if isinstance(topic, str) else table.name_of(topic)
+        return None if name is None else table.get(name, key[1])
+
+    def _attempt(self, cold: list[tuple[Partition, int]] | None, *, last: bool) -> list[Part] | None:
+        """Reads every partition. None: fewer than `min_bytes`, all of them at their ends, no error, and there is time left.
+
+        With a list in `cold`, partitions that might need the disk are put there instead; one is enough for None.
+        """
+        rows: list[FetchedRow] = []
+        self._is_behind = False
+        total, failed = self._read_some(self._context.partitions.items(), rows, cold, 0)
+        if cold or (total < self._min_bytes and not (failed or last or self._is_behind)):
+            release_rows(rows)
+            return None
+        if failed:
+            self._count_errors(rows)
+        return self._write(rows)
+
+    def _read_some(
+        self,
+        partitions: Iterable[tuple[PartitionKey, FetchPartition]],
+        rows: list[FetchedRow],
+        cold: list[tuple[Partition, int]] | None,
+        total: int,
+    ) -> tuple[int, bool]:
+        """Appends to `rows` what there is of `partitions`, when `total` bytes have been read; gives that again, and whether one
+        failed. `cold`: see `_attempt`."""
+        left = max(self._max_bytes - total, 0)
+        failed = False
+        find = self._broker.partitions.get
+        is_open = not self._denied
+        for key, wanted in partitions:
+            topic, index = key
+            partition = find(topic, index) if is_open and type(topic) is str else self._find(key)
+            if cold is not None and partition is not None and self._might_block(partition, wanted.offset):
+                cold.append((partition, wanted.offset))
+                continue
+            max_bytes = wanted.max_bytes
+            row = self._read(key, partition, wanted, max_bytes if max_bytes < left else left, total == 0)
+            records = row[6]
+            if records is not None:
+                count = records.count
+                total += count
+                left = left - count if count < left else 0
+            elif row[1]:
+                failed = True
+            rows.append((key, wanted, row))
+        return total, failed
+
+    def _count_errors(self, rows: Iterable[FetchedRow]) -> None:
+        errors = self._broker.counters.errors
+        for _, _, row in rows:
+            if row[1]:
+                errors[ApiKey.FETCH, row[1]] += 1
+
+    def _might_block(self, partition: Partition, offset: int) -> bool:
+        if not partition.is_warm(offset):
+            return True
+        return self._isolation == READ_COMMITTED and not partition.log.aborted_are_loaded
+
+    def _read(
+        self, key: PartitionKey, partition: Partition | None, wanted: FetchPartition, max_bytes: int, min_one: bool
+    ) -> Row:
+        index = key[1]
+        if partition is None:
+            return index, self._missing(key[0]), -1, -1, -1, None, None
+        log = partition.log
+        if wanted.leader_epoch >= 0 and wanted.leader_epoch != log.leader_epoch:
+            older = wanted.leader_epoch < log.leader_epoch
+            code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+            return index, code, -1, -1, -1, None, None
+        if self._version < ZSTD_FROM and log.config.compression_type == "zstd":
+            return index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1, -1, -1, None, None
+        high, stable = log.high_watermark, log.last_stable_offset
+        committed = self._isolation == READ_COMMITTED
+        try:
+            info = log.read(
+                wanted.offset, max_bytes, limit_offset=stable if committed else high, min_one_message=min_one
+            )
+            aborted = _aborted(log, wanted.offset, info) if committed else None
+        except Exception as error:
+            return index, error_code(error)[0], -1, -1, -1, None, None
+        if info.on_older_segment:
+            self._is_behind = True
+        records = None
+        if info.size and info.file is not None:
+            records = FileSlice(info.file, info.position, info.size, partition.just_written(info))
+        return index, 0, high, stable, log.log_start_offset, aborted, records
+
+    def _missing(self, topic: str | bytes) -> ErrorCode:
+        if topic in self._denied:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if isinstance(topic, str) or self._broker.partitions.name_of(topic) is not None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.UNKNOWN_TOPIC_ID
+
+    def _write(self, rows: list[FetchedRow]) -> list[Part]:
+        """The frame, from the rows that this answer tells; takes over their leases."""
+        context = self._context
+        in_session = context.session_id != 0
+        if not in_session and len(rows) == 1:
+            ((key, _, row),) = rows
+            if row[6] is not None:
+                self._broker.counters.fetched_bytes += row[6].count
+            return write_fetch_response(self._version, self._correlation_id, context.error, 0, [(key[0], [row])])
+        topics: TopicRows = []
+        busy: list[PartitionKey] = []
+        self._tell(rows, topics, busy)
+        return self._written(topics, busy)
+
+    def _tell(self, rows: Iterable[FetchedRow], topics: TopicRows, busy: list[PartitionKey]) -> None:
+        """Appends to `topics` those of `rows` that this answer tells, and to `busy` the session's partitions with records."""
+        context = self._context
+        in_session = context.session_id != 0
+        sent = 0
+        for key, wanted, row in rows:
+            records = row[6]
+            if in_session:
+                news = wanted.changed(row[1], row[2], row[4], records is not None)
+                if context.incremental and not news:
+                    continue
+            if records is not None:
+                sent += records.count
+                if in_session:
+                    busy.append(key)
+            if not topics or topics[-1][0] != key[0]:
+                topics.append((key[0], []))
+            topics[-1][1].append(row)
+        self._broker.counters.fetched_bytes += sent
+
+    def _written(self, topics: TopicRows, busy: Iterable[PartitionKey]) -> list[Part]:
+        context = self._context
+        for key in busy:
+            if key in context.partitions:  # another request of the session may have come in between
+                context.partitions.move_to_end(key)
+        return write_fetch_response(self._version, self._correlation_id, context.error, context.session_id, topics)
+
+
+def release_rows(rows: Iterable[FetchedRow]) -> None:
+    """Gives back what rows that are not sent have of files."""
+    release_parts([row[6] for _, _, row in rows if row[6] is not None])
+
+
+def _aborted(log: UnifiedLog, offset: int, info: FetchDataInfo) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the aborted transactions in a slice, whose lease is given back on failure."""
+    try:
+        return [(txn.producer_id, txn.first_offset) for txn in log.aborted_transactions(offset, info)]
+    except BaseException:
+        info.release()
+        raise
