@@ -22,7 +22,7 @@ Transaction = tuple[int, int, int]
 
 
 class AbortedTransactions:
-    """Those that begin below the end of a pass. The cleaner's thread."""
+    """The aborted transactions that begin below the end offset of a pass. Used by one cleaner thread."""
 
     __slots__ = ("_by_key",)
 
@@ -31,7 +31,9 @@ class AbortedTransactions:
 
     @classmethod
     def of(cls, directory: LogDirectory, segments: Sequence[LogSegment], end_offset: int) -> AbortedTransactions:
-        """All that begin below `end_offset`, from all segments, the active one too. Blocks; OSError, CorruptIndexError."""
+        """Read all aborted transactions that begin below `end_offset`, from the `.txnindex` of every segment, the
+        active one too. Blocks; OSError, CorruptIndexError.
+        """
         found: list[AbortedTxn] = []
         for segment in segments:
             path = directory.file(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
@@ -43,11 +45,13 @@ class AbortedTransactions:
         return len(self._by_key)
 
     def keys(self) -> list[Transaction]:
-        """As the kernel takes them."""
+        """The transactions as tuples, in the form that the kernel takes."""
         return list(self._by_key)
 
     def write(self, directory: LogDirectory, base_offset: int, kept: Iterable[Transaction]) -> None:
-        """The cleaned segment's index: one entry for each abort marker in it; no file when there is none. Blocks; OSError."""
+        """Write the cleaned segment's index: one entry for each abort marker in it; no file when there is none. Blocks;
+        OSError.
+        """
         path = directory.file(base_offset, TRANSACTION_INDEX_SUFFIX, CLEANED_STAGE)
         directory.file_system.unlink(path, missing_ok=True)
         index = TransactionIndex(directory.file_system, path, base_offset)

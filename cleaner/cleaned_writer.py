@@ -1,4 +1,4 @@
-"""CleanedWriter: the segments that come out of one group, as `.cleaned` files with their indexes.
+"""CleanedWriter: writes the segments that come out of one group, as `.cleaned` files with their indexes.
 
 Normally that is one. More come out when the bytes pass what a segment file can hold or an offset passes what its indexes can
 express: recompressed survivors can be larger than what they were (KAFKA-20036). Batches come whole and in order, so a new
@@ -36,13 +36,15 @@ _HEAD = Struct(">qi")
 _LAST_OFFSET_DELTA = Struct(">i")
 
 MAX_SEGMENT_BYTES = 2**31 - 1
-"""What positions in an offset index can express."""
+"""The largest position that an offset index can hold: a signed 32-bit integer."""
 _WRITEBACK_BYTES = 8 << 20
-"""Written bytes that the disk is told to begin with, so that the sync at the end finds little left to do."""
+"""Bytes after which the disk is told to start writing, so that the sync at the end finds little left to do."""
 
 
 class CleanedWriter:
-    """Writes one group. The cleaner's thread; blocks; OSError leaves files that `discard` removes."""
+    """Writes the segments of one group. Used by one cleaner thread; blocks. After an OSError, `discard` removes the
+    files.
+    """
 
     def __init__(
         self, directory: LogDirectory, base_offset: int, end_offset: int, *, max_bytes: int = MAX_SEGMENT_BYTES
@@ -71,7 +73,7 @@ class CleanedWriter:
         return self._directory.file(self._base_offset, suffix, CLEANED_STAGE)
 
     def append(self, batches: memoryview) -> None:
-        """Whole batches."""
+        """Append whole batches, in offset order. StorageError: the batches are not sound. Blocks; OSError."""
         assert self._file is not None
         position = self._file.size()
         if position + len(batches) > self._max_bytes or self._end_offset - 1 - self._base_offset > MAX_OFFSET_DISTANCE:
@@ -88,7 +90,7 @@ class CleanedWriter:
             self._written_back = end
 
     def _append_one_by_one(self, batches: memoryview) -> None:
-        """Write batch by batch, beginning a new segment where one has to."""
+        """Append batch by batch, and begin a new segment before a batch that the current one cannot hold."""
         position, end = 0, len(batches)
         assert self._file is not None
         while position < end:
@@ -112,8 +114,8 @@ class CleanedWriter:
     def finish(
         self, modified_ms: int, aborted: AbortedTransactions, kept_aborts: Iterable[Transaction], live: int
     ) -> list[CleanedSegment]:
-        """Indexes, file times and syncs: ready to be swapped in. `kept_aborts` are those whose marker was written; `live`
-        records were.
+        """Write indexes, set file times and sync: the segments are then ready to be swapped in. `kept_aborts` are the
+        transactions whose abort marker was written; `live` is the number of records written.
         """
         self._close()
         if len(self._done) == 1:
@@ -130,7 +132,7 @@ class CleanedWriter:
         return self._done
 
     def _close(self) -> None:
-        """The segment in work is complete: sync it, write its indexes."""
+        """Complete the current segment: sync it and write its indexes."""
         file, scanner = self._file, self._scanner
         assert file is not None
         size = file.size()
@@ -163,7 +165,7 @@ class CleanedWriter:
             file.close()
 
     def discard(self) -> None:
-        """Remove what was written, as far as it goes: the next load removes the rest."""
+        """Remove the files written so far. Best effort: the next load of the log removes what remains."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -174,7 +176,9 @@ class CleanedWriter:
 
 
 def _span(batches: memoryview, position: int) -> tuple[int, int, int]:
-    """(size, base offset, last offset) of a batch, or of a message of an older format: a wrapper has its last one's offset."""
+    """(size, base offset, last offset) of a batch, or of a message of format 0 or 1: a wrapper carries its last offset
+    only.
+    """
     base_offset, length = _HEAD.unpack_from(batches, position)
     last_offset = base_offset
     if batches[position + MAGIC_AT] >= MAGIC_V2:

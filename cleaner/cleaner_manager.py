@@ -1,4 +1,4 @@
-"""CleanerManager: what is known of each partition's cleaning, which log is next, and what a pass leaves behind.
+"""CleanerManager: keeps each partition's cleaning state, chooses the next log, and records the result of each pass.
 
 State of a partition: idle, or in work by one thread; beside that its checkpoint, its delete horizons, and why it could not be
 cleaned. All of it belongs to this class and changes under one lock, which is never held while a disk is waited for but for
@@ -41,17 +41,19 @@ logger = logging.getLogger(__name__)
 FIRST_RETRY_MS = 15_000
 LONGEST_RETRY_MS = 3_600_000
 BLOCKED_HORIZON_MS = 3_600_000
-"""A horizon that is due and whose record stays all the same (it is the last of its producer) is asked about this much later."""
+"""Delay in ms before a segment is examined again whose delete horizon is due but whose record must stay (it is the last
+one of its producer).
+"""
 
 
 class Logs(Protocol):
-    """What is asked of the LogManager."""
+    """The part of LogManager that the cleaner uses."""
 
     def logs(self) -> Sequence[UnifiedLog]: ...
 
 
 class Failure(NamedTuple):
-    """Why the last pass over a partition died; `attempts` in a row."""
+    """The error that ended the last pass over a partition; `attempts` counts failures in a row."""
 
     cause: str
     attempts: int
@@ -60,7 +62,9 @@ class Failure(NamedTuple):
 
 
 class PartitionCleaning(NamedTuple):
-    """One partition as metrics and `why` see it. Times in ms; eligibility as of `as_of_ms`; counts since the start."""
+    """Cleaning state of one partition for metrics and `why`. Times in ms; eligibility as of `as_of_ms`; counts since
+    start.
+    """
 
     topic: str
     partition: int
@@ -79,7 +83,7 @@ class PartitionCleaning(NamedTuple):
 
 
 class _State:
-    """One partition's. Under the manager's lock."""
+    """Cleaning state of one partition. Guarded by the manager's lock."""
 
     __slots__ = (
         "abort",
@@ -122,14 +126,14 @@ class _State:
 
 
 class Work(NamedTuple):
-    """A log that a thread has taken: `clean` or `give_back` must follow."""
+    """A log claimed by a thread: the thread must call `clean` or `give_back`."""
 
     log: UnifiedLog
     eligibility: Eligibility
 
 
 class CleanerManager:
-    """Any thread; what reads logs or writes files blocks and is for cleaner threads."""
+    """Safe from any thread. Methods that read logs or write files block, and are for cleaner threads."""
 
     def __init__(self, logs: Logs, file_system: FileSystem, time: Time) -> None:
         self._logs = logs
@@ -138,7 +142,8 @@ class CleanerManager:
         self._lock = threading.Lock()
         self._states: dict[TopicPartition, _State] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
-        self._checkpoint_lock = threading.Lock()  # over the files
+        # Held while a checkpoint file is written; `_lock` is never held across I/O. Taken before `_lock`.
+        self._checkpoint_lock = threading.Lock()
         self._known_since_start: set[TopicPartition] = set()
         self._arriving: dict[TopicPartition, str] = {}
         self.history = PassHistory()
@@ -158,7 +163,7 @@ class CleanerManager:
             except CorruptCheckpointError as error:
                 logger.warning("%s; everything counts as dirty", error)
                 offsets = {}
-            # A partition that is made later under a name that was deleted is another one.
+            # Entries without a log are dropped: a partition created later under a deleted name starts dirty.
             self._checkpoints[directory] = {
                 key: offset
                 for key, offset in offsets.items()
@@ -168,7 +173,7 @@ class CleanerManager:
             self._state(log)
 
     def _state(self, log: UnifiedLog) -> _State:
-        """Its state, made if need be; one that belongs to an earlier log of that name is dropped."""
+        """The state of `log`, created on first use. A state left by a deleted log of the same name is dropped."""
         key = (log.topic, log.partition)
         with self._lock:
             state = self._states.get(key)
@@ -182,7 +187,7 @@ class CleanerManager:
             return state
 
     def forget(self, topic: str, partition: int) -> None:
-        """The partition is deleted. A pass over it ends by itself."""
+        """Drop the state of a deleted partition. A pass over it ends by itself."""
         key = (topic, partition)
         with self._lock:
             state = self._states.pop(key, None)
@@ -192,14 +197,14 @@ class CleanerManager:
                 offsets.pop(key, None)
 
     def forget_topic(self, topic: str) -> None:
-        """`forget` for each of its partitions."""
+        """Drop the state of all partitions of a deleted topic."""
         with self._lock:
             partitions = [partition for name, partition in self._states if name == topic]
         for partition in partitions:
             self.forget(topic, partition)
 
     def truncated(self, log: UnifiedLog, offset: int) -> None:
-        """The log was cut at `offset`: what comes there from now on is dirty. Blocks; OSError."""
+        """Note that the log was cut at `offset`: records written from there on are dirty. Blocks; OSError."""
         state = self._state(log)
         with self._lock:
             if state.in_work:
@@ -210,7 +215,9 @@ class CleanerManager:
         self._write_checkpoint(log, offset)
 
     def abort(self, topic: str, partition: int, cause: str) -> bool:
-        """End a pass over it if there is one; False when there is none. Does not wait: the next chunk is not begun."""
+        """Ask the pass over this partition to end; False when none runs. Does not wait: the pass stops before its next
+        chunk.
+        """
         with self._lock:
             state = self._states.get((topic, partition))
             if state is None or not state.in_work:
@@ -221,7 +228,9 @@ class CleanerManager:
     # --- a log goes to another data directory ---
 
     def hold(self, log: UnifiedLog) -> bool:
-        """No pass over it begins until `let_go`; one under way is asked to end. False: it has not ended yet, ask again."""
+        """Let no pass over `log` begin until `let_go`, and ask a running one to end. False: it has not ended yet, call
+        again.
+        """
         state = self._state(log)
         with self._lock:
             state.held = True
@@ -230,7 +239,9 @@ class CleanerManager:
             return not state.in_work
 
     def carry(self, log: UnifiedLog, directory: str) -> None:
-        """The data directory that the log is about to go to says already how far it is cleaned. Blocks; OSError."""
+        """Write the log's first dirty offset to the checkpoint of the data directory it is about to move to. Blocks;
+        OSError.
+        """
         key, state = (log.topic, log.partition), self._state(log)
         with self._lock:
             if state.checkpoint is None:
@@ -242,7 +253,7 @@ class CleanerManager:
             write_checkpoint(self._fs, directory, CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def let_go(self, log: UnifiedLog) -> None:
-        """It has moved, or stays: it may be cleaned again. Any thread."""
+        """Allow passes over `log` again, whether it has moved or stays. Any thread."""
         key, state = (log.topic, log.partition), self._state(log)
         with self._lock:
             state.held = False
@@ -254,7 +265,9 @@ class CleanerManager:
     # --- which log is next ---
 
     def examine(self, log: UnifiedLog) -> Eligibility:
-        """What to do with it now. Reads the ages of segments that are not known yet. Blocks; OSError, StorageError."""
+        """Decide what to do with `log` now. Reads segment timestamps that are not cached. Blocks; OSError,
+        StorageError.
+        """
         state = self._state(log)
         log.open_ledger()
         facts = self.facts(log)
@@ -266,7 +279,7 @@ class CleanerManager:
         return found
 
     def facts(self, log: UnifiedLog) -> CleaningFacts:
-        """What is decided on, as it is now. Blocks as `examine` does; OSError, StorageError."""
+        """The current facts that `evaluate` decides on. Blocks as `examine` does; OSError, StorageError."""
         return settled(log, lambda: self._facts(log))
 
     def _facts(self, log: UnifiedLog) -> CleaningFacts:
@@ -301,7 +314,7 @@ class CleanerManager:
 
     def _reset(self, state: _State, found: Eligibility) -> None:
         log = state.log
-        # Retention moves the start of such a log past the checkpoint as a matter of course.
+        # With cleanup.policy=compact,delete retention moves the log start past the checkpoint: no warning for that.
         usual = "delete" in log.config.cleanup_policy and found.first_dirty == log.log_start_offset
         if not usual:
             logger.warning("%s: cleaning starts over: %s", log.name, found.reset)
@@ -312,7 +325,9 @@ class CleanerManager:
         self._write_checkpoint(log, found.first_dirty)
 
     def _find_horizons(self, state: _State) -> None:
-        """From our file if it belongs to the checkpoint, else from the batch headers of the clean part."""
+        """Load delete horizons: from our file if it belongs to the checkpoint, else from the batch headers of the clean
+        part.
+        """
         log = state.log
         saved = read_state(self._fs, log.directory)
         checkpoint = state.checkpoint
@@ -331,7 +346,8 @@ class CleanerManager:
                 state.interrupted = saved is not None and saved.is_interrupted
 
     def take_next(self) -> Work | None:
-        """The log that most needs a pass, taken for the caller: max.compaction.lag.ms first, then the dirtiest.
+        """Claim the log that most needs a pass: logs past max.compaction.lag.ms first, then the one with the largest
+        dirty ratio.
 
         Rolls active segments whose max.compaction.lag.ms is due. A log that can't be looked at is marked as uncleanable.
         """
@@ -362,7 +378,8 @@ class CleanerManager:
         return best
 
     def take(self, log: UnifiedLog, *, roll: bool = True) -> Work | None:
-        """This log, now, whatever its dirty share and back-off; None when another thread has it. Blocks; StorageError.
+        """Claim this log now, whatever its dirty ratio and back-off; None when another thread has it. Blocks;
+        StorageError.
 
         Lags, open transactions and delete horizons count as ever. `roll`: what is in the active segment too.
         """
@@ -392,18 +409,19 @@ class CleanerManager:
     # --- a pass ---
 
     def clean(self, work: Work, cleaner: Cleaner, control: PassControl) -> PassResult | None:
-        """Run the pass and keep what it says; None when it was aborted or has failed. Never raises but for `control`'s stop.
+        """Run one pass and record its result; None when it was aborted or failed. Errors are recorded and logged, not
+        raised.
 
         The thread that has taken `work`. Blocks.
         """
         log, found = work
         state = self._state(log)
         reason = Reason.ASKED if found.reason is None else found.reason
-        one = self.history.begin(
+        running = self.history.begin(
             log.topic, log.partition, reason.value, found.dirty_bytes, found.clean_bytes + found.dirty_bytes
         )
         task = CleaningTask(
-            log, found.first_dirty, found.first_uncleanable, lambda: self._begin_swaps(state, found), one.watch
+            log, found.first_dirty, found.first_uncleanable, lambda: self._begin_swaps(state, found), running.watch
         )
         failure: str | None = None
         try:
@@ -422,18 +440,18 @@ class CleanerManager:
             _report(log, found, result)
             return result
         finally:
-            self.history.end(one, self._time.milliseconds(), failure)
+            self.history.end(running, self._time.milliseconds(), failure)
             with self._lock:
                 state.in_work = False
 
     def give_back(self, work: Work) -> None:
-        """Taken, but not cleaned after all."""
+        """Release a claimed log that was not cleaned."""
         state = self._state(work.log)
         with self._lock:
             state.in_work = False
 
     def _begin_swaps(self, state: _State, found: Eligibility) -> None:
-        """From here on the log differs from what our file says: whatever happens, this pass is to be done again."""
+        """Record on disk that the pass has begun to replace segments: after a crash the pass has to run again."""
         with self._lock:
             state.interrupted = True
             horizons = dict(state.horizons or {})
@@ -459,6 +477,7 @@ class CleanerManager:
             state.passes += 1
             state.last_pass, state.last_pass_ms = result, now
             horizons = dict(state.horizons)
+        # The state file comes last: until it is written it says `interrupted`, so a crash in between repeats the pass.
         log.save_ledger(result.end_offset)
         self._write_checkpoint(log, result.end_offset)
         write_state(self._fs, log.directory, CleanerState(result.end_offset, False, horizons))
@@ -487,7 +506,9 @@ class CleanerManager:
         directory = _data_directory(log)
         key = (log.topic, log.partition)
         with self._checkpoint_lock:
-            present = {(one.topic, one.partition) for one in self._logs.logs() if _data_directory(one) == directory}
+            # The file is written as a whole: entries of partitions that are gone from this directory are dropped, but
+            # not those of partitions about to arrive in it (`carry`).
+            present = {(held.topic, held.partition) for held in self._logs.logs() if _data_directory(held) == directory}
             present |= {arriving for arriving, target in list(self._arriving.items()) if target == directory}
             with self._lock:
                 state = self._states.get(key)
@@ -503,7 +524,7 @@ class CleanerManager:
     # --- what others see: any thread, no I/O ---
 
     def partitions(self) -> list[PartitionCleaning]:
-        """Every partition that was looked at, as of its last look."""
+        """Every examined partition, as of its last examination."""
         live = {id(log) for log in self._logs.logs()}
         with self._lock:
             return [
@@ -528,16 +549,16 @@ class CleanerManager:
             ]
 
     def is_in_work(self, log: UnifiedLog) -> bool:
-        """Whether a thread has it."""
+        """True while a thread cleans `log`."""
         return self._state(log).in_work
 
     def failed_attempts(self, log: UnifiedLog) -> int:
-        """How many passes in a row have failed."""
+        """Number of failed passes in a row."""
         failure = self._state(log).failure
         return 0 if failure is None else failure.attempts
 
     def passes(self, log: UnifiedLog) -> tuple[int, PassResult | None]:
-        """How many passes over it came to their end, and what the last one did."""
+        """Number of completed passes since the start, and the result of the last one."""
         state = self._state(log)
         with self._lock:
             return state.passes, state.last_pass
@@ -554,7 +575,9 @@ class CleanerManager:
 
 
 class _Watch:
-    """The thread's own control, and the partition's: an abort, a policy that no longer compacts, a log that is gone."""
+    """Stops a pass for its thread's reasons (`control`) or the partition's: an abort, a policy without compact, a
+    failed log.
+    """
 
     def __init__(self, state: _State, control: PassControl) -> None:
         self._state = state

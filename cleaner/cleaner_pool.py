@@ -1,4 +1,4 @@
-"""CleanerPool: log.cleaner.threads threads, each of which cleans the log that most needs it, and waits when none does.
+"""CleanerPool: log.cleaner.threads threads, each of which cleans the log that most needs it, or waits.
 
 The dedupe buffer is for all threads together: each gets its share, so a change of either number makes new maps. A resize lets
 passes under way end where they are; they are taken up again at once, since a pass that began to swap is remembered. A stop
@@ -43,7 +43,7 @@ class PoolSettings:
 
 
 class ThreadState(NamedTuple):
-    """What a thread does now: `log_name` is the log that it cleans, None while it waits for work."""
+    """Current work of one cleaner thread: `log_name` is the log being cleaned, None while the thread waits."""
 
     number: int
     log_name: str | None
@@ -51,7 +51,7 @@ class ThreadState(NamedTuple):
 
 
 class CleanerPool:
-    """Started, resized and stopped by one thread at a time; its numbers are read by any.
+    """Started, resized and stopped by one thread at a time; counters may be read by any thread.
 
     Attributes:
         idle_ms, busy_ms: of all threads together, since the start.
@@ -66,7 +66,7 @@ class CleanerPool:
         secret: Callable[[], bytes],
         lower_priority: Callable[[], None] = lambda: None,
     ) -> None:
-        """`lower_priority` is called in each thread as it begins; `secret` as `Cleaner` has it."""
+        """`lower_priority` is called in each thread as it begins; `secret` is passed to each `Cleaner`."""
         self.manager = manager
         self.settings = settings
         self._time = time
@@ -83,7 +83,7 @@ class CleanerPool:
         self.last_results: dict[int, PassResult] = {}
 
     def start(self) -> None:
-        """Begin; nothing when it runs."""
+        """Start the threads; does nothing when they run."""
         with self._lock:
             if not self.is_running:
                 self.is_running = True
@@ -97,7 +97,7 @@ class CleanerPool:
             worker.thread.start()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End passes under way and wait for the threads. Blocks, for less than a second unless a disk hangs."""
+        """Abort running passes and join the threads. Blocks, for less than a second unless a disk hangs."""
         with self._lock:
             self.is_running = False
             self._stop_workers(timeout_s)
@@ -114,7 +114,9 @@ class CleanerPool:
         self._workers = []
 
     def configure(self, settings: PoolSettings) -> None:
-        """New settings now. The throttle changes under way; the rest makes new threads. Blocks as `stop` does."""
+        """Apply new settings. A new rate takes effect during a pass; other changes restart the threads. Blocks as
+        `stop` does.
+        """
         with self._lock:
             old, self.settings = self.settings, settings
             if settings.io_bytes_per_second != old.io_bytes_per_second:
@@ -132,12 +134,12 @@ class CleanerPool:
                 worker.wake.set()
 
     def wake(self) -> None:
-        """Look for work now rather than after the back-off."""
+        """Have every thread look for work now instead of after its back-off."""
         for worker in list(self._workers):
             worker.wake.set()
 
     def settle(self, timeout_s: float) -> bool:
-        """Has every thread look now, and waits until none finds work; False when that takes too long. Blocks.
+        """Have every thread look for work now, and wait until none finds any; False on time-out. Blocks.
 
         A log whose pass fails does not hold it up: it waits for its next attempt. At once True where no thread runs.
         """
@@ -151,7 +153,7 @@ class CleanerPool:
             )
 
     def make_cleaner(self) -> Cleaner:
-        """With one thread's share of the memory."""
+        """A Cleaner with one thread's share of the memory."""
         settings = self.settings
         return Cleaner(
             make_map(memory_per_thread(settings.dedupe_buffer_bytes, settings.threads), settings.load_factor),
@@ -169,13 +171,13 @@ class CleanerPool:
 
     @property
     def dead_threads(self) -> int:
-        """Threads that are not there any more and should be."""
+        """Number of threads that have ended although the pool runs."""
         return sum(
             1 for worker in list(self._workers) if worker.thread.ident is not None and not worker.thread.is_alive()
         )
 
     def threads(self) -> list[ThreadState]:
-        """Each thread, by its number."""
+        """State of each thread, in order of its number."""
         return [
             ThreadState(worker.number, worker.log_name, worker.thread.ident is None or worker.thread.is_alive())
             for worker in list(self._workers)
@@ -187,7 +189,7 @@ class CleanerPool:
 
 
 class _Worker:
-    """One thread. It is its passes' control too."""
+    """One cleaner thread, and the PassControl of its passes."""
 
     def __init__(self, pool: CleanerPool, number: int) -> None:
         self._pool = pool
@@ -215,13 +217,14 @@ class _Worker:
             try:
                 work = pool.manager.take_next()
                 if work is not None:
-                    # Memory is for who has work: most daemons never clean.
+                    # Allocated with the first work: most daemons never clean.
                     cleaner = cleaner or pool.make_cleaner()
                     if not self._clean(work, cleaner):
-                        # It is taken up again, or another log is. Whatever ended it may end it again: not at full speed.
+                        # The next round takes this log again, or another. What aborted this pass may abort the next
+                        # one at once, so wait a little instead of spinning.
                         self._pause(min(pool.settings.backoff_ms, AFTER_ABORT_MS))
                     continue
-            except Exception:  # a log's own errors are its manager's; nothing may end the thread
+            except Exception:  # CleanerManager.clean records errors of a log; no other error may end the thread
                 logger.exception("the cleaner met an error and goes on")
             with pool._looked:
                 self.idle_round = begun_in

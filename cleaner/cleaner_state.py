@@ -1,4 +1,5 @@
-"""What the cleaner must know of a partition after a restart, beside Kafka's cleaner-offset-checkpoint: `tidelog-cleaner.json`.
+"""`tidelog-cleaner.json`: cleaner state of a partition that survives a restart, beside Kafka's
+cleaner-offset-checkpoint.
 
     {"version":1,"checkpoint":4711,"interrupted":false,"horizons":{"0":1763735000000}}
 
@@ -38,7 +39,7 @@ class CleanerState(NamedTuple):
 
 
 def read_state(file_system: FileSystem, directory: str) -> CleanerState | None:
-    """None when there is none or it says nothing usable (with one line). Blocks; OSError."""
+    """Read the file; None when it is absent or unusable (the latter is logged). Blocks; OSError."""
     path = f"{directory}/{CLEANER_STATE_FILE}"
     try:
         content = json.loads(file_system.read_bytes(path))
@@ -71,7 +72,7 @@ def _is_offset(value: object) -> bool:
 
 
 def write_state(file_system: FileSystem, directory: str, state: CleanerState) -> None:
-    """Replaces the file, durably. Blocks; OSError."""
+    """Replace the file, durably. Blocks; OSError."""
     content = {
         "version": _VERSION,
         "checkpoint": state.checkpoint,

@@ -24,7 +24,7 @@ from ..storage.ledger.ledger import SegmentExtent
 from .aborted_transactions import AbortedTransactions
 from .cleaned_writer import MAX_SEGMENT_BYTES, CleanedWriter
 from .exceptions import CleaningAborted, CleaningError
-from .kernel import mixed_formats as legacy
+from .kernel import mixed_formats
 from .kernel._kernel import OffsetMap, RecordFilter, Transactions, check_offsets
 from .kernel.mixed_formats import MixedFilter
 from .kernel.results import FilterCounts, Stop
@@ -44,7 +44,7 @@ MIN_BUFFER_BYTES = 64 << 10
 
 
 class PassControl(Protocol):
-    """What a pass asks between chunks. Both raise CleaningAborted when it must end."""
+    """Called between chunks of a pass. Both methods raise CleaningAborted when the pass must end."""
 
     def check(self) -> None: ...
     def wait(self, milliseconds: float) -> None: ...
@@ -52,7 +52,7 @@ class PassControl(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CleaningTask:
-    """What to clean: `eligibility.evaluate` has said so."""
+    """The log and the offset range of one pass, as `eligibility.evaluate` chose them."""
 
     log: UnifiedLog
     first_dirty: int
@@ -60,18 +60,18 @@ class CleaningTask:
     before_first_swap: Callable[[], None] = lambda: None
     """Called once, before the first segment is replaced. OSError ends the pass."""
     begun: Callable[[PassResult], None] = lambda result: None
-    """Called when the pass begins, with what it fills as it goes: its numbers may be read by any thread."""
+    """Called when the pass begins, with the result object that it fills as it goes: any thread may read its numbers."""
 
 
 @dataclass(slots=True)
 class PassResult:
-    """What a pass did. Times in ms."""
+    """Counts and times of one pass. Times in ms."""
 
     first_dirty: int
     first_uncleanable: int
     started_ms: int
     end_offset: int = -1
-    """The new checkpoint: every record below has been cleaned with all dirty ones below known."""
+    """The new checkpoint: below it, each record was compared with every key of the dirty part."""
     map_was_full: bool = False
     map_entries: int = 0
     map_capacity: int = 0
@@ -79,9 +79,9 @@ class PassResult:
     map_bytes: int = 0
     map_utilization: float = 0.0
     bytes_read: int = 0
-    """In the second walk."""
+    """Bytes read by the second walk."""
     filtered_bytes: int = 0
-    """The same, but as it goes rather than group by group."""
+    """As `bytes_read`, but updated with every chunk instead of every group."""
     bytes_written: int = 0
     segments_before: int = 0
     segments_after: int = 0
@@ -95,7 +95,7 @@ class PassResult:
 
 
 class Cleaner:
-    """Everything a pass needs that outlives it: map and buffers. One thread."""
+    """Offset map and buffers, reused from pass to pass. Used by one thread."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Cleaner:
         secret: Callable[[], bytes],
         max_segment_bytes: int = MAX_SEGMENT_BYTES,
     ) -> None:
-        """`secret()` gives 16 random bytes; `buffer_bytes` of each of the two buffers."""
+        """`secret()` returns 16 random bytes; each of the two buffers has `buffer_bytes`."""
         self._map = offset_map
         self._buffer_bytes = max(buffer_bytes, MIN_BUFFER_BYTES)
         self._throttler = throttler
@@ -118,17 +118,19 @@ class Cleaner:
         self._output = bytearray(self._buffer_bytes)
 
     def clean(self, task: CleaningTask, control: PassControl) -> PassResult:
-        """Clean now. Blocks for as long as it takes.
+        """Run one pass. Blocks until it ends.
 
         CleaningAborted: asked to end, or the log has changed under it. CleaningError, RecordError, StorageError, OSError:
         it can't be cleaned; the log is as good as it was.
         """
-        one = _Pass(self, task, control)
+        cleaning_pass = _Pass(self, task, control)
         try:
-            return one.run()
+            return cleaning_pass.run()
         except FileNotFoundError as error:
-            # Files are opened when the pass comes to them.
-            if task.log.segments[0].base_offset == one.first_base_offset and task.log.truncations == one.truncations:
+            # A pass opens a segment's file only when it gets there, so retention or a truncation may have removed it.
+            # If neither has moved the log, the file is missing for another reason, and that is an error of the log.
+            is_same_start = task.log.segments[0].base_offset == cleaning_pass.first_base_offset
+            if is_same_start and task.log.truncations == cleaning_pass.truncations:
                 raise
             raise CleaningAborted(f"{task.log.name}: segments were deleted while they were being cleaned") from error
         finally:
@@ -158,7 +160,8 @@ class _Pass:
         self._task = task
         self._control = control
         self._log = task.log
-        self.truncations = task.log.truncations  # before the segments are looked at
+        # Read before the segments: a truncation in between then voids the pass, instead of going unnoticed.
+        self.truncations = task.log.truncations
         self._directory = task.log.log_directory
         self._view = task.log.segments
         self._end_at_start = task.log.log_end_offset
@@ -168,7 +171,7 @@ class _Pass:
 
     @property
     def first_base_offset(self) -> int:
-        """Where the log began when the pass did."""
+        """Base offset of the log's first segment when the pass began."""
         return self._view[0].base_offset
 
     def run(self) -> PassResult:
@@ -186,7 +189,7 @@ class _Pass:
         return result
 
     def _ends(self, segments: list[LogSegment]) -> list[int]:
-        """Base offset of the segment behind each; `segments` is a prefix of the closed ones."""
+        """End offset of each segment, which is the next one's base offset; `segments` is a prefix of the closed ones."""
         return [self._view[number + 1].base_offset for number in range(len(segments))]
 
     # --- first walk ---
@@ -204,7 +207,7 @@ class _Pass:
             if full_at >= 0:
                 result.map_was_full = True
                 if not is_first:
-                    # Whole segments fit: this one is for the next pass.
+                    # The map covers whole segments only, so that the checkpoint falls on a segment's start.
                     full_at = max(first, segment.base_offset)
                 break
             is_first = False
@@ -230,7 +233,7 @@ class _Pass:
         return full_at
 
     def _build_segment(self, segment: LogSegment, segment_end: int, transactions: Transactions) -> int:
-        """Offset of the first record that found no room; -1: all did."""
+        """Offset of the first record that did not fit into the map; -1 if all did."""
         first, end, result = self._task.first_dirty, self._task.first_uncleanable, self._result
         size = segment.size
         position = 0
@@ -247,7 +250,7 @@ class _Pass:
                 self._control.check()
                 length = self._read(file, buffer, position, size)
                 lowest = check_offsets(buffer, 0, length, lowest, segment_end)
-                step = legacy.build(self._map, buffer, 0, length, first, end, transactions)
+                step = mixed_formats.build(self._map, buffer, 0, length, first, end, transactions)
                 position += step.consumed
                 result.map_bytes += step.consumed
                 result.map_records += step.records
@@ -345,6 +348,8 @@ class _Pass:
             result.bytes_written += output.writer().written_bytes
             self._control.check()
             if not self._swapped:
+                # Order matters: first what supersedes a record is on disk, then the note that this pass has begun to
+                # swap, then the first swap. A power cut between any two of them loses no record, and repeats the pass.
                 self._swapped = True
                 self._make_durable()
                 self._task.before_first_swap()
@@ -357,21 +362,26 @@ class _Pass:
             raise
 
     def _was_counted(self, segment: LogSegment, end_offset: int, live: int) -> None:
-        """The ledger may not know what another cleaner has taken."""
+        """Tell the ledger how many records the unchanged segment holds: a cleaner other than ours may have removed
+        some.
+        """
         ledger = self._log.ledger.value
         extent = SegmentExtent(segment.base_offset, end_offset, segment.size)
         if ledger is not None and ledger.live_of(extent) != live:
             self._log.was_counted(segment, live)
 
     def _make_durable(self) -> None:
-        """What supersedes a record, and the marker that decides a transaction, may lie far behind the group that is swapped in,
-        even in the active segment: a power cut must not take it once the older record is gone. KafkaStorageError.
+        """Sync the log before a swap. The record that supersedes a removed one, or the marker that decides its
+        transaction, may lie in the active segment: a power cut must not take it once the older record is gone.
+        KafkaStorageError.
         """
         if self._log.recovery_point < self._end_at_start:
             self._log.flush()
 
     def _lost(self, members: list[LogSegment], end_offset: int) -> None:
-        """`members` are not all in the log any more: fine when retention took all of them, else this pass is void."""
+        """Handle `members` missing from the log: fine if retention took all of them, else the pass is void
+        (CleaningAborted).
+        """
         live = {id(segment) for segment in self._log.segments}
         if self._log.failure is not None or any(id(segment) in live for segment in members):
             raise CleaningAborted(f"{self._log.name}: segments went while they were being cleaned")
@@ -401,10 +411,12 @@ class _Pass:
                     if step.stopped is Stop.INPUT:
                         break
                     if not step.produced and not step.consumed:
+                        # Even empty, the output buffer is too small for the next batch.
                         self._cleaner._grow_output(max(step.needed, 2 * len(self._cleaner._output)))
                     self._control.check()
                 position += start
                 if start == 0:
+                    # Not one whole batch fits into the input buffer.
                     buffer = self._cleaner._grow_input(
                         self._needed(step.needed, length, size - position, file, position)
                     )
@@ -423,7 +435,9 @@ class _Pass:
 
     @staticmethod
     def _needed(needed: int, length: int, left: int, file: File, position: int) -> int:
-        """The buffer that the batch at `position` takes, of which `length` bytes were too few."""
+        """Size of the buffer needed for the batch at `position`, of which `length` bytes were too few.
+        CorruptRecordError.
+        """
         if length >= left or needed > left:
             raise CorruptRecordError(f"{file.path}: the batch at {position} is cut off")
         return max(needed, 2 * length)
@@ -434,7 +448,7 @@ class _Pass:
 
 
 class _GroupOutput:
-    """Where the survivors of a group go. A group of one segment is written only once something in it changes.
+    """Output of one group. A group of one segment is written only once something in it changes.
 
     So a segment in which nothing is to be removed costs a read and no write, and stays the file that it is.
     """
@@ -467,7 +481,7 @@ class _GroupOutput:
         return self._writer
 
     def take(self, consumed: int, produced: int, output: bytearray, record_filter: MixedFilter) -> None:
-        """`consumed` bytes of the input have become the first `produced` of `output`."""
+        """Take the first `produced` bytes of `output`, made from `consumed` bytes of the input."""
         if self._writer is None:
             counts = record_filter.counts()
             if produced == consumed and counts.batches_copied == counts.batches_read:
@@ -480,13 +494,13 @@ class _GroupOutput:
             self._owner._pay(produced)
 
     def _copy_unchanged(self, writer: CleanedWriter) -> None:
-        """What came before the first change. Cut anywhere but at batches it would not be taken: so whole chunks of them."""
+        """Copy what precedes the first change, in chunks of whole batches: the writer takes nothing else."""
         owner, left, position = self._owner, self._unchanged_bytes, 0
         if not left:
             return
         file = self._members[0].lease_file()
         try:
-            # The two buffers are in use.
+            # A buffer of its own: `_input` holds the chunk being filtered, `_output` its survivors.
             buffer = bytearray(min(left, owner._cleaner._buffer_bytes))
             while position < left:
                 owner._control.check()
@@ -508,7 +522,7 @@ class _GroupOutput:
 
 
 def whole_batches(buffer: bytearray, length: int) -> int:
-    """Bytes of the whole batches at the front of buffer[:length]."""
+    """Number of bytes of buffer[:length] that are whole batches."""
     position = 0
     while length - position >= 12:
         size = 12 + int.from_bytes(buffer[position + 8 : position + 12], "big", signed=True)

@@ -1,4 +1,5 @@
-"""Which part of a log a pass may clean now, whether it should, and if not why: a pure function of values.
+"""Decides which part of a log a pass may clean now, whether a pass should run, and if not why: a pure function of
+values.
 
     log start      first dirty          first uncleanable     active
     | clean ......... | dirty .............. | not yet ......... | ...... |
@@ -25,7 +26,7 @@ NO_LIMIT_MS = 2**63 - 1
 
 
 class Cause(Enum):
-    """Why a log is not cleaned now, or what ends the range that could be."""
+    """Reasons not to clean a log now, or limits of the cleanable range."""
 
     NOT_COMPACTED = "cleanup.policy has no compact in it"
     UNCLEANABLE = "the last pass failed"
@@ -37,7 +38,7 @@ class Cause(Enum):
 
 
 class Reason(Enum):
-    """Why a log is cleaned now."""
+    """Reasons to clean a log now."""
 
     RATIO = "dirty share above min.cleanable.dirty.ratio"
     MAX_LAG = "max.compaction.lag.ms is due"
@@ -47,19 +48,19 @@ class Reason(Enum):
 
 
 class SegmentFacts(NamedTuple):
-    """One segment as far as this decision goes. Times in ms, -1 where no record has one."""
+    """Facts of one segment for this decision. Times in ms, -1 where no record has one."""
 
     base_offset: int
     size: int
     first_timestamp: int
     """Largest timestamp of its first batch."""
     largest_timestamp: int
-    """Of its records, or the file's modification time."""
+    """Largest timestamp of its records, or the file's modification time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningFacts:
-    """All that the decision depends on. Times in ms, sizes in bytes."""
+    """Input of the decision. Times in ms, sizes in bytes."""
 
     segments: Sequence[SegmentFacts]
     """Oldest first; the last one is active."""
@@ -79,36 +80,38 @@ class CleaningFacts:
     min_lag_ms: int = 0
     max_lag_ms: int = NO_LIMIT_MS
     failure: str | None = None
-    """What the last pass died of, while its back-off lasts."""
+    """Error of the last pass, while its back-off lasts."""
     retry_ms: int | None = None
-    """When that back-off ends."""
+    """End of that back-off, ms since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """The answer. `reason` is set when a pass should run now, else `cause` says why not."""
+    """The decision. `reason` is set when a pass should run now, else `cause` says why not."""
 
     first_dirty: int
     first_uncleanable: int
-    """No segment from here on is touched. Below `first_dirty` where a pass ended within a segment that must now stay."""
+    """Segments from this offset on stay as they are. May be below `first_dirty`, where a pass ended inside of a segment
+    that must now stay.
+    """
     clean_bytes: int
     dirty_bytes: int
-    """Cleanable ones: those of the segments from the one that holds `first_dirty` up to `first_uncleanable`."""
+    """Cleanable bytes: the segments from the one that holds `first_dirty` up to `first_uncleanable`."""
     threshold: float
     reason: Reason | None
     cause: Cause | None
     held_by: Cause
-    """What ends the range: the active segment, an open transaction, or records that are too young."""
+    """The limit of the range: the active segment, an open transaction, or records that are too young."""
     reset: str | None
-    """Why the checkpoint was not taken at its word; it should be written back then."""
+    """Reason to ignore the checkpoint, which should then be rewritten; None when the checkpoint is valid."""
     overdue_ms: int
-    """For how long max.compaction.lag.ms has been due for the oldest dirty record; 0: it is not."""
+    """Time in ms since max.compaction.lag.ms became due for the oldest dirty record; 0 if it is not due."""
     roll_is_due: bool
-    """The active segment holds a record for which max.compaction.lag.ms is due: it should be rolled."""
+    """True if max.compaction.lag.ms is due for a record of the active segment, which should then be rolled."""
     next_ms: int | None
-    """When the cause will be gone by time alone; None when only an event can do that."""
+    """Time at which the cause ends by itself; None when only an event ends it."""
     future_bytes: int = 0
-    """Of dirty segments that min.compaction.lag.ms holds since a record in them is dated in the future."""
+    """Bytes of dirty segments that min.compaction.lag.ms holds since a record in them is dated in the future."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -117,7 +120,7 @@ class Eligibility:
 
 
 def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> tuple[int, str | None]:
-    """Where the dirty part begins, and why the checkpoint was overruled if it was."""
+    """Offset at which the dirty part begins, and the reason if the checkpoint was overruled."""
     if checkpoint is None:
         return log_start_offset, None
     if checkpoint < log_start_offset:
@@ -128,11 +131,11 @@ def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_of
 
 
 def evaluate(facts: CleaningFacts) -> Eligibility:
-    """What to do with this log now. Never raises; the caller has the facts from one snapshot."""
+    """Decide on one log. Pure, never raises; the caller takes all facts from one snapshot."""
     first_dirty, reset = first_dirty_offset(facts.checkpoint, facts.log_start_offset, facts.log_end_offset)
     closed, active = facts.segments[:-1], facts.segments[-1]
     ends = [segment.base_offset for segment in facts.segments[1:]]
-    # Only what ends behind the first dirty offset is dirty.
+    # A segment is dirty if it ends behind the first dirty offset.
     dirty = [segment for segment, end in zip(closed, ends, strict=True) if end > first_dirty]
 
     limit, held_by = active.base_offset, Cause.ACTIVE
@@ -147,11 +150,11 @@ def evaluate(facts: CleaningFacts) -> Eligibility:
                 break
     stable = min(facts.last_stable_offset, facts.high_watermark)
     if stable < limit:
-        # Round down to the segment that holds it: a pass takes segments as a whole.
+        # Round down to the start of the segment with the last stable offset: a pass takes whole segments.
         limit = max((s.base_offset for s in closed if s.base_offset <= stable), default=facts.log_start_offset)
         held_by = Cause.OPEN_TRANSACTION
     cleanable = [segment for segment in dirty if segment.base_offset < limit]
-    # A segment that a pass left in its middle is dirty as a whole.
+    # Where the last pass ended inside of a segment, the whole segment counts as dirty.
     edge = min(first_dirty, cleanable[0].base_offset if cleanable else limit)
     clean_bytes = sum(segment.size for segment in closed if segment.base_offset < edge)
     dirty_bytes = sum(segment.size for segment in cleanable)
@@ -164,7 +167,7 @@ def evaluate(facts: CleaningFacts) -> Eligibility:
     reason, cause, next_ms = None, None, None
     total = clean_bytes + dirty_bytes
     ratio = dirty_bytes / total if total else 0.0
-    # What lies in segments that must stay is due when they needn't any more.
+    # A horizon in a segment beyond `limit` is not due: that segment can't be cleaned yet.
     horizon_ms = _earliest(*(facts.horizons.get(s.base_offset) for s in closed if s.base_offset < limit))
     if not facts.is_compacted:
         cause = Cause.NOT_COMPACTED

@@ -1,4 +1,4 @@
-"""Why a pass ended before its end. What records or disks do wrong is told by their own exceptions."""
+"""Exceptions that end a pass early. Damaged records and disk errors have exceptions of their own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from ..storage.exceptions import StorageError
 
 
 class CleaningAborted(StorageError):
-    """Asked to end (stop, new settings), or the log has changed meanwhile: it is taken up again when it is due."""
+    """The pass was asked to end (stop, new settings), or the log changed under it: the log is cleaned when next due."""
 
 
 class CleaningError(StorageError):
-    """This log can't be cleaned as things are; the message says what would have to change."""
+    """The log can't be cleaned as things are; the message says what would have to change."""

@@ -1,4 +1,4 @@
-"""Why a segment is not cleaned, or not deleted, yet, and what will change that: a pure function of values.
+"""Explains why a segment is not cleaned, or not deleted, yet, and what will change that: a pure function of values.
 
 No second opinion: the values are those that the cleaner (`eligibility.evaluate`) and retention (`retention.plan_deletions`)
 decide on, and what they answered. Which segment is held, and by which rule, is read off their answer; what is added is when
@@ -33,10 +33,10 @@ Value = str | int | float | bool
 
 
 class Hold(NamedTuple):
-    """One reason. `setting` and `value` are None where no setting is behind it."""
+    """One reason why a segment stays. `setting` and `value` are None where no setting is behind it."""
 
     action: str
-    """What it holds up: "clean" or "delete"."""
+    """The action that is held up: "clean" or "delete"."""
     reason: str
     setting: str | None = None
     value: Value | None = None
@@ -46,7 +46,7 @@ class Hold(NamedTuple):
 
 
 class SegmentReasons(NamedTuple):
-    """One segment and what holds it; the first of `holds` is the one to name when there is room for one."""
+    """One segment and its holds, the most important one first."""
 
     base_offset: int
     end_offset: int
@@ -57,7 +57,7 @@ class SegmentReasons(NamedTuple):
 
 
 class RollFacts(NamedTuple):
-    """What decides when the active segment is closed without a write. Times in ms; see `is_due_without_write`."""
+    """Facts that decide when a quiet active segment is rolled. Times in ms; see `is_due_without_write`."""
 
     first_timestamp: int
     created_ms: int
@@ -66,30 +66,30 @@ class RollFacts(NamedTuple):
 
 
 class TransactionOwner(NamedTuple):
-    """Whose an open transaction is, as its coordinator knows it."""
+    """Owner of an open transaction, as its coordinator knows it."""
 
     transactional_id: str
     aborts_ms: int | None
-    """The first millisecond at which the coordinator finds that its time is over; None: it is being ended already."""
+    """First millisecond at which the coordinator aborts it for its time-out; None when it is being ended already."""
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that the reasons depend on, beside what the segments say."""
+    """Input of `explain` besides the segments."""
 
     cleaning: CleaningFacts
     found: Eligibility
-    """What `evaluate` says of `cleaning`."""
+    """Result of `evaluate(cleaning)`."""
     log: LogFacts
     roll: RollFacts
     policies: Sequence[NamedPolicy] = ()
-    """Of deletion.policies, those that can be used."""
+    """The usable policies of deletion.policies."""
     policy_failures: Sequence[PolicyFailure] = ()
-    """The others, and those that the last run left out."""
+    """The unusable policies, and those that the last retention run left out."""
     transaction: OpenTransaction | None = None
-    """The one that holds the last stable offset back."""
+    """The transaction that holds back the last stable offset."""
     owner: TransactionOwner | None = None
-    """Whose it is; None where no coordinator knows it."""
+    """Owner of that transaction; None when no coordinator knows it."""
     is_cleaner_enabled: bool = True
     failed_attempts: int = 0
 
@@ -125,7 +125,7 @@ def explain(views: Sequence[SegmentView], situation: Situation) -> list[SegmentR
 
 
 def _cleaning_holds(situation: Situation) -> dict[int, list[Hold]]:
-    """Of each closed segment, by its base offset."""
+    """Cleaning holds of each closed segment, by base offset."""
     facts, found = situation.cleaning, situation.found
     closed = facts.segments[:-1]
     ends = [segment.base_offset for segment in facts.segments[1:]]
@@ -157,7 +157,7 @@ def _cleaning_holds(situation: Situation) -> dict[int, list[Hold]]:
 
 
 def _out_of_range(situation: Situation, end: int, youngest: int | None) -> Iterator[Hold]:
-    """A pass must not touch it: what `evaluate` rounds down for, and what it stops at."""
+    """Holds of a segment outside the cleanable range: a transaction, the high watermark, or young records."""
     facts = situation.cleaning
     if end > facts.last_stable_offset and facts.last_stable_offset < facts.high_watermark:
         transaction, owner = situation.transaction, situation.owner
@@ -169,7 +169,7 @@ def _out_of_range(situation: Situation, end: int, youngest: int | None) -> Itera
             details |= {"producerId": transaction.producer_id, "firstOffset": transaction.first_offset}
         if owner is not None:
             details["transactionalId"] = owner.transactional_id
-        # Its coordinator aborts it when its time is over, where there is one.
+        # The coordinator aborts the transaction at `aborts_ms`; without a coordinator only an event ends it.
         yield Hold(
             CLEANING, "open transaction", until_ms=owner.aborts_ms if owner else None, event=event, facts=details
         )
@@ -177,7 +177,7 @@ def _out_of_range(situation: Situation, end: int, youngest: int | None) -> Itera
         event = f"the high watermark passes offset {end}: a sync is pending"
         yield Hold(CLEANING, "high watermark", event=event, facts={"highWatermark": facts.high_watermark})
     if youngest is not None:
-        # One that is old enough waits for the younger ones before it: a pass takes no range with a hole.
+        # A segment that is old enough still waits for younger ones before it: the cleanable range has no holes.
         lag, name = facts.min_lag_ms, "min.compaction.lag.ms"
         yield Hold(CLEANING, name, name, lag, youngest + lag, facts=_newest(youngest, facts.now_ms))
 
@@ -208,7 +208,7 @@ def _in_range(situation: Situation, segment: SegmentFacts, is_dirty: bool) -> It
 
 
 def _below_ratio(found: Eligibility) -> Hold:
-    """Of dirty segments that may be cleaned: too few bytes yet, unless something is due before."""
+    """Hold of dirty segments that may be cleaned: too few dirty bytes, unless a lag or horizon is due before."""
     details: dict[str, Value] = {
         "dirtyRatio": found.dirty_ratio,
         "dirtyBytes": found.dirty_bytes,
@@ -228,14 +228,14 @@ def _below_ratio(found: Eligibility) -> Hold:
 
 
 def _active(view: SegmentView, situation: Situation) -> Hold:
-    """Nothing cleans it, and only some policies delete it: it must be rolled before."""
+    """Hold of the active segment: nothing cleans it, and only some policies delete it, so it must be rolled first."""
     config = situation.log.config
     action = CLEANING if situation.cleaning.is_compacted else DELETION
     if not view.size:
         return Hold(action, "active", event="a record is written to it")
     setting, value, until_ms = "segment.ms", config.segment_ms, _rolls_at(situation.roll, situation.log.now_ms)
     first, max_lag = situation.roll.first_timestamp, situation.cleaning.max_lag_ms
-    # The cleaner rolls it for whom max.compaction.lag.ms is due.
+    # The cleaner rolls an active segment for which max.compaction.lag.ms is due.
     if situation.cleaning.is_compacted and situation.is_cleaner_enabled and first > 0 and max_lag < NO_LIMIT_MS:
         lag_ms = first + max_lag + 1
         if until_ms is None or lag_ms < until_ms:
@@ -307,7 +307,7 @@ def _deletion_holds(views: Sequence[SegmentView], situation: Situation) -> dict[
 def _held_by_policy(
     named: NamedPolicy, view: SegmentView, situation: Situation, until: dict[str, int], remaining: int
 ) -> Iterator[Hold]:
-    """What the built-in policies compare; of any other only that it has not named the segment."""
+    """Holds of one policy. Of a policy that is not built in, only that it has not named the segment is known."""
     config = situation.log.config
     if named.name in ("time", "append-time"):
         limit = config.retention_ms
@@ -333,7 +333,9 @@ def _held_by_policy(
 
 
 def _newest(timestamp: int, now_ms: int) -> dict[str, Value]:
-    """The time that a rule counts from, and for how long it lies in the future: a wrong date can hold a segment for years."""
+    """Timestamp that a rule counts from, and by how much it lies in the future: a wrong date can hold a segment for
+    years.
+    """
     return {"newestMs": timestamp, **({"futureMs": timestamp - now_ms} if timestamp > now_ms else {})}
 
 

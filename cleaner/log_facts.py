@@ -1,4 +1,4 @@
-"""What the cleaner wants to know of a log's segments, as values: for the decision (`eligibility.py`) and for metrics."""
+"""Gathers facts of a log's segments as values: for the decision (`eligibility.py`) and for metrics."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ COMPACT_POLICY = "compact"
 
 
 class DirtySection(NamedTuple):
-    """Where the clean part ends now, as far as that is in memory."""
+    """Boundary between clean and dirty part, as far as it is known in memory."""
 
     clean_bytes: int
-    """Of the segments below: what the last pass has left."""
+    """Bytes of the clean segments, below the boundary."""
     first_timestamp: int
-    """Of the first record above, ms: nothing superseded has been kept for longer. -1: nothing is there, or not known yet."""
+    """Timestamp in ms of the first dirty record: no superseded record has been kept for longer. -1: no such record, or
+    not read yet.
+    """
 
 
 def segment_facts(segments: Sequence[LogSegment], config: LogConfig, checkpoint: int | None) -> list[SegmentFacts]:
-    """What is decided on. Ages only where they matter: knowing them may cost opening a file. OSError, StorageError."""
+    """Facts of each segment for `evaluate`. Reads timestamps only where the decision needs them, since that may open a
+    file. OSError, StorageError.
+    """
     facts = []
     # Beside what is decided on: the age of the first dirty record, for metrics.
     needs_first = config.max_compaction_lag_ms < NO_LIMIT_MS or COMPACT_POLICY in config.cleanup_policy
@@ -43,7 +47,7 @@ def segment_facts(segments: Sequence[LogSegment], config: LogConfig, checkpoint:
 
 
 def dirty_section(log: UnifiedLog, checkpoint: int | None) -> DirtySection:
-    """As it is now. Any thread; reads no file."""
+    """The current boundary. Any thread; reads no file."""
     clean_bytes = 0
     segments = log.segments
     first_dirty, _ = first_dirty_offset(checkpoint, log.log_start_offset, log.log_end_offset)
@@ -58,7 +62,7 @@ def dirty_section(log: UnifiedLog, checkpoint: int | None) -> DirtySection:
 
 
 def earliest_horizon(segment: LogSegment) -> int | None:
-    """Of its batches, by their headers. Blocks; OSError, CorruptRecordError."""
+    """Earliest delete horizon among the batch headers of `segment`, ms. Blocks; OSError, CorruptRecordError."""
     file = segment.lease_file()
     try:
         headers: Iterable[int] = (

@@ -1,4 +1,4 @@
-"""PassHistory: the passes that run now, with how far they are, and the last ones that ended, with what they did.
+"""PassHistory: running passes with their progress, and the last ended passes with their results.
 
 A pass says what it has done as it goes (`PassResult`, whose numbers only rise); nothing is copied until somebody looks. One
 cleaner thread writes to a pass, any thread reads.
@@ -17,7 +17,7 @@ KEPT = 200
 
 
 class PassProgress(NamedTuple):
-    """How far a pass is. Bytes: a first walk over the dirty ones fills the map, a second one over all of them filters."""
+    """Progress of a pass, in bytes: the first walk, over dirty segments, fills the map; the second, over all, filters."""
 
     topic: str
     partition: int
@@ -31,13 +31,15 @@ class PassProgress(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the bytes of both walks, those that are done; 0 to 1."""
+        """Finished share of the bytes of both walks; 0 to 1."""
         whole = self.dirty_bytes + self.total_bytes
         return min(1.0, (self.mapped_bytes + self.filtered_bytes) / whole) if whole else 0.0
 
 
 class EndedPass(NamedTuple):
-    """A pass that has ended. `failure`: what ended it early, None when it was done; `result` has what it did till then."""
+    """A pass that has ended. `failure` is the error that ended it early, None on success; `result` holds the counts so
+    far.
+    """
 
     topic: str
     partition: int
@@ -48,7 +50,7 @@ class EndedPass(NamedTuple):
 
 
 class RunningPass:
-    """One pass. `watch` is for the thread that cleans, `progress` for any."""
+    """A running pass. `watch` is called by the thread that cleans; `progress` by any."""
 
     __slots__ = ("_dirty_bytes", "_reason", "_result", "_total_bytes", "partition", "topic")
 
@@ -61,11 +63,11 @@ class RunningPass:
         self._result: PassResult | None = None
 
     def watch(self, result: PassResult) -> None:
-        """The pass has begun: `result` is what it fills."""
+        """Note that the pass has begun, and the `result` object that it fills."""
         self._result = result
 
     def progress(self) -> PassProgress | None:
-        """None before it has begun."""
+        """The progress now; None before the pass has begun."""
         result = self._result
         if result is None:
             return None
@@ -76,14 +78,14 @@ class RunningPass:
         )  # fmt: skip
 
     def ended(self, now_ms: int, failure: str | None) -> EndedPass | None:
-        """What is kept of it; None when it never began."""
+        """The record of the pass to keep; None when the pass never began."""
         if self._result is None:
             return None
         return EndedPass(self.topic, self.partition, self._reason, now_ms, failure, self._result)
 
 
 class PassHistory:
-    """Any thread."""
+    """Running and ended passes. Safe from any thread."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._lock = threading.Lock()
@@ -91,27 +93,27 @@ class PassHistory:
         self._ended: deque[EndedPass] = deque(maxlen=kept)
 
     def begin(self, topic: str, partition: int, reason: str, dirty_bytes: int, total_bytes: int) -> RunningPass:
-        """`end` must follow. `total_bytes`: what the second walk reads."""
-        one = RunningPass(topic, partition, reason, dirty_bytes, total_bytes)
+        """Add a running pass; `end` must follow. `total_bytes` is the size that the second walk reads."""
+        running = RunningPass(topic, partition, reason, dirty_bytes, total_bytes)
         with self._lock:
-            self._running.append(one)
-        return one
+            self._running.append(running)
+        return running
 
-    def end(self, one: RunningPass, now_ms: int, failure: str | None = None) -> None:
-        """It is over, well or not."""
-        ended = one.ended(now_ms, failure)
+    def end(self, running: RunningPass, now_ms: int, failure: str | None = None) -> None:
+        """Move a pass from the running to the ended ones. `failure` is None on success."""
+        ended = running.ended(now_ms, failure)
         with self._lock:
-            self._running.remove(one)
+            self._running.remove(running)
             if ended is not None:
                 self._ended.append(ended)
 
     def running(self) -> list[PassProgress]:
-        """Those that run, the oldest first."""
+        """Running passes, the oldest first."""
         with self._lock:
             running = list(self._running)
-        return [found for one in running if (found := one.progress()) is not None]
+        return [progress for running_pass in running if (progress := running_pass.progress()) is not None]
 
     def ended(self) -> list[EndedPass]:
-        """Those that ended, the last one first."""
+        """Ended passes, the last one first."""
         with self._lock:
             return list(reversed(self._ended))

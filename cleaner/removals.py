@@ -1,5 +1,5 @@
-"""Removals: how many records went, and why: what `tidelog clean` and `tidelog log compact` tell at their end, and the causes
-that the ledger of each partition (`storage/ledger/ledger.py`) has for ever.
+"""Removals: numbers of removed records by cause, as `tidelog clean` and `tidelog log compact` print them. The ledger of
+each partition (`storage/ledger/ledger.py`) counts under the same causes for ever.
 
     superseded      a later record has the same key
     tombstone       a deletion mark whose time had come
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Removals(NamedTuple):
-    """Records by cause, and the bytes of `.log` files that went with them."""
+    """Number of removed records by cause, and the bytes of `.log` files freed."""
 
     superseded: int = 0
     tombstone: int = 0
@@ -41,21 +41,21 @@ class Removals(NamedTuple):
         return Removals(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def by_cause(self) -> dict[str, int]:
-        """Under the names that commands print."""
+        """The counts under the names that commands print."""
         return {cause: getattr(self, name) for name, cause in CAUSES.items()}
 
     @property
     def records(self) -> int:
-        """Of all causes together."""
+        """Number of removed records, all causes together."""
         return sum(self) - self.bytes
 
 
 CAUSES = {name: name.replace("_", "-") for name in Removals._fields if name != "bytes"}
-"""Field → the name that commands and the ledger have for it."""
+"""Field → its name in commands and in the ledger."""
 
 
 def removed_by_pass(counts: FilterCounts) -> Removals:
-    """What a pass of the cleaner took."""
+    """Removals of one cleaner pass."""
     return Removals(
         superseded=counts.superseded,
         tombstone=counts.tombstones_expired,
@@ -68,7 +68,7 @@ def removed_by_pass(counts: FilterCounts) -> Removals:
 
 
 def removed_by_retention(deletions: Iterable[SegmentDeletion]) -> Removals:
-    """What went with whole segments."""
+    """Removals of a retention run, which takes whole segments."""
     total = Removals()
     for deletion in deletions:
         live, size = deletion.live, deletion.size
@@ -80,7 +80,7 @@ def removed_by_retention(deletions: Iterable[SegmentDeletion]) -> Removals:
 
 
 def removed_between(before: Ledger, after: Ledger) -> Removals:
-    """What the ledger of one log has booked from the one to the other; the bytes are not its business."""
+    """Removals that a log's ledger booked between two of its states; the ledger does not count bytes."""
     return Removals(
         **{name: after.removed.get(cause, 0) - before.removed.get(cause, 0) for name, cause in CAUSES.items()}
     )

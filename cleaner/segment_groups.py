@@ -1,4 +1,4 @@
-"""Which neighbouring segments a pass makes into one: a pure function of values.
+"""Groups neighbouring segments that a pass merges into one: a pure function of values.
 
 Cleaning shrinks segments; without grouping a log would end as thousands of tiny files. A group is a row of segments whose
 log bytes stay within segment.bytes and whose indexes each stay within segment.index.bytes, as they are before cleaning: what
@@ -16,7 +16,7 @@ MAX_OFFSET_DISTANCE = 2**31 - 1
 
 
 class SegmentSizes(NamedTuple):
-    """One segment as far as grouping goes, in bytes."""
+    """Sizes of one segment for grouping, in bytes."""
 
     base_offset: int
     size: int
@@ -27,7 +27,7 @@ class SegmentSizes(NamedTuple):
 def group_segments(
     segments: Sequence[SegmentSizes], end_offset: int, *, max_bytes: int, max_index_bytes: int
 ) -> list[range]:
-    """Groups as ranges of indexes into `segments`, in order and without gaps; every one has a segment at least.
+    """Groups as ranges of indexes into `segments`, in order and without gaps; each has at least one segment.
 
     `segments` are in offset order and end before `end_offset`. A segment that alone passes a limit is a group of its own.
     """

@@ -1,4 +1,5 @@
-"""Reading facts of a log's files while retention and swaps take them: once more, with both kept out, when one is not there.
+"""Reads facts of a log's files while retention and swaps may remove them: reads again, with both locked out, if a file
+is missing.
 
 A list of segments is a snapshot; their files are opened by name when a fact is asked for. One that went meanwhile is no failure
 of the log. The first try takes no lock, since reading may take long and retention must not wait for it as a rule.
@@ -17,7 +18,9 @@ T = TypeVar("T")
 
 
 def settled(log: UnifiedLog, read: Callable[[], T]) -> T:
-    """What `read` gives; it takes the log's segments itself. Any thread but the loop's. FileNotFoundError: one is missing."""
+    """Return `read()`, which must take the log's segments itself. Any thread but the loop's. FileNotFoundError: a file
+    is missing even with retention and swaps locked out.
+    """
     try:
         return read()
     except FileNotFoundError:
@@ -26,5 +29,5 @@ def settled(log: UnifiedLog, read: Callable[[], T]) -> T:
 
 
 def settled_views(log: UnifiedLog) -> list[SegmentView]:
-    """The facts of each segment, oldest first. As `settled`."""
+    """Facts of each segment, oldest first. Threads and errors as `settled`."""
     return settled(log, lambda: list(log.segment_views()))

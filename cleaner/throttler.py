@@ -1,4 +1,4 @@
-"""Throttler: holds what all cleaner threads read and write together at log.cleaner.io.max.bytes.per.second.
+"""Throttler: limits the bytes that all cleaner threads read and write to log.cleaner.io.max.bytes.per.second.
 
 A bucket of tokens: bytes are paid when they are moved, and who has overdrawn waits until the account is level again. It holds
 a tenth of a second's worth, so that an idle time does not allow a burst. The limit may change at any moment; who waits
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ..storage.clock import Time
 
 STEP_MS = 100.0
-"""The longest wait in one go."""
+"""Longest single wait, in ms."""
 _BURST_S = 0.1
 
 
 class Throttler:
-    """See the module. `waited_ms` is the time that all threads together have waited."""
+    """Rate limit shared by all cleaner threads. `waited_ms` is the time that they have waited, added up."""
 
     def __init__(self, bytes_per_second: float, time: Time) -> None:
-        """`bytes_per_second`: inf, or anything beyond what a disk can do, is no limit."""
+        """`bytes_per_second` may be inf: no limit."""
         self._time = time
         self._lock = threading.Lock()
         self._rate = bytes_per_second
@@ -41,14 +41,14 @@ class Throttler:
         return self._rate
 
     def set_rate(self, bytes_per_second: float) -> None:
-        """The new limit holds from now on; what was overdrawn under the old one is forgiven."""
+        """Set a new limit, effective now; the debt under the old one is forgiven."""
         with self._lock:
             self._rate = bytes_per_second
             self._balance = 0.0
             self._as_of_ms = self._time.monotonic_ms()
 
     def pay(self, count: int, wait: Callable[[float], None]) -> None:
-        """Account for `count` bytes and wait until that is within the limit. `wait(ms)` waits, or raises to get out."""
+        """Account for `count` bytes and wait until the rate is within the limit. `wait(ms)` may raise to abort."""
         with self._lock:
             self.total_bytes += count
             if math.isinf(self._rate):

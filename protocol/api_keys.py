@@ -1,4 +1,5 @@
-"""Kafka's API keys: the number that a request header opens with, and where each API's messages turn flexible.
+"""Kafka's API keys: the number at the start of a request header, and the version in which each API's messages turn
+flexible.
 
 Every key up to Kafka 4.3 is here, served or not: a request header can only be parsed when the header's version is
 known, and that follows from the API and `flexible_from`. Which APIs this daemon answers is told by the registrations

@@ -1,5 +1,6 @@
-"""How a client gets in by a listener that asks for TLS or SASL: its settings, by the names that Kafka's clients have for them,
-and what follows from them. Commands (`--command-config`) and the pipeline (`kafka.…` options) share it; sockets are theirs.
+"""TLS and SASL of a client: settings under the names that Kafka's clients have for them, TLS contexts and SASL tokens
+made from them. Commands (`--command-config`) and the pipeline (`kafka.…` options) share it; their sockets are their
+own.
 
     security.protocol=SASL_SSL
     sasl.mechanism=SCRAM-SHA-512
@@ -38,18 +39,19 @@ NAMES = (
 )  # fmt: skip
 _TOKENS = ("token", "token.endpoint.url")
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 1 << 20
-"""Of SCRAM's hash. A server that asks for fewer (RFC 7677, section 4) wants proofs whose password is guessed fast, with one round
-4096 times as fast. One that asks for more, a second of work, wants to keep a client busy."""
+"""Accepted iteration counts of SCRAM's hash. A server that asks for fewer (RFC 7677, section 4) would get proofs from
+which the password is guessed fast; one that asks for more, a second of work, would keep the client busy.
+"""
 
 
 class ClientSecurityError(ValueError):
-    """A setting makes no sense, a file can't be used, or the other side is not who it says it is: one line for people."""
+    """A setting makes no sense, a file can't be used, or the server is not who it claims to be. One line for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """What settings say; without passwords where it is printed. `ca`, `certificate`: PEM files; `check_name`: whether the
-    certificate must name the host.
+    """Security settings of a client; `repr` leaves passwords out. `ca`, `certificate`: PEM files; `check_name`: True if
+    the certificate must name the host.
     """
 
     protocol: str = "PLAINTEXT"
@@ -64,7 +66,7 @@ class ClientSecurity:
 
     @property
     def who(self) -> str:
-        """Who asks to be let in, for messages."""
+        """The name under which the client authenticates, for messages."""
         return self.oauth.who if self.oauth is not None else f"user {self.user!r}"
 
     @property
@@ -76,7 +78,7 @@ class ClientSecurity:
         return self.protocol.startswith("SASL")
 
     def tls_context(self) -> ssl.SSLContext:
-        """For connections by TLS. Reads files. ClientSecurityError names the one that can't be used."""
+        """Make a TLS context. Reads files; ClientSecurityError names the file that can't be used."""
         import ssl
 
         try:
@@ -92,9 +94,10 @@ class ClientSecurity:
         return context
 
     def tokens(self) -> Callable[[bytes | None], bytes | None]:
-        """The client's side of the mechanism: what the server said last (None: nothing yet) → what to say, or None: done.
-        ClientSecurityError where the server does not know the password either, or there is no token. Blocks where a token
-        has to be asked for."""
+        """The client's side of the SASL mechanism: a function from the server's last message (None: none yet) to the
+        next one of the client (None: done). ClientSecurityError when the server does not know the password either, or
+        there is no token. Blocks while a token is fetched.
+        """
         if self.oauth is not None:
             from .oauth_token import BearerExchange
 
@@ -135,12 +138,12 @@ def _decoded(text: str) -> bytes:
 
 
 def _whole(text: str) -> int:
-    """0 for what is no number, or a longer one than anybody means."""
+    """The number in `text`; 0 for anything else, and for a number too long to be meant."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 class _Scram:
-    """RFC 5802's client. Called with each answer of the server's."""
+    """SCRAM client (RFC 5802), called with each message of the server."""
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
         self._mechanism = mechanism
@@ -180,7 +183,7 @@ class _Scram:
 
 
 def tls_failure(host: str, error: OSError) -> ClientSecurityError:
-    """Why a handshake with that host failed, in words."""
+    """The error for a failed TLS handshake with `host`, in words."""
     import ssl
 
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -200,7 +203,7 @@ def _why_not_pem(error: OSError) -> str:
 
 
 def security_of(found: Mapping[str, str]) -> ClientSecurity:
-    """What settings of a client say; others of its settings are passed over. ClientSecurityError, which shows no secret."""
+    """Read the security settings among `found`; other settings are ignored. ClientSecurityError, which shows no secret."""
     from .jaas import options_of
 
     values = {name: found.get(name, "").strip() for name in NAMES}

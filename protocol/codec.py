@@ -1,4 +1,4 @@
-"""Writes the codec of one message class in one version, as Python source: what `schema` runs.
+"""Generates the codec of one message class in one version, as Python source; called by `schema`.
 
 The source has no loop over fields and no test of versions; what a version can't have is not in it. Runs of fields of
 fixed size, together with the length that follows them, are one struct call. Nested structs are inlined: Kafka's
@@ -40,13 +40,13 @@ from .schema import BYTES, RECORDS, STRING, Decoder, Element, EncodedOnce, Encod
 
 
 def compile_decoder(cls: type[Message], version: int) -> Decoder:
-    """A function (view, position, end) → (message, its end). Takes about a millisecond."""
+    """Make a function (view, position, end) → (message, its end). Takes about a millisecond."""
     decoder: Decoder = _DecoderSource(cls, version).compile("decode")
     return decoder
 
 
 def compile_encoder(cls: type[Message], version: int) -> Encoder:
-    """A function (message, bytearray) that appends to the bytearray. Takes about a millisecond."""
+    """Make a function (message, bytearray) that appends to the bytearray. Takes about a millisecond."""
     encoder: Encoder = _EncoderSource(cls, version).compile("encode")
     return encoder
 
@@ -57,7 +57,7 @@ def source_of(cls: type[Message], version: int) -> tuple[str, str]:
 
 
 def smallest_size(cls: type[Struct], version: int, flexible: bool) -> int:
-    """Bytes that the shortest encoding of `cls` takes in `version`."""
+    """Bytes of the shortest encoding of `cls` in `version`."""
     size = 1 if flexible else 0  # the count of tagged fields
     for field in cls.FIELDS:
         if field.tag is not None or not VersionRange.parse(field.versions).has(version):
@@ -187,12 +187,12 @@ class _DecoderSource(_Source):
             self.line(f"return {message}, p")
 
     def fixed(self, code: str, target: str) -> None:
-        """One more field for the next struct call."""
+        """Add a field of fixed size to the next struct call."""
         self._codes += code
         self._targets.append(target)
 
     def flush(self) -> None:
-        """The struct call for the fields that have gathered."""
+        """Write the struct call for the fields added so far."""
         if self._codes:
             codes, targets = self._codes, self._targets
             self._codes, self._targets = "", []
@@ -200,7 +200,7 @@ class _DecoderSource(_Source):
             self.line(f"p += {Layout('>' + codes).size}")
 
     def struct(self, cls: type[Struct]) -> str:
-        """Reads a struct; gives the variable that holds it. Nothing gathers across its borders."""
+        """Write the reading of a struct; returns the variable that holds it. Struct calls never span two structs."""
         self.flush()
         variable = self.new_name("m")
         self.names[cls.__name__] = cls
@@ -222,7 +222,7 @@ class _DecoderSource(_Source):
         return variable
 
     def default(self, field: Field, target: str) -> None:
-        """The line waits when a struct call does, so that all stay in order."""
+        """Write the line that sets a default; it waits behind a pending struct call, so that lines stay in order."""
         if isinstance(field.element, type) and not field.is_array and field.nullable == "none":
             self.names[field.element.__name__] = field.element
             value = f"{field.element.__name__}()"
@@ -266,7 +266,7 @@ class _DecoderSource(_Source):
                 self.line("p = e")
 
     def length(self, code: str) -> str:
-        """Reads a length or a count, null as a negative one; gives its variable."""
+        """Write the reading of a length or count, null as a negative number; returns its variable."""
         variable = self.new_name("x")
         if not self.flexible:
             self.fixed(code, variable)
@@ -364,7 +364,7 @@ class _EncoderSource(_Source):
         self._arguments.append(argument)
 
     def flush(self, out: str, more: str = "") -> None:
-        """The struct call for the values that have gathered, then the bytes that `more` says."""
+        """Write the struct call for the values added so far, then append the bytes in `more`."""
         if self._codes:
             call = f"{self.layout(self._codes, 'pack')}({', '.join(self._arguments)})"
             self._codes, self._arguments = "", []
@@ -389,7 +389,7 @@ class _EncoderSource(_Source):
             self.tagged_fields(sorted(tagged, key=lambda field: field.tag or 0), cls.__name__, variable, out)
 
     def differs(self, field: Field, value: str) -> str:
-        """A condition: the field's value is not its default."""
+        """A condition in source: the field's value is not its default."""
         if field.is_array and field.default is not None:
             return f"{value} is None or len({value})" if field.nullable != "none" else f"len({value})"
         if field.default is None:
@@ -440,7 +440,7 @@ class _EncoderSource(_Source):
         self.line(f"{out} += {null!r}")
 
     def content(self, field: Field, variable: str, what: str, out: str, nullable: bool) -> None:
-        """Writes what is not null and has no fixed size."""
+        """Write a value that is not null and has no fixed size."""
         element = field.element
         if field.is_array:
             self.array(element, variable, what, out)
@@ -461,7 +461,7 @@ class _EncoderSource(_Source):
             self.line(f"{out} += {variable}")
 
     def length(self, code: str, expression: str, out: str, data: str = "") -> None:
-        """Writes a length or a count, and what it is the length of."""
+        """Write a length or count, and the data behind it."""
         if not self.flexible:
             self.fixed(code, expression)
             if data:
@@ -496,7 +496,7 @@ class _EncoderSource(_Source):
             self.line(f"if type({variable}) is EncodedOnce: {variable}.kept[{key!r}] = bytes({out}[{begin}:])")
 
     def elements(self, element: Element, variable: str, what: str, out: str) -> None:
-        """Writes one after the other."""
+        """Write the elements of an array, one after the other."""
         item = self.new_name("m")
         with self.block(f"for {item} in {variable}:"):
             if isinstance(element, type):

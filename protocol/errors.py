@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error's number on the wire. `text` explains it in a few words; `retriable` tells whether clients try again."""
+    """An error's number on the wire. `text` explains it in a few words; `retriable`: True if clients try again."""
 
     text: str
     retriable: bool
@@ -160,7 +160,7 @@ class ErrorCode(IntEnum):
 
 
 class ProtocolError(Exception):
-    """Something that is answered with an error code. `message` is for the client; without one, the code's text is."""
+    """An error that is answered with an error code. `message` goes to the client; without one, the code's text does."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.text)
@@ -169,18 +169,18 @@ class ProtocolError(Exception):
 
 
 class ManyElements(Exception):
-    """A request has more elements than its reader wants to read in one go. It says nothing against the request."""
+    """A request has more elements than its reader accepts in one go. The request itself is valid."""
 
 
 class MalformedRequest(ProtocolError):
-    """Bytes that are no request. Kafka closes the connection then: nothing that follows can be trusted."""
+    """The bytes are no request. Kafka closes the connection then: nothing that follows can be trusted."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
 class UnsupportedFieldError(ProtocolError):
-    """A field has a value, or is null, where the version asked for can't say so."""
+    """A field has a value, or is null, which the requested version cannot express."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)

@@ -1,4 +1,4 @@
-"""Where frames begin and end in the bytes of a connection, and how much memory one that is not whole may have; no I/O.
+"""Finds frames in the bytes of a connection, and limits the memory of an incomplete frame; no I/O.
 
     0               4                    4 + size
     +---------------+--------------------+
@@ -37,7 +37,7 @@ class FrameTooLargeError(MalformedRequest):
 
 
 def frame_end(buffer: bytes | bytearray, position: int, end: int, max_bytes: int) -> int:
-    """Where the frame ends whose size stands at `position`; INCOMPLETE when buffer[position:end] has not all of it.
+    """End of the frame whose size field is at `position`; INCOMPLETE while buffer[position:end] has only part of it.
 
     Raises FrameTooLargeError as soon as the size is there: such a frame is not waited for.
     """
@@ -55,7 +55,7 @@ def frame_end(buffer: bytes | bytearray, position: int, end: int, max_bytes: int
 
 
 def room_for_frame(buffer: bytes | bytearray, position: int, end: int, max_bytes: int, scarce: bool = False) -> int:
-    """Size of the buffer that the incomplete frame at `position` should have, of which buffer[position:end] is there.
+    """Buffer size to use for the incomplete frame at `position`, of which buffer[position:end] has arrived.
 
     The frame and what is read ahead; for a large one, twice what has come, until that is the frame: memory follows the
     bytes that came and not those that were announced. `scarce`: nothing is read ahead, and the first room is small.
@@ -74,7 +74,7 @@ def room_for_frame(buffer: bytes | bytearray, position: int, end: int, max_bytes
 
 
 def room_for_answer(have: int, size: int) -> int:
-    """Room that a client should have for an answer of which `size` bytes were announced and `have` came; never above `size`.
+    """Buffer size a client should use for an answer of `size` announced bytes, of which `have` came; at most `size`.
 
     Twice what has come, as for a broker's requests: an announced gigabyte takes a mebibyte until more than that is there.
     """

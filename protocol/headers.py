@@ -1,4 +1,4 @@
-"""What stands before the body in every frame, after the INT32 size that `framing` takes off.
+"""Request and response headers: the part of a frame between its INT32 size, which `framing` removes, and the body.
 
     request header    0       2       4               8              10         10 + n
                       +-------+-------+---------------+--------------+-----------+---------------+
@@ -38,7 +38,7 @@ _FLEXIBLE_FROM = {int(key): _NEVER if key.flexible_from is None else key.flexibl
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what. `api_key` is one of ApiKey's numbers; `api_version` is as sent, supported or not."""
+    """Header of a request. `api_key` is one of ApiKey's numbers; `api_version` is as sent, supported or not."""
 
     api_key: int
     api_version: int
@@ -47,19 +47,19 @@ class RequestHeader(NamedTuple):
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """0, 1 or 2. KeyError when there is no such API."""
+    """Header version of a request: 0, 1 or 2. KeyError for an unknown API."""
     if api_version >= _FLEXIBLE_FROM[api_key]:
         return 2
     return 0 if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0 else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """0 or 1. KeyError when there is no such API."""
+    """Header version of a response: 0 or 1. KeyError for an unknown API."""
     return 1 if api_version >= _FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS else 0
 
 
 def parse_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header and where the body starts in `frame` (a request without its size).
+    """Parse a request without its size field: the header, and the position of the body in `frame`.
 
     MalformedRequest when the header is cut off or the API key unknown. A version that we don't serve is no error here:
     ApiVersions must be answered in any version.
@@ -94,7 +94,7 @@ def parse_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def request_header_bytes(header: RequestHeader) -> bytes:
-    """`header` in the version that its API and version ask for, without tagged fields."""
+    """Encode `header` in the version that its API and version use, without tagged fields."""
     version = request_header_version(header.api_key, header.api_version)
     if version == 0:
         return _FIXED.pack(header.api_key, header.api_version, header.correlation_id)
@@ -105,14 +105,14 @@ def request_header_bytes(header: RequestHeader) -> bytes:
 
 
 def response_header_bytes(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The response header, without tagged fields, that goes before a body of that API and version."""
+    """Encode the response header for a body of that API and version, without tagged fields."""
     if api_version >= _FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS:
         return _CORRELATION_ID_AND_NO_TAGS.pack(correlation_id)
     return INT32.pack(correlation_id)
 
 
 def parse_response_header(frame: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
-    """(correlation id, where the body starts) of a response frame without its size. For clients."""
+    """(correlation id, position of the body) of a response frame without its size. For clients."""
     if len(frame) < 4:
         raise MalformedRequest(f"a response of {len(frame)} bytes has no header")
     correlation_id: int = INT32.unpack_from(frame)[0]

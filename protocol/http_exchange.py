@@ -1,5 +1,5 @@
-"""One request by HTTP and its answer, bounded: in time however slowly the other side drips, in bytes, and in where it goes: no
-redirect is followed and no proxy asked. For what a setting names: an issuer's keys, an issuer's tokens.
+"""One HTTP request and its answer, limited in time (however slowly the server drips), in bytes, and in where it goes:
+it follows no redirect and uses no proxy. For URLs from settings: an issuer's keys, an issuer's tokens.
 
 Blocks, so that it runs on a thread of its own or in a client. It is imported by who needs it, when it does.
 """
@@ -17,11 +17,13 @@ from urllib.parse import SplitResult
 
 
 class ExchangeError(Exception):
-    """There is no answer: from where, and why. Nothing of the request is in it. It may be over the next time."""
+    """The request got no answer; the text names the address and the cause, and nothing of the request. A retry may
+    succeed.
+    """
 
 
 class Answer(NamedTuple):
-    """What came. `location`: where a redirection points, else ""."""
+    """An HTTP answer. `location`: target of a redirection, else ""."""
 
     status: int
     reason: str
@@ -30,10 +32,10 @@ class Answer(NamedTuple):
 
 
 class Endpoint:
-    """`https://…` or `http://…`."""
+    """An `https://…` or `http://…` address to send requests to."""
 
     def __init__(self, url: SplitResult, authorities: str | None = None) -> None:
-        """`authorities`: a PEM file, in place of those that the system trusts. ValueError says what can't be used."""
+        """`authorities`: a PEM file, replaces the system's trusted authorities. ValueError names what can't be used."""
         self._url = url._replace(query="", fragment="").geturl()  # as messages show it
         self._host = url.hostname or ""
         self._path = (url.path or "/") + (f"?{url.query}" if url.query else "")
@@ -56,7 +58,9 @@ class Endpoint:
     def ask(
         self, method: str, headers: Mapping[str, str], *, body: bytes | None = None, timeout_s: float, max_bytes: int
     ) -> Answer:
-        """Takes `timeout_s` at most, from when the name is resolved. ExchangeError."""
+        """Send one request and read the answer. Blocks, for at most `timeout_s` including name resolution.
+        ExchangeError.
+        """
         late = threading.Event()
         try:
             raw = socket.create_connection((self._host, self._port), timeout=timeout_s)

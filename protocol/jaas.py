@@ -19,7 +19,7 @@ _MODULES = {
 
 
 def users_of(text: str | None, mechanism: str) -> Mapping[str, str]:
-    """User → password, as the entry lists them; none for an empty one, or where tokens say who is who.
+    """User → password, as the entry lists them; empty for an empty entry, and for mechanisms with tokens.
 
     ValueError says what can't be read.
     """
@@ -30,7 +30,7 @@ def users_of(text: str | None, mechanism: str) -> Mapping[str, str]:
 
 
 def options_of(text: str, mechanism: str) -> Mapping[str, str]:
-    """All options of the entry, by name. ValueError says what can't be read."""
+    """All options of the entry, by name. ValueError says which part can't be read."""
     words = _words(text)
     if len(words) < 2 or words[-1] != ";":
         raise ValueError("sasl.jaas.config is not `MODULE required NAME=VALUE …;`: a semicolon ends it")

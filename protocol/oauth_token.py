@@ -1,4 +1,4 @@
-"""The client's side of OAUTHBEARER (RFC 7628): where a client's token comes from, for how long it is kept, and how it is shown.
+"""Client side of OAUTHBEARER (RFC 7628): where a client's token comes from, how long it is kept, and how it is sent.
 
     sasl.oauthbearer.token.endpoint.url=https://issuer/token      and sasl.oauthbearer.client.credentials.client.id and
                                                                   ….client.secret: the client-credentials grant (RFC 6749, 4.4)
@@ -37,7 +37,7 @@ MAX_TOKEN_BYTES = 65_536
 MAX_ANSWER_BYTES = 1 << 18
 MAX_LIFETIME_S = 366 * 86_400
 KEPT = 0.8
-"""The part of a token's life for which it is shown again; then another one is asked for, while the old one still holds."""
+"""Share of a token's life during which it is reused; then a new one is fetched while the old one is still valid."""
 MOST_KEPT = 16
 
 _B64TOKEN = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
@@ -46,11 +46,11 @@ _PASSING = (408, 425, 429)
 
 
 class TokenUnavailableError(ClientSecurityError):
-    """The issuer can't be reached, or has no time: trying again may help."""
+    """The issuer can't be reached, or is overloaded: a retry may succeed."""
 
 
 class ClientToken(NamedTuple):
-    """`ends_s`: seconds since 1970; None: it does not say."""
+    """A token. `ends_s`: its expiry in seconds since 1970; None when it names none."""
 
     text: str
     ends_s: float | None
@@ -58,7 +58,9 @@ class ClientToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """What settings say; without secrets where it is printed. `authorities`: a PEM file, for the issuer's certificate."""
+    """Settings for fetching a token; `repr` leaves secrets out. `authorities`: a PEM file, for the issuer's
+    certificate.
+    """
 
     url: str = ""
     client_id: str = ""
@@ -71,12 +73,12 @@ class TokenSettings:
 
     @property
     def who(self) -> str:
-        """Whose token it is, as far as a client knows."""
+        """Owner of the token, as far as a client knows it."""
         return f"client {self.client_id!r}" if self.client_id else "the token's user"
 
 
 def settings_of(found: Mapping[str, str], jaas: Mapping[str, str]) -> TokenSettings:
-    """`jaas`: options of sasl.jaas.config. ClientSecurityError, which shows no secret."""
+    """Read token settings; `jaas` are the options of sasl.jaas.config. ClientSecurityError, which shows no secret."""
 
     def value(names: tuple[str, str, str]) -> str:
         ours, librdkafkas, option = names
@@ -109,7 +111,7 @@ def settings_of(found: Mapping[str, str], jaas: Mapping[str, str]) -> TokenSetti
 
 
 def fetch(settings: TokenSettings, clock: Callable[[], float] = time.time) -> ClientToken:
-    """A token: read, or asked for. Blocks, for `TIMEOUT_S` at most. `clock`: seconds since 1970.
+    """Get a token: from settings, a file or an issuer. Blocks, for `TIMEOUT_S` at most. `clock`: seconds since 1970.
 
     ClientSecurityError, in which there is no secret; TokenUnavailableError where trying again may help.
     """
@@ -123,19 +125,19 @@ def fetch(settings: TokenSettings, clock: Callable[[], float] = time.time) -> Cl
 
 
 class TokenCache:
-    """Tokens of a process, so that each connection does not ask for one. Any thread; one asks the issuer at a time."""
+    """Tokens shared by all connections of a process. Safe from any thread; one thread at a time asks the issuer."""
 
     def __init__(
         self, get: Callable[[TokenSettings], ClientToken] = fetch, clock: Callable[[], float] = time.time
     ) -> None:
-        """`clock`: seconds since 1970."""
+        """`clock` returns seconds since 1970."""
         self._get = get
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: OrderedDict[TokenSettings, tuple[ClientToken, float]] = OrderedDict()
 
     def token(self, settings: TokenSettings) -> ClientToken:
-        """As `fetch`; only what an issuer gave with an end is kept, since files and settings cost nothing."""
+        """As `fetch`, but cached. Only an issuer's token with an expiry is kept: reading files and settings is cheap."""
         with self._lock:
             found = self._kept.get(settings)
             now_s = self._clock()
@@ -150,7 +152,7 @@ class TokenCache:
             return token
 
     def forget(self, settings: TokenSettings) -> None:
-        """A broker does not take it: the next one may be better."""
+        """Drop a token that a broker refused: a new one may be accepted."""
         with self._lock:
             self._kept.pop(settings, None)
 
@@ -159,7 +161,9 @@ CACHE = TokenCache()
 
 
 class BearerExchange:
-    """One message; where the broker says what is wrong with the token, a second one that ends it, as RFC 7628 has it."""
+    """The client's messages of one authentication: the token; after an error of the broker a second one that ends it,
+    as RFC 7628 requires.
+    """
 
     def __init__(self, settings: TokenSettings, cache: TokenCache = CACHE) -> None:
         self._settings = settings
@@ -167,7 +171,7 @@ class BearerExchange:
         self._why = ""
 
     def __call__(self, said: bytes | None) -> bytes | None:
-        """What to say to what the broker said last (None: nothing yet); None: done. Raises as `fetch` does."""
+        """The next message for the broker's last one (None: none yet); returns None when done. Raises as `fetch` does."""
         if said is None:
             token = self._cache.token(self._settings)
             pairs = "".join(f"\x01{name}={value}" for name, value in self._settings.extensions)
@@ -184,7 +188,9 @@ class BearerExchange:
 def librdkafka_callback(
     settings: TokenSettings, cache: TokenCache = CACHE, clock: Callable[[], float] = time.time
 ) -> Callable[[str], tuple[Any, ...]]:
-    """`oauth_cb` of confluent-kafka: token and end, and extensions where there are any. It asks again before the end."""
+    """`oauth_cb` for confluent-kafka: token, expiry, and extensions where there are any. librdkafka calls it before the
+    expiry.
+    """
 
     def callback(_config: str) -> tuple[Any, ...]:
         token, now_s = cache.token(settings), clock()
@@ -218,7 +224,7 @@ def _refuse_what_is_not_there(found: Mapping[str, str], jaas: Mapping[str, str])
 
 
 def _extensions(found: Mapping[str, str], jaas: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """KIP-342's, as librdkafka has them (`a=b,c=d`), or as options `extension_a`."""
+    """SASL extensions (KIP-342), written as librdkafka has them (`a=b,c=d`), or as options `extension_a`."""
     pairs = [one for one in found.get(_PREFIX + "extensions", "").split(",") if one.strip()]
     pairs += [f"{name[10:]}={value}" for name, value in jaas.items() if name.startswith("extension_")]
     extensions: dict[str, str] = {}
@@ -231,7 +237,7 @@ def _extensions(found: Mapping[str, str], jaas: Mapping[str, str]) -> tuple[tupl
 
 
 def _parts(url: str) -> SplitResult:
-    """ClientSecurityError; what is no address is not shown, as something else may have got there."""
+    """Split `url`. ClientSecurityError for an invalid one, which is not shown: a secret may have been put in its place."""
     try:
         parts = urlsplit(url)
         is_address = parts.port != 0 and (parts.hostname if parts.scheme in ("https", "http") else not parts.netloc)
@@ -304,7 +310,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _seconds(value: object) -> float | None:
-    """Some issuers write numbers as text."""
+    """A number of seconds; some issuers write numbers as text."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
@@ -313,7 +319,7 @@ def _seconds(value: object) -> float | None:
 
 
 def _end_of(token: str) -> float | None:
-    """When a token that is a JSON web token ends, by its own word. Nobody is let in by this."""
+    """Expiry of a token that is a JSON web token, unverified: used for caching only, never to let anybody in."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -325,7 +331,7 @@ def _end_of(token: str) -> float | None:
 
 
 def _what_is_wrong(data: bytes, settings: TokenSettings) -> str:
-    """What JSON of an issuer (RFC 6749, 5.2) or of a broker (RFC 7628, 3.2.2) says, for people; "" where it says nothing."""
+    """The error in JSON of an issuer (RFC 6749, 5.2) or of a broker (RFC 7628, 3.2.2), for people; "" without one."""
     found = _object(data)
     words = [found.get(name) for name in ("error", "status", "error_description")]
     text = ": ".join(word for word in words if isinstance(word, str) and word)

@@ -31,13 +31,16 @@ MAX_STRING = 0x7FFF
 """Longest string in bytes. The INT16 length sets it, and Kafka keeps it for compact strings as well."""
 
 MAX_ELEMENTS = 100_000
-"""In all arrays of one request: some 40 MB once decoded, and part of a second's work. Nobody has so many partitions here."""
+"""Limit on all array elements of one request: some 40 MB once decoded, and part of a second's work. Far above the
+partitions of one daemon.
+"""
 
 MAX_TAGS = 10_000
-"""In all tagged fields of one request together. Clients send a handful; a tag may be two bytes, and takes 0.3 µs to skip."""
+"""Limit on all tagged fields of one request. Clients send a handful; a tag may be two bytes, and takes 0.3 µs to skip.
+"""
 
 Buffer = bytes | bytearray | memoryview
-"""What decoders take. A memoryview must be one-dimensional, of bytes."""
+"""Input of decoders. A memoryview must be one-dimensional, of bytes."""
 
 
 def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -79,7 +82,7 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """`value` as UNSIGNED_VARINT. It must not be negative."""
+    """Encode `value`, which must not be negative, as UNSIGNED_VARINT."""
     if value < 0x80:
         if value < 0:
             raise ValueError(f"an unsigned varint can't hold {value}")
@@ -93,17 +96,17 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """`value`, of 32 bits, as zigzag VARINT."""
+    """Encode `value`, of 32 bits, as zigzag VARINT."""
     return unsigned_varint((value << 1) ^ (value >> 31))
 
 
 def varlong(value: int) -> bytes:
-    """`value`, of 64 bits, as zigzag VARLONG."""
+    """Encode `value`, of 64 bits, as zigzag VARLONG."""
     return unsigned_varint((value << 1) ^ (value >> 63))
 
 
 def skip_tagged_fields(buffer: Buffer, position: int, most: int = MAX_TAGS) -> tuple[int, int]:
-    """(position after a TAGGED_FIELDS section whose fields nobody wants to know, how many of `most` tags are left).
+    """Skip a TAGGED_FIELDS section: (position after it, how many of `most` tags are left).
 
     KIP-482 has tags rise, but Kafka reads them in any order, and so do we. MalformedRequest where there are more than `most`.
     """

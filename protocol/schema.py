@@ -41,7 +41,7 @@ from .errors import ErrorCode, MalformedRequest, ProtocolError
 from .primitives import Buffer
 
 ZERO_UUID = bytes(16)
-"""Kafka's "no id"."""
+"""Kafka's "no id": 16 zero bytes."""
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Struct")
@@ -94,7 +94,7 @@ class VersionRange(NamedTuple):
 
 
 class Field(NamedTuple):
-    """What a class says of one field; `name` is the attribute."""
+    """Declaration of one field; `name` is the attribute."""
 
     element: Element
     is_array: bool
@@ -241,7 +241,7 @@ def structure(
 
 
 class _StructType(type):
-    """Takes the Fields out of a class's body and makes them slots."""
+    """Metaclass: takes the Fields out of a class's body and makes slots of them."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _StructType:
         fields = tuple(value._replace(name=attribute) for attribute, value in namespace.items() if type(value) is Field)
@@ -254,7 +254,7 @@ class _StructType(type):
 
 @dataclass_transform(kw_only_default=True)
 class Struct(metaclass=_StructType):
-    """Fields in a row; what a message or an element of an array is made of. Its versions are the message's."""
+    """A sequence of fields: a message, or an element of an array. Its versions are the message's."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
 
@@ -277,22 +277,23 @@ class Struct(metaclass=_StructType):
 
 
 class Message(Struct):
-    """What can be encoded on its own: in versions VERSIONS[0] to VERSIONS[1], flexible from FLEXIBLE_FROM on."""
+    """A struct that is encoded on its own, in versions VERSIONS[0] to VERSIONS[1], flexible from FLEXIBLE_FROM on."""
 
     VERSIONS: ClassVar[tuple[int, int]]
     FLEXIBLE_FROM: ClassVar[int | None]
     MOST_ELEMENTS: ClassVar[int] = primitives.MAX_ELEMENTS
-    """In all arrays of a request together; fewer where no client has so many, and each takes long."""
+    """Limit on all array elements of a request; lower for messages in which no client has so many and each takes long.
+    """
 
 
 class ApiMessage(Message):
-    """The body of a request or a response."""
+    """Body of a request or a response."""
 
     API_KEY: ClassVar[ApiKey]
 
 
 class EncodedOnce(tuple[S, ...]):
-    """Structs of an array field that many messages carry unchanged: their bytes are kept from the first message on.
+    """Structs of an array field that many messages share unchanged: the bytes are kept from the first encoding on.
 
     For fields of the message itself (arrays within arrays are written as ever). Nobody may change an element afterwards.
 
@@ -316,7 +317,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 
 def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tuple[M, int]:
-    """A `cls` as `version` writes it, read from `buffer` at `position`; also where it ended.
+    """Decode a `cls` in `version` from `buffer` at `position`: (message, its end).
 
     What follows the end is the caller's business (Kafka ignores bytes behind a request's body). Raises MalformedRequest
     when the bytes are no such message, before memory is taken for counts and lengths that they can't hold, and
@@ -336,14 +337,14 @@ def decode(cls: type[M], version: int, buffer: Buffer, position: int = 0) -> tup
 
 
 def encode(message: Message, version: int) -> bytes:
-    """`message` as `version` writes it. See `encode_into` for errors."""
+    """Encode `message` in `version`. See `encode_into` for errors."""
     out = bytearray()
     encode_into(message, version, out)
     return bytes(out)
 
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:
-    """Appends `message` as `version` writes it to `out`, in which a size and a header may stand already.
+    """Append `message`, encoded in `version`, to `out`, which may hold a size and a header already.
 
     Raises UnsupportedFieldError when a field that is not ignorable has another value than its default and the version
     does not have the field, or when it is None and the version can't say null; ProtocolError UNSUPPORTED_VERSION when
@@ -360,14 +361,14 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def encode_with_version(message: Message, version: int) -> bytes:
-    """`message` behind an INT16 with its version, as Kafka keeps keys and values in internal topics."""
+    """Encode `message` behind an INT16 with its version, the form of keys and values in internal topics."""
     out = bytearray(primitives.INT16.pack(version))
     encode_into(message, version, out)
     return bytes(out)
 
 
 def decode_with_version(cls: type[M], buffer: Buffer) -> tuple[M, int]:
-    """(message, version) of what `encode_with_version` wrote. Errors as `decode`."""
+    """Decode the output of `encode_with_version`: (message, version). Errors as `decode`."""
     if len(buffer) < 2:
         raise MalformedRequest(f"{cls.__name__} lacks its version")
     version: int = primitives.INT16.unpack_from(buffer)[0]
@@ -389,7 +390,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _constructor(cls: type[Struct]) -> Callable[..., None]:
-    """`__init__` with a keyword for each field. Written as source: a loop over fields takes five times as long."""
+    """Make `__init__` with a keyword for each field. Generated source: a loop over fields takes five times as long."""
     namespace: dict[str, Any] = {}
     parameters, lines = ["self"], []
     for field in cls.FIELDS:

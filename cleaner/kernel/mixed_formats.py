@@ -1,4 +1,4 @@
-"""The two passes over logs that have messages of formats 0 and 1 in them, alone or among batches of format 2.
+"""Both walks of a pass over logs that hold messages of formats 0 and 1, alone or among batches of format 2.
 
 `build` and `MixedFilter` stand where `OffsetMap.build` and `RecordFilter` do, take the same arguments and give the same
 results; they hand every batch of format 2 to the kernel and do the older messages themselves, in plain Python: such logs
@@ -95,7 +95,7 @@ class MixedFilter:
         log_start_offset: int = 0,
         max_decompressed: int = DEFAULT_MAX_BYTES,
     ) -> None:
-        """Arguments as those that `record_filter` was made with."""
+        """Takes the same arguments that `record_filter` was made with."""
         self.retain_deletes = True
         self._filter = record_filter
         self._map = offset_map
@@ -106,16 +106,16 @@ class MixedFilter:
         self._counts = FilterCounts()
 
     def counts(self) -> FilterCounts:
-        """Of all formats since the last `take_counts`."""
+        """Counts of all formats since the last `take_counts`."""
         return self._counts.plus(self._filter.counts())
 
     def take_counts(self) -> FilterCounts:
-        """`counts`, which begin anew."""
+        """Return `counts` and reset them to zero."""
         counts, self._counts = self._counts.plus(self._filter.take_counts()), FilterCounts()
         return counts
 
     def filter(self, buffer: Buffer, start: int, end: int, output: bytearray | memoryview) -> FilterStep:
-        """`RecordFilter.filter`, whatever the format."""
+        """As `RecordFilter.filter`, for messages of any format."""
         position = start
         produced = 0
         room = memoryview(output)
@@ -136,7 +136,7 @@ class MixedFilter:
             self._counts = self._counts.plus(counts)
 
     def _one_message(self, buffer: Buffer, message: LegacyRecord) -> tuple[Buffer, FilterCounts]:
-        """What remains of a message or wrapper, and what it counts for."""
+        """Survivors of a message or wrapper as bytes, and its counts."""
         records = list(iterate_legacy_records(message, max_decompressed=self._max_decompressed))
         causes = [self._cause(record) for record in records]
         survivors = [record for record, cause in zip(records, causes, strict=True) if cause is None]
@@ -166,7 +166,7 @@ class MixedFilter:
         )
 
     def _cause(self, record: Record) -> str | None:
-        """Why a record goes: a field of FilterCounts; None when it stays."""
+        """The cause that removes a record, as a field name of FilterCounts; None when the record stays."""
         if record.offset < self._log_start:
             return "below_start"
         if record.offset >= self._map_end or record.offset == self._keep_last:
@@ -180,7 +180,7 @@ class MixedFilter:
         return None
 
     def _rewrapped(self, wrapper: LegacyRecord, stays: list[bool], last_offset: int, max_timestamp: int) -> bytearray:
-        """The wrapper around those of its messages that stay, each as it was."""
+        """A new wrapper around the inner messages that stay, each one unchanged."""
         data = unwrap(wrapper, self._max_decompressed)
         inner = b"".join(
             data[message.position : message.position + message.size]
@@ -197,7 +197,7 @@ class MixedFilter:
 
 
 def _sound_message(buffer: Buffer, position: int, end: int) -> LegacyRecord:
-    """The message at `position`, its checksum compared."""
+    """Read the message at `position` and verify its checksum. CorruptRecordError."""
     message = read_legacy_record(buffer, position, end)
     if not is_intact(buffer, message):
         raise CorruptRecordError(f"message at offset {message.offset}: its checksum is wrong")

@@ -1,4 +1,4 @@
-"""What the two passes of the cleaner's kernel report: values only, shared by the kernel and its twin.
+"""Results of the two walks of the cleaner's kernel: values only, shared by the kernel and its twin in Python.
 
 Stands at the bottom of the cleaner: imports nothing of ours.
 """
@@ -14,17 +14,17 @@ NO_HORIZON = -1
 
 
 class Stop(IntEnum):
-    """Why a call of a pass returned. Whatever the reason, `consumed` bytes are done with and never need to come again."""
+    """Reason why a kernel call returned. In any case `consumed` bytes are finished and never need to be passed again."""
 
     INPUT = 0  # every whole batch of the input is done: more bytes are needed (`needed`, when the next batch tells)
     OUTPUT = 1  # the output buffer is full: write it out and call again from there (`needed` when even empty it is too small)
-    OLD_FORMAT = 2  # the next message has format 0 or 1: `legacy` does it, and never says so itself
+    OLD_FORMAT = 2  # the next message has format 0 or 1: `mixed_formats` handles it, and never returns this
     MAP_FULL = 3  # build only: the record at `full_at` has a key that did not fit
     END = 4  # build only: the next batch begins at or above the end of the range
 
 
 class BuildStep(NamedTuple):
-    """One call of `OffsetMap.build`.
+    """Result of one call of `OffsetMap.build`.
 
     Attributes:
         consumed: bytes done with, from the call's start. After MAP_FULL the batch with the record that did not fit is not
@@ -43,7 +43,7 @@ class BuildStep(NamedTuple):
 
 
 class FilterStep(NamedTuple):
-    """One call of `RecordFilter.filter`.
+    """Result of one call of `RecordFilter.filter`.
 
     Attributes:
         consumed: bytes of the input done with, from the call's start.
@@ -60,7 +60,7 @@ class FilterStep(NamedTuple):
 
 
 class FilterCounts(NamedTuple):
-    """What a stretch of filtering removed and kept. The unit is the record, that is the offset; a marker is one.
+    """Records removed and kept by filtering. The unit is the record, that is the offset; a marker counts as one.
 
     Attributes:
         superseded: a later record has the same key.
@@ -102,7 +102,7 @@ class FilterCounts(NamedTuple):
 
     @property
     def removed(self) -> int:
-        """Records that did not survive, whatever the cause."""
+        """Number of records removed, all causes together."""
         return (
             self.superseded
             + self.tombstones_expired
@@ -113,7 +113,7 @@ class FilterCounts(NamedTuple):
         )
 
     def plus(self, other: FilterCounts) -> FilterCounts:
-        """Both stretches together."""
+        """The sum of two stretches."""
         horizons = [counts.earliest_horizon for counts in (self, other) if counts.earliest_horizon != NO_HORIZON]
         newest = max(self, other, key=lambda counts: (counts.max_timestamp, -counts.offset_of_max_timestamp))
         sums = {name: value + getattr(other, name) for name, value in self._asdict().items() if name not in _NOT_SUMS}

@@ -1,4 +1,4 @@
-"""The message-set protocol: the bytes of both sides, and a client's work, without any I/O.
+"""The message-set protocol: the bytes of both sides, and the logic of a client, without any I/O.
 
     wire      requests and answers, as bytes and back: the rulers are there
     entries   what the answers hold: log entries, read into records and built from them

@@ -1,4 +1,4 @@
-"""Reading a partition on and on: which request comes next, and what its answer means; no I/O.
+"""FetchCursor: reads a partition continuously, by making the next request and interpreting its answer; no I/O.
 
     offset ≥ 0 ──► FETCH ──┬─ records ────────────► go on behind them
                  ▲         ├─ less than one entry ─► ask again for twice as much, up to max_fetch_size
@@ -39,7 +39,7 @@ DEFAULT_MAX_FETCH_SIZE = 64 << 20
 
 
 class OnOutOfRange(StrEnum):
-    """What a reader does when its offset is not in the log: begin again at one end, or fail."""
+    """Policy of a reader whose offset is not in the log: continue at the earliest or latest offset, or fail."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -47,7 +47,7 @@ class OnOutOfRange(StrEnum):
 
 
 class FetchCursor:
-    """One reader of one partition. Not for use from two threads at once.
+    """A reader of one partition. Not thread-safe.
 
     Attributes:
         offset: of the next record that is wanted; EARLIEST or LATEST until the broker has said what that is.
@@ -71,7 +71,7 @@ class FetchCursor:
         on_out_of_range: OnOutOfRange | str = OnOutOfRange.FAIL,
         max_decompressed: int = DEFAULT_MAX_BYTES,
     ) -> None:
-        """Sizes in bytes. ValueError: sizes or an offset that make no sense, an unknown policy."""
+        """Sizes in bytes. ValueError: impossible sizes or offset."""
         if not 1 <= fetch_size <= max_fetch_size < 1 << 31:
             raise ValueError(
                 f"fetch_size={fetch_size} and max_fetch_size={max_fetch_size}: 1 to 2^31 - 1, in that order"
@@ -97,13 +97,14 @@ class FetchCursor:
         return offsets_answer_limit(1) if self._wanted is not None else ERROR_SIZE + self.fetch_size
 
     def request(self) -> bytes:
-        """What to send now; the same again until an answer is received."""
+        """The request to send next; the same one until an answer is received."""
         if self._wanted is not None:
             return offsets_request(self._topic, self._partition, self._wanted, 1)
         return fetch_request(self._topic, self._partition, self.offset, self.fetch_size)
 
     def receive(self, answer: bytes | bytearray | memoryview) -> list[Record]:
-        """The records in the answer (what follows `total`) to `request()`; often none. `offset` is behind them then.
+        """Take the answer (the bytes after `total`) to `request()`: its records, often none. Moves `offset` behind
+        them.
 
         Raises:
             MessageSetError: the broker's error; OFFSET_OUT_OF_RANGE under the policy `fail` only.

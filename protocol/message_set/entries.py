@@ -1,4 +1,4 @@
-"""What a message set holds, for a client: log entries as they stand on disk, read into records and built from them.
+"""Contents of a message set, for a client: log entries as they stand on disk, read into records and built from them.
 
     0        8      12    16    17               12 + size
     +--------+------+-----+-----+----------------+
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class NewRecord(NamedTuple):
-    """A record to be produced. Without a timestamp (ms since 1970) it gets the producer's clock; format 0 has none."""
+    """A record to produce. Without a timestamp (ms since 1970) it gets the producer's clock; format 0 has none."""
 
     value: bytes | None
     key: bytes | None = None
@@ -41,7 +41,7 @@ class NewRecord(NamedTuple):
 
 
 class ReadSet(NamedTuple):
-    """What `read_message_set` found.
+    """Result of `read_message_set`.
 
     Attributes:
         records: at or above the offset asked for, in order.
@@ -54,12 +54,12 @@ class ReadSet(NamedTuple):
     is_empty: bool
 
     def needs_more_room(self, offset: int) -> bool:
-        """Less than one whole entry came for `offset`: ask again, for twice as much."""
+        """True if not even one whole entry came for `offset`: fetch again, with twice the size."""
         return self.next_offset == offset and not self.is_empty
 
 
 def read_message_set(data: Buffer, offset: int, *, max_decompressed: int = DEFAULT_MAX_BYTES) -> ReadSet:
-    """The records of a set that was fetched at `offset`. Checksums are checked, control batches left out.
+    """Read the records of a set that was fetched at `offset`. Verifies checksums; skips control batches.
 
     An entry that can't be read ends the reading: it is the first one of the next set then, and raises there.
 
@@ -94,7 +94,7 @@ def read_message_set(data: Buffer, offset: int, *, max_decompressed: int = DEFAU
 
 
 class _Timed(NamedTuple):
-    """A new record with its timestamp, as the builders want it."""
+    """A new record with its timestamp, in the form that the builders take."""
 
     timestamp: int
     key: bytes | None
@@ -110,7 +110,7 @@ def build_message_set(
     compression: Compression = Compression.NONE,
     level: int | None = None,
 ) -> bytes:
-    """The set to produce: one batch (magic 2), one wrapper (with a codec), or a message for each record.
+    """Build the set to produce: one batch (magic 2), one wrapper (with a codec), or a message for each record.
 
     Offsets count from 0; the broker assigns the real ones.
 

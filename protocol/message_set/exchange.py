@@ -1,4 +1,4 @@
-"""One request with what its answer means: what a client sends, how much may come back, and what to make of it; no I/O.
+"""Exchanges of a client: each request with the size limit of its answer and the function that reads it; no I/O.
 
 Both clients are a socket that does one `Exchange` after the other. Reading on and on is `cursor`'s.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Exchange(NamedTuple, Generic[T]):
-    """A request and its answer.
+    """A request, and how to read its answer.
 
     Attributes:
         request: the whole frame.
@@ -57,19 +57,19 @@ class Exchange(NamedTuple, Generic[T]):
 
 
 def check_total(total: int, limit: int) -> int:
-    """The answer's `total`; MalformedAnswer when it can't be that of an answer to the request."""
+    """Check the answer's `total`, and return it; MalformedAnswer when no answer to the request can have that size."""
     if not ERROR_SIZE <= total <= limit:
         raise MalformedAnswer(f"an answer of {total} bytes; {ERROR_SIZE} to {limit} were to come")
     return total
 
 
 def authenticate(user: str, password: str) -> Exchange[int]:
-    """AUTHENTICATE: milliseconds until it must be said again, 0: never. ValueError where that has no form."""
+    """AUTHENTICATE; yields the milliseconds until it must be repeated, 0: never. ValueError: not encodable."""
     return Exchange(authenticate_request(user, password), AUTHENTICATE_ANSWER, parse_authenticate_answer)
 
 
 def produce(topic: str, partition: int, message_set: bytes) -> Exchange[int]:
-    """PRODUCE of a set: the offset of its first record."""
+    """PRODUCE of a set; yields the offset of its first record."""
     what = f"PRODUCE to {topic}-{partition}"
     return Exchange(
         produce_request(topic, partition, message_set),
@@ -79,7 +79,7 @@ def produce(topic: str, partition: int, message_set: bytes) -> Exchange[int]:
 
 
 def multi_produce(sets: Sequence[tuple[str, int, bytes]]) -> Exchange[list[int | MessageSetError]]:
-    """MULTIPRODUCE of (topic, partition, set): the offset of the first record, or the error, of each."""
+    """MULTIPRODUCE of (topic, partition, set); yields the offset of the first record, or the error, of each set."""
 
     def read(answer: Buffer) -> list[int | MessageSetError]:
         return [
@@ -93,7 +93,7 @@ def multi_produce(sets: Sequence[tuple[str, int, bytes]]) -> Exchange[list[int |
 
 
 def fetch(topic: str, partition: int, offset: int, max_size: int) -> Exchange[ReadSet]:
-    """FETCH as it is: no retry. `read` raises also what `read_message_set` raises."""
+    """A single FETCH, without retries. `read` raises also what `read_message_set` raises."""
 
     def read(answer: Buffer) -> ReadSet:
         error, data = parse_fetch_answer(answer)
@@ -107,7 +107,7 @@ def fetch(topic: str, partition: int, offset: int, max_size: int) -> Exchange[Re
 def multi_fetch(
     fetches: Sequence[tuple[str, int, int, int]],
 ) -> Exchange[list[ReadSet | MessageSetError | RecordError]]:
-    """MULTIFETCH of (topic, partition, offset, max size): the set, or what is wrong with it, of each.
+    """MULTIFETCH of (topic, partition, offset, max size); yields the set, or its error, for each.
 
     A set that `needs_more_room` did not hold one whole entry: to be fetched again with a larger size, or alone.
     """
@@ -130,7 +130,7 @@ def multi_fetch(
 
 
 def offsets(topic: str, partition: int, time: int, max_number: int) -> Exchange[list[int]]:
-    """OFFSETS at `time` and before, newest first."""
+    """OFFSETS at and before `time`; yields offsets, newest first."""
     what = f"OFFSETS of {topic}-{partition}"
     return Exchange(
         offsets_request(topic, partition, time, max_number),

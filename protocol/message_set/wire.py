@@ -1,4 +1,4 @@
-"""Requests and answers of the message-set protocol, as bytes and back; no I/O.
+"""Requests and answers of the message-set protocol: encode and decode, no I/O.
 
     request     0        4      6                   4 + size
                 +--------+------+-------------------+
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
 
 LATEST = -1
-"""As an OFFSETS time: where the next record that readers see will stand."""
+"""Time in OFFSETS for the end of the log: the offset of the next record that readers will see."""
 EARLIEST = -2
-"""As an OFFSETS time: the first offset that can be read."""
+"""Time in OFFSETS for the first readable offset."""
 
 _SIZE_AND_TYPE = struct.Struct(">ih")
 _TYPE = struct.Struct(">h")
@@ -68,7 +68,7 @@ _PRODUCE_TAIL = struct.Struct(">ii")
 _ERRORS = {int(code): code for code in ErrorCode}
 
 AUTHENTICATE_VERSION = 0
-"""The newest that there is."""
+"""The newest version of the AUTHENTICATE body."""
 TYPE_SIZE = _TYPE.size
 SIZE_FIELD = 4
 ERROR_SIZE = 2
@@ -91,7 +91,7 @@ class RequestType(IntEnum):
     MULTIPRODUCE = 3
     OFFSETS = 4
     AUTHENTICATE = 5
-    """Ours: Kafka 0.7 had none."""
+    """Our addition: Kafka 0.7 had no authentication."""
 
 
 class FetchBody(NamedTuple):
@@ -122,7 +122,7 @@ class ProduceBody(NamedTuple):
 
 
 class AuthenticateBody(NamedTuple):
-    """Who a client says it is. `version`: of this body; what follows in others is not read."""
+    """Credentials of a client. `version` is that of this body; the rest of a body of another version is not read."""
 
     version: int
     user: str
@@ -130,7 +130,7 @@ class AuthenticateBody(NamedTuple):
 
 
 class MessageSetError(ProtocolError):
-    """The broker answered with an error. `code` is Kafka's; UNKNOWN_SERVER_ERROR stands for one that has no name here."""
+    """An error answer of the broker. `code` is Kafka's; UNKNOWN_SERVER_ERROR stands for one that has no name here."""
 
     def __init__(self, code: int, what: str) -> None:
         known = _ERRORS.get(code)
@@ -139,21 +139,21 @@ class MessageSetError(ProtocolError):
 
 
 class MalformedAnswer(Exception):
-    """Bytes that are no answer to the request. The connection can't be used any more."""
+    """The bytes are no answer to the request. The connection can't be used any more."""
 
 
 # -- requests, the broker's side: MalformedRequest for what is not as the ruler says
 
 
 def parse_fetch(buffer: Buffer, position: int, end: int) -> FetchBody:
-    """The one FETCH body in buffer[position:end]."""
+    """Parse the one FETCH body in buffer[position:end]."""
     body, following = _fetch_body(buffer, position, end)
     _must_end(following, end)
     return body
 
 
 def parse_multi_fetch(buffer: Buffer, position: int, end: int, most: int) -> list[FetchBody]:
-    """The FETCH bodies in buffer[position:end], which may be `most`."""
+    """Parse the FETCH bodies in buffer[position:end], of which there may be `most`."""
     count, position = _read_count(buffer, position, end, most)
     bodies = []
     for _ in range(count):
@@ -164,14 +164,14 @@ def parse_multi_fetch(buffer: Buffer, position: int, end: int, most: int) -> lis
 
 
 def parse_produce(buffer: Buffer, position: int, end: int) -> ProduceBody:
-    """The one PRODUCE body in buffer[position:end]; the set stays where it is."""
+    """Parse the one PRODUCE body in buffer[position:end]; the set is not copied."""
     body, following = _produce_body(buffer, position, end)
     _must_end(following, end)
     return body
 
 
 def parse_multi_produce(buffer: Buffer, position: int, end: int, most: int) -> list[ProduceBody]:
-    """The PRODUCE bodies in buffer[position:end], which may be `most`."""
+    """Parse the PRODUCE bodies in buffer[position:end], of which there may be `most`."""
     count, position = _read_count(buffer, position, end, most)
     bodies = []
     for _ in range(count):
@@ -182,15 +182,16 @@ def parse_multi_produce(buffer: Buffer, position: int, end: int, most: int) -> l
 
 
 def parse_offsets(buffer: Buffer, position: int, end: int) -> OffsetsBody:
-    """The one OFFSETS body in buffer[position:end]."""
+    """Parse the one OFFSETS body in buffer[position:end]."""
     body, following = _fetch_body(buffer, position, end)
     _must_end(following, end)
     return OffsetsBody(*body)
 
 
 def parse_authenticate(buffer: Buffer, position: int, end: int) -> AuthenticateBody:
-    """The one AUTHENTICATE body in buffer[position:end]; of another version than 0 the version alone. What is raised quotes
-    nothing of it."""
+    """Parse the one AUTHENTICATE body in buffer[position:end]; only `version` where that is not 0. Errors quote nothing
+    of it.
+    """
     if end - position < _TYPE.size:
         raise MalformedRequest("the request ends before its version")
     (version,) = _TYPE.unpack_from(buffer, position)
@@ -227,7 +228,7 @@ def _produce_body(buffer: Buffer, position: int, end: int) -> tuple[ProduceBody,
 
 
 def _read_topic(buffer: Buffer, position: int, end: int, tail: int) -> tuple[str, int]:
-    """The topic at `position`, behind which `tail` bytes must follow."""
+    """Read the topic at `position`, behind which `tail` bytes must follow."""
     return _read_text(buffer, position, end, tail, "topic")
 
 
@@ -251,34 +252,34 @@ def _must_end(position: int, end: int) -> None:
 
 
 def message_set_header(size: int, error: int = 0) -> bytes:
-    """In front of `size` bytes of messages (MessageSetSend), or of MessageSetSends (MultiMessageSetSend)."""
+    """Header in front of `size` bytes of messages (MessageSetSend), or of MessageSetSends (MultiMessageSetSend)."""
     return _HEADER.pack(ERROR_SIZE + size, error)
 
 
 def produce_answer(error: int, base_offset: int) -> bytes:
-    """The answer to PRODUCE."""
+    """Encode the answer to PRODUCE."""
     return _SET_LENGTH.pack(PRODUCE_ANSWER) + _ERROR_AND_BASE_OFFSET.pack(error, base_offset)
 
 
 def multi_produce_answer(rows: Sequence[tuple[int, int]]) -> bytes:
-    """The answer to MULTIPRODUCE: (error, base offset) for each set."""
+    """Encode the answer to MULTIPRODUCE: (error, base offset) for each set."""
     body = b"".join(_ERROR_AND_BASE_OFFSET.pack(*row) for row in rows)
     return message_set_header(len(body)) + body
 
 
 def offsets_answer(error: int, offsets: Sequence[int]) -> bytes:
-    """The answer to OFFSETS."""
+    """Encode the answer to OFFSETS."""
     size = _OFFSET_COUNT.size + 8 * len(offsets)
     return message_set_header(size, error) + struct.pack(f">i{len(offsets)}q", len(offsets), *offsets)
 
 
 def authenticate_answer(error: int, lifetime_ms: int) -> bytes:
-    """The answer to AUTHENTICATE."""
+    """Encode the answer to AUTHENTICATE."""
     return _SET_LENGTH.pack(AUTHENTICATE_ANSWER) + _AUTHENTICATED.pack(error, AUTHENTICATE_VERSION, lifetime_ms)
 
 
 def refusal_answer(kind: int, error: int) -> bytes:
-    """The answer to a request of that type, known or not, as a whole."""
+    """Encode the whole answer that refuses a request of type `kind`, known or not."""
     if kind == RequestType.PRODUCE:
         return produce_answer(error, -1)
     if kind == RequestType.OFFSETS:
@@ -292,12 +293,12 @@ def refusal_answer(kind: int, error: int) -> bytes:
 
 
 def fetch_request(topic: str, partition: int, offset: int, max_size: int) -> bytes:
-    """A framed FETCH."""
+    """Encode a FETCH as a frame."""
     return _framed(RequestType.FETCH, _place(topic, partition) + _OFFSET_AND_SIZE.pack(offset, max_size))
 
 
 def multi_fetch_request(fetches: Sequence[tuple[str, int, int, int]]) -> bytes:
-    """A framed MULTIFETCH of (topic, partition, offset, max size)."""
+    """Encode a MULTIFETCH of (topic, partition, offset, max size) as a frame."""
     return _framed(
         RequestType.MULTIFETCH,
         _count(fetches),
@@ -309,12 +310,12 @@ def multi_fetch_request(fetches: Sequence[tuple[str, int, int, int]]) -> bytes:
 
 
 def produce_request(topic: str, partition: int, message_set: bytes) -> bytes:
-    """A framed PRODUCE."""
+    """Encode a PRODUCE as a frame."""
     return _framed(RequestType.PRODUCE, _place(topic, partition), _SET_LENGTH.pack(len(message_set)), message_set)
 
 
 def multi_produce_request(sets: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """A framed MULTIPRODUCE of (topic, partition, message set)."""
+    """Encode a MULTIPRODUCE of (topic, partition, message set) as a frame."""
     parts = [
         part
         for topic, partition, message_set in sets
@@ -324,12 +325,12 @@ def multi_produce_request(sets: Sequence[tuple[str, int, bytes]]) -> bytes:
 
 
 def offsets_request(topic: str, partition: int, time: int, max_number: int) -> bytes:
-    """A framed OFFSETS."""
+    """Encode an OFFSETS as a frame."""
     return _framed(RequestType.OFFSETS, _place(topic, partition) + _OFFSET_AND_SIZE.pack(time, max_number))
 
 
 def authenticate_request(user: str, password: str) -> bytes:
-    """A framed AUTHENTICATE. ValueError, which quotes neither."""
+    """Encode an AUTHENTICATE as a frame. ValueError, which quotes neither argument."""
     parts = [one.encode() for one in (user, password)]
     if max(map(len, parts)) > 0x7FFF:
         raise ValueError("a user or a password whose length does not fit 15 bits")
@@ -361,12 +362,12 @@ def _framed(kind: RequestType, *body: bytes) -> bytes:
 
 
 def parse_fetch_answer(answer: Buffer) -> tuple[int, memoryview]:
-    """(error, message set)."""
+    """Decode the answer to FETCH: (error, message set)."""
     return _read_error(answer), memoryview(answer)[ERROR_SIZE:]
 
 
 def parse_multi_fetch_answer(answer: Buffer, count: int) -> list[tuple[int, memoryview]]:
-    """(error, message set) for each of the `count` fetches. MessageSetError when the whole was refused."""
+    """Decode (error, message set) for each of the `count` fetches. MessageSetError when the whole was refused."""
     _raise_if_refused(answer, "MULTIFETCH")
     view = memoryview(answer)
     position = ERROR_SIZE
@@ -386,7 +387,7 @@ def parse_multi_fetch_answer(answer: Buffer, count: int) -> list[tuple[int, memo
 
 
 def parse_produce_answer(answer: Buffer, what: str) -> int:
-    """The base offset. MessageSetError, whose text begins with `what`."""
+    """Decode the base offset. MessageSetError, whose text begins with `what`."""
     _raise_if_refused(answer, what)
     if len(answer) != PRODUCE_ANSWER:
         raise MalformedAnswer(f"{len(answer)} bytes where a base offset was to come")
@@ -394,7 +395,7 @@ def parse_produce_answer(answer: Buffer, what: str) -> int:
 
 
 def parse_multi_produce_answer(answer: Buffer, count: int) -> list[tuple[int, int]]:
-    """(error, base offset) for each of the `count` sets. MessageSetError when the whole was refused."""
+    """Decode (error, base offset) for each of the `count` sets. MessageSetError when the whole was refused."""
     _raise_if_refused(answer, "MULTIPRODUCE")
     if len(answer) != ERROR_SIZE + count * MULTI_PRODUCE_ANSWER_EACH:
         raise MalformedAnswer(f"{len(answer)} bytes where {count} base offsets were to come")
@@ -402,7 +403,7 @@ def parse_multi_produce_answer(answer: Buffer, count: int) -> list[tuple[int, in
 
 
 def parse_offsets_answer(answer: Buffer, what: str) -> list[int]:
-    """The offsets, newest first. MessageSetError, whose text begins with `what`."""
+    """Decode the offsets, newest first. MessageSetError, whose text begins with `what`."""
     _raise_if_refused(answer, what)
     rest = len(answer) - ERROR_SIZE - _OFFSET_COUNT.size
     count = _OFFSET_COUNT.unpack_from(answer, ERROR_SIZE)[0] if rest >= 0 else -1
@@ -412,7 +413,7 @@ def parse_offsets_answer(answer: Buffer, what: str) -> list[int]:
 
 
 def parse_authenticate_answer(answer: Buffer) -> int:
-    """Milliseconds until it must be said again, 0: never. MessageSetError."""
+    """Decode the milliseconds until authentication must be repeated, 0: never. MessageSetError."""
     _raise_if_refused(answer, "AUTHENTICATE")
     if len(answer) != AUTHENTICATE_ANSWER:
         raise MalformedAnswer(f"{len(answer)} bytes where a lifetime was to come")

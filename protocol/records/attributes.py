@@ -28,7 +28,7 @@ class Compression(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Whose clock the timestamps of a batch come from."""
+    """Clock that the timestamps of a batch come from: the producer's or the broker's."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1

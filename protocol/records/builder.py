@@ -41,7 +41,7 @@ ATTRIBUTES = struct.Struct(">h")
 
 
 class RecordLike(Protocol):
-    """What `build_batch` asks of a record; `Record` is one."""
+    """Fields that `build_batch` reads of a record; `Record` has them."""
 
     @property
     def timestamp(self) -> int: ...
@@ -54,7 +54,7 @@ class RecordLike(Protocol):
 
 
 def append_record(out: bytearray, offset_delta: int, timestamp_delta: int, record: RecordLike) -> None:
-    """Appends one record, its length in front."""
+    """Append one record to `out`, prefixed with its length."""
     body = bytearray(1)  # attributes: none are defined
     append_varint(body, timestamp_delta)
     append_varint(body, offset_delta)
@@ -156,7 +156,7 @@ def build_batch(
 
 
 def recompress(buffer: Bytes, position: int, end: int, compression: Compression, level: int | None = None) -> bytearray:
-    """The batch at `position` with its records in another codec, everything else as it was; any thread.
+    """Copy the batch at `position` with its records compressed by another codec, all else unchanged; any thread.
 
     Raises what `read_batch_header`, `decompress` and `compress` raise.
     """
@@ -174,7 +174,7 @@ def recompress(buffer: Bytes, position: int, end: int, compression: Compression,
 
 
 def seal(batch: bytearray | memoryview) -> None:
-    """Writes the checksum of the one batch that fills `batch`."""
+    """Write the checksum of the one batch that fills `batch`."""
     CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
 
 

@@ -104,7 +104,7 @@ _ZSTD_MAX_RATIO = 128 * 1024 // 4
 
 
 class _Contexts(threading.local):
-    """zstd contexts: 14 µs to make, and no two threads may use one at once."""
+    """Pool of zstd contexts: making one takes 14 µs, and no two threads may use one at once."""
 
     decompressor: zstandard.ZstdDecompressor | None = None
     compressors: dict[int, zstandard.ZstdCompressor] | None = None
@@ -114,7 +114,7 @@ _contexts = _Contexts()
 
 
 def compress(codec: int, data: Data, level: int | None = None) -> bytes:
-    """`data` as one stream of `codec`; any thread.
+    """Compress `data` to one stream of `codec`; any thread.
 
     Args:
         codec: a `Compression`.
@@ -160,7 +160,7 @@ def compress(codec: int, data: Data, level: int | None = None) -> bytes:
 def decompress(
     codec: int, data: Data, max_bytes: int = DEFAULT_MAX_BYTES, is_due: Callable[[], bool] | None = None
 ) -> Plain:
-    """What `data` was before it was compressed; any thread. What is large comes in pieces, between which others run.
+    """Decompress one stream of `codec`; any thread. Large results come in pieces, between which other threads run.
 
     Args:
         codec: a `Compression`.
@@ -185,7 +185,7 @@ def decompress(
 
 
 def snappy_raw(data: Data) -> bytes:
-    """`data` as one raw snappy block, which is what librdkafka sends; any thread."""
+    """Compress `data` to one raw snappy block, which is what librdkafka sends; any thread."""
     import snappy
 
     return bytes(snappy.compress(data))
@@ -206,9 +206,9 @@ def _copy(data: Data, max_bytes: int, is_due: IsDue | None) -> bytes:
 
 
 class _Pieces:
-    """A result that grows, to `max_bytes` at most, out of a bounded number of parts, as long as there is time. What is large is
-    never copied as a whole (joined, or moved by a growing buffer): no other thread would run meanwhile. So it gets addresses
-    for all of it, and memory as it comes.
+    """A growing result with three limits: `max_bytes`, a number of parts, and time. Large results are never copied as a
+    whole (joined, or moved by a growing buffer), since no other thread would run meanwhile: address space is reserved
+    at once, memory is touched as data comes.
     """
 
     def __init__(self, codec: Compression, max_bytes: int, is_due: IsDue | None) -> None:
@@ -221,7 +221,7 @@ class _Pieces:
         self.size = 0
 
     def begin_part(self) -> None:
-        """Counts a member, frame or block that begins; InvalidRecordError where there are too many for what came of them."""
+        """Count a member, frame or block that begins; InvalidRecordError for too many parts with too little data."""
         self._part_count += 1
         if self._part_count > FREE_PARTS + self.size // PART_BYTES:
             raise InvalidRecordError(
@@ -230,7 +230,7 @@ class _Pieces:
             )
 
     def add(self, part: bytes) -> None:
-        """Appends `part`, which may be empty. RecordTooLargeError, OutOfTimeError, MemoryError."""
+        """Append `part`, which may be empty. RecordTooLargeError, OutOfTimeError, MemoryError."""
         if self._is_due is not None and self._is_due():
             raise OutOfTimeError(f"{self._codec.name.lower()} data that takes long: {self.size} bytes so far")
         start, self.size = self.size, self.size + len(part)
@@ -368,7 +368,7 @@ def _decompress_lz4(data: Data, max_bytes: int, is_due: IsDue | None) -> Plain:
 
 
 def _decompress_lz4_by_position(view: memoryview, max_bytes: int, is_due: IsDue | None) -> Plain:
-    """The one frame in `view`. The package's own decompressor keeps what it has not consumed, and copies it in each step."""
+    """Decompress the one frame in `view`. The package's own decompressor would copy its unconsumed input in each step."""
     import lz4.frame
 
     context = lz4.frame.create_decompression_context()

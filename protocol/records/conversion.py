@@ -1,4 +1,4 @@
-"""One message format made of another: batches of format 2, messages and wrappers of formats 0 and 1.
+"""Converts between message formats: batches of format 2, messages and wrappers of formats 0 and 1.
 
     what is lost          to 2          to 1                          to 0
         from 0            -             - (timestamp −1)              -
@@ -46,7 +46,7 @@ MAX_CONVERTED_BYTES = 32 << 20
 
 
 class ConvertedRecords(NamedTuple):
-    """What `down_convert` made of a slice of a log.
+    """Result of `down_convert` for a slice of a log.
 
     Attributes:
         data: what the client gets; may be empty though the slice was not (control batches alone, say).
@@ -70,7 +70,7 @@ def convert_batch(
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     max_decompressed: int = MAX_CONVERTED_BYTES,
 ) -> bytes:
-    """One batch, wrapper or message in format `magic`, at the same offsets.
+    """Convert one batch, wrapper or message to format `magic`, at the same offsets.
 
     From format 2 without a codec come as many messages as there are records. A control batch, and an empty one, has no
     form in formats 0 and 1: no bytes.
@@ -99,8 +99,8 @@ def convert_batch(
 
 
 def needs_conversion(buffer: Buffer, magic: int) -> bool:
-    """Whether `buffer`, a slice of a log from a batch's start, holds a batch of a newer format than `magic`. One that the
-    slice cuts off does not count. CorruptRecordError: a size is impossible.
+    """True if `buffer`, a slice of a log from a batch's start, holds a whole batch of a newer format than `magic`.
+    CorruptRecordError: a size is impossible.
     """
     position, end = 0, len(buffer)
     while end - position >= HEADER_UP_TO_MAGIC:
@@ -124,7 +124,8 @@ def down_convert(
     max_bytes: int | None = None,
     max_decompressed: int = MAX_CONVERTED_BYTES,
 ) -> ConvertedRecords:
-    """A slice of a log for a client that knows formats up to `magic`: newer batches converted, older ones as they are.
+    """Convert a slice of a log for a client that knows formats up to `magic`: newer batches are converted, older ones
+    copied.
 
     Fetch versions 0 and 1 want format 0, versions 2 and 3 format 1. A batch that the slice cuts off is left out.
 
@@ -181,7 +182,7 @@ def down_convert(
 
 
 def _up_to(max_bytes: int, records: list[Record], magic: int) -> list[Record]:
-    """The first of them, as many as it takes to fill so many bytes as messages without a codec."""
+    """The first records, until they take `max_bytes` as uncompressed messages."""
     for index, record in enumerate(records):
         max_bytes -= legacy_record_size(magic, record.key, record.value)
         if max_bytes <= 0:

@@ -1,4 +1,4 @@
-"""Which checksum guards what, outside of the kernel's loops.
+"""Checksums of records, outside of the kernel's loops.
 
 CRC-32C (Castagnoli) guards V2 batches, from the attributes to the end: base offset and leader epoch lie outside of it,
 so that the leader assigns them without touching the checksum. CRC-32 (zlib's) guards messages of formats 0 and 1.
@@ -17,7 +17,7 @@ __all__ = ["crc32", "crc32c"]
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """CRC-32C of `data`, going on from `value`. Any thread."""
+    """CRC-32C of `data`, continued from `value`. Any thread."""
     # The package brings importlib.metadata and email along, which a start can do without.
     from crc32c import crc32c as compute
 

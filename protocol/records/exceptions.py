@@ -1,4 +1,4 @@
-"""What can be wrong with records. One table in the broker maps these classes to Kafka's error codes.
+"""Exceptions for faulty records. One table in the broker maps these classes to Kafka's error codes.
 
     RecordError
     ├── CorruptRecordError            CORRUPT_MESSAGE (2): the bytes are not what was sent; clients send again
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 
 class RecordFault(NamedTuple):
-    """One refused record of a batch, as the produce response names it (KIP-467).
+    """A refused record of a batch, as the produce response names it (KIP-467).
 
     Attributes:
         record_index: place of the record in its batch, from 0.
@@ -31,7 +31,7 @@ class RecordFault(NamedTuple):
 
 
 class RecordError(Exception):
-    """Base of everything that reading, checking or building record batches raises."""
+    """Base of all exceptions from reading, checking or building record batches."""
 
 
 class CorruptRecordError(RecordError):
@@ -83,11 +83,11 @@ class UnsupportedCompressionError(RecordError):
 
 
 class OutOfTimeError(RecordError):
-    """Decompressing takes longer than its caller wants to wait. It says nothing about the data."""
+    """Decompression exceeded the caller's time limit. Says nothing about the data."""
 
 
 def timestamp_fault(timestamp: int, earliest: int, latest: int) -> str:
-    """What is wrong with a timestamp outside [earliest, latest], in milliseconds since 1970, and what decides that."""
+    """Error text for a timestamp outside [earliest, latest], in ms since 1970, naming the setting that decides."""
     if timestamp > latest:
         return f"timestamp {timestamp} is after {latest}, the latest that message.timestamp.after.max.ms allows now"
     return f"timestamp {timestamp} is before {earliest}, the earliest that message.timestamp.before.max.ms allows now"

@@ -102,7 +102,7 @@ _INT32_MAX = 0x7FFF_FFFF
 
 
 class LegacyRecord(NamedTuple):
-    """One message as it stands in a log or a message set: a record, or a wrapper around some.
+    """A message as it stands in a log or a message set: a record, or a wrapper around records.
 
     Attributes:
         position: where it starts in its buffer.
@@ -127,32 +127,34 @@ class LegacyRecord(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """Codec id: up to 3, a `Compression`; others mean nothing in these formats."""
+        """Codec id: 0 to 3 are `Compression`; the other values are undefined in these formats."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_wrapper(self) -> bool:
-        """The value holds compressed messages."""
+        """True if the value holds compressed messages."""
         return self.compression != Compression.NONE
 
     @property
     def is_append_time(self) -> bool:
-        """The timestamp is the broker's, for all that is within. Never in format 0, where the bit means nothing."""
+        """True if the broker set the timestamp, for all inner messages too. Never in format 0, where the bit is
+        undefined.
+        """
         return self.magic > MAGIC_V0 and bool(self.attributes & TIMESTAMP_TYPE_MASK)
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps are from; CREATE_TIME in format 0, which has none."""
+        """Clock of the timestamps; CREATE_TIME in format 0, which has no timestamps."""
         return TimestampType.LOG_APPEND_TIME if self.is_append_time else TimestampType.CREATE_TIME
 
 
 def legacy_record_size(magic: int, key: Buffer | None, value: Buffer | None) -> int:
-    """Bytes of one message with this key and value, offset and size fields included."""
+    """Size in bytes of one message with this key and value, offset and size fields included."""
     return LOG_OVERHEAD + RECORD_OVERHEAD[magic] + len(key or b"") + len(value or b"")
 
 
 def read_legacy_record(buffer: Buffer, position: int = 0, end: int | None = None) -> LegacyRecord:
-    """The message at `position`, which must be whole before `end`. The checksum is not looked at.
+    """Read the message at `position`, which must end before `end`. The checksum is not verified.
 
     Raises:
         CorruptRecordError: size, magic or lengths are impossible, or the message is cut off.
@@ -187,7 +189,7 @@ def read_legacy_record(buffer: Buffer, position: int = 0, end: int | None = None
 
 
 def read_legacy_header(buffer: Buffer, position: int = 0, offset_in_file: int | None = None) -> BatchHeader:
-    """The message at `position` as a batch: what walks over batches of all formats want to know of it.
+    """Read the message at `position` as a BatchHeader, for code that walks over batches of all formats.
 
     Only LEGACY_HEADER_SIZE bytes of it need be there. The base offset is the *last* offset too: the first one of a
     wrapper is known only when it is opened. The record count is 1, of a wrapper −1: not known either. There is no
@@ -232,13 +234,13 @@ def read_legacy_header(buffer: Buffer, position: int = 0, offset_in_file: int | 
 
 
 def is_intact(buffer: Buffer, record: LegacyRecord) -> bool:
-    """Whether the checksum is the message's. Lets other threads run while it works on a large one."""
+    """True if the message's checksum is right. Releases the GIL for a large message."""
     return crc32(memoryview(buffer)[record.position + MAGIC_AT : record.position + record.size]) == record.crc
 
 
 def iterate_legacy_messages(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[LegacyRecord]:
-    """The whole messages in [position, end), in order, wrappers unopened. One that is cut off ends the iteration, as the
-    last one of a fetch response may be; what is impossible raises as in `read_legacy_record`.
+    """Iterate over the whole messages in [position, end), in order, wrappers unopened. A message that is cut off ends
+    the iteration, as the last one of a fetch response may be; an impossible size raises as in `read_legacy_record`.
     """
     limit = len(buffer) if end is None else end
     while limit - position >= HEADER_UP_TO_MAGIC:
@@ -253,8 +255,8 @@ def iterate_legacy_messages(buffer: Buffer, position: int = 0, end: int | None =
 def iterate_legacy_records(
     record: LegacyRecord, *, from_producer: bool = False, max_decompressed: int = DEFAULT_MAX_BYTES
 ) -> Iterator[Record]:
-    """What is in a message: itself, or the records within the wrapper, in order. The checksums of inner messages are
-    checked on the way, that of the message itself is not.
+    """Iterate over the records of a message: itself, or those within the wrapper, in order. Verifies the checksums of
+    inner messages, not that of the message itself.
 
     Args:
         record: from `read_legacy_record`.
@@ -302,7 +304,7 @@ def append_legacy_record(
     value: Buffer | None,
     attributes: int = 0,
 ) -> None:
-    """Appends one message with its checksum; the timestamp is left out in format 0.
+    """Append one message with its checksum to `out`; format 0 leaves the timestamp out.
 
     Raises:
         ValueError: the message would be larger than 2 GiB, or a field exceeds its width.
@@ -340,8 +342,8 @@ def build_legacy_set(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     append_time: int = NO_TIMESTAMP,
 ) -> bytes:
-    """Records as messages of format 0 or 1, in one wrapper where there is a codec. Headers are left out: these formats
-    have none.
+    """Build messages of format 0 or 1 from records, in one wrapper where there is a codec. Headers are dropped: these
+    formats have none.
 
     Args:
         records: at least one, in offset order.
@@ -388,8 +390,8 @@ def build_legacy_set(
 
 
 def assign_offset(buffer: bytearray | memoryview, position: int, offset: int) -> None:
-    """Writes the offset of the message at `position`, which the checksum does not cover. For a wrapper of format 1 that
-    moves everything within; what is within one of format 0 would have to be written anew.
+    """Set the offset of the message at `position`, which the checksum does not cover. In a wrapper of format 1 that
+    moves all inner messages; those of format 0 hold absolute offsets and would have to be rewritten.
     """
     _OFFSET.pack_into(buffer, position, offset)
 
@@ -397,7 +399,7 @@ def assign_offset(buffer: bytearray | memoryview, position: int, offset: int) ->
 def assign_timestamp(
     buffer: bytearray | memoryview, record: LegacyRecord, timestamp_type: TimestampType, timestamp: int
 ) -> None:
-    """Writes timestamp and timestamp type of a format 1 message into its buffer, and the checksum where they changed.
+    """Set timestamp and timestamp type of a format 1 message in its buffer, and its checksum if they changed.
 
     Under LOG_APPEND_TIME that is all a wrapper needs; under CREATE_TIME `timestamp` is the greatest within.
 
@@ -427,7 +429,9 @@ def _read_nullable(view: memoryview, position: int, limit: int) -> tuple[memoryv
 
 
 def unwrap(record: LegacyRecord, max_decompressed: int = DEFAULT_MAX_BYTES) -> bytes | memoryview:
-    """The messages within a wrapper, as one buffer; raises what `iterate_legacy_records` raises for the wrapper itself."""
+    """Decompress a wrapper: its inner messages as one buffer. Raises what `iterate_legacy_records` raises for the
+    wrapper itself.
+    """
     codec = record.compression
     if codec > Compression.LZ4:
         raise UnsupportedCompressionError(f"message format {record.magic} knows no codec with the id {codec}")
@@ -445,7 +449,9 @@ def unwrap(record: LegacyRecord, max_decompressed: int = DEFAULT_MAX_BYTES) -> b
 
 
 def _last_inner_offset(data: Buffer) -> int:
-    """Walks the sizes only: offsets of format 1 hang on the last one, and a list of all messages would take much room."""
+    """Offset of the last inner message, to which format 1 offsets are relative. Walks sizes only: a list of all
+    messages would take much memory.
+    """
     position = offset = 0
     while position < len(data):
         if len(data) - position < LOG_OVERHEAD:

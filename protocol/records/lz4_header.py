@@ -1,4 +1,4 @@
-"""The check byte of an LZ4 frame's header, as the format wants it and as Kafka wrote it before 0.10.
+"""Check byte of an LZ4 frame's header, as the format defines it and as Kafka wrote it before 0.10.
 
     frame    0          4       5       6 or 14
              +----------+-------+-------+----------------+-------+---------
@@ -28,7 +28,7 @@ _PRIME_5 = 0x1656_67B1
 
 
 def xxh32(data: bytes) -> int:
-    """xxHash-32 with seed 0 of fewer than 16 bytes, which a frame header has: longer input is hashed in another way."""
+    """xxHash-32 with seed 0 of fewer than 16 bytes, enough for a frame header: longer input is hashed differently."""
     if len(data) >= 16:
         raise ValueError(f"{len(data)} bytes are more than a frame header has")
     value = _PRIME_5 + len(data)
@@ -49,14 +49,14 @@ def _rotate(value: int, bits: int) -> int:
 
 
 def with_historical_check(frame: bytes) -> bytes:
-    """`frame`, as the lz4 package wrote it with no content size, with the check byte that format 0 wants."""
+    """Copy `frame`, written by the lz4 package without content size, with the wrong check byte that format 0 requires."""
     check = xxh32(frame[: _HEADER_SIZE - 1]) >> 8 & 0xFF
     return frame[: _HEADER_SIZE - 1] + bytes([check]) + frame[_HEADER_SIZE:]
 
 
 def with_right_check(frame: bytes) -> bytes:
-    """`frame` of a format 0 message with the byte that the lz4 package wants, whichever it had: Kafka never looks at it
-    there, and the message's own checksum guards it.
+    """Copy `frame` of a format 0 message with the check byte that the lz4 package requires. The old byte is not
+    verified: Kafka never looks at it there, and the message's own checksum guards it.
 
     Raises:
         CorruptRecordError: too short for a frame header.

@@ -1,4 +1,4 @@
-"""Batches of every message format in one buffer, as a log or a fetch holds them: one way to walk and to open them all.
+"""Walks and opens batches of every message format in one buffer, as a log or a fetch response holds them.
 
     iterate_batches   the headers, in order; a message of format 0 or 1 (a wrapper too) counts as a batch
     iterate_records   what is in one of them: a batch's records, a message, or the messages within a wrapper
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def read_header(buffer: Buffer, position: int = 0, end: int | None = None) -> BatchHeader:
-    """The header of the batch or message at `position`, which must be whole before `end`. No checksum is looked at.
+    """Read the header of the batch or message at `position`, which must end before `end`. No checksum is verified.
 
     For formats 0 and 1 see `legacy_record.read_legacy_header`: base_offset is the last offset there.
 
@@ -57,8 +57,8 @@ def _is_legacy(buffer: Buffer, position: int, limit: int) -> bool:
 
 
 def iterate_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
-    """Headers of the whole batches and messages in [position, end), in order. One that is cut off ends the iteration, as
-    the last one of a fetch response may be; what is impossible raises as in `read_header`.
+    """Iterate over headers of the whole batches and messages in [position, end), in order. A batch that is cut off ends
+    the iteration, as the last one of a fetch response may be; an impossible size raises as in `read_header`.
     """
     limit = len(buffer) if end is None else end
     while limit - position >= HEADER_UP_TO_MAGIC:
@@ -73,7 +73,7 @@ def iterate_batches(buffer: Buffer, position: int = 0, end: int | None = None) -
 def iterate_records(
     buffer: Buffer, position: int = 0, end: int | None = None, *, max_decompressed: int = DEFAULT_MAX_BYTES
 ) -> Iterator[Record]:
-    """The records of the one batch or message at `position`, decompressed, with the offsets that they have in the log.
+    """Iterate over the records of the batch or message at `position`, decompressed, with their offsets in the log.
 
     The outer checksum is not looked at; those of messages within a wrapper are. Control records are given like others:
     the header says that they are.
@@ -91,7 +91,7 @@ def iterate_records(
 
 
 def is_intact(buffer: Buffer, header: BatchHeader) -> bool:
-    """Whether the checksum is right: CRC-32C from the attributes on in format 2, CRC-32 from the magic on in 0 and 1.
+    """True if the checksum is right: CRC-32C from the attributes on in format 2, CRC-32 from the magic on in 0 and 1.
 
     `header.position` is that in `buffer`. Lets other threads run while it works on a large batch.
     """

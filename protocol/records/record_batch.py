@@ -1,4 +1,4 @@
-"""Record batches of message format 2: the bytes, and a reader in plain Python.
+"""Record batches of message format 2: their layout, and a reader in plain Python.
 
     batch    0            8        12       16    17     21           23              27
              +------------+--------+--------+-----+------+------------+---------------+----------------+
@@ -106,12 +106,12 @@ _INT32_MASK = 0xFFFF_FFFF
 
 
 def to_int64(value: int) -> int:
-    """`value` wrapped to 64 bits, as timestamps and offsets wrap in Kafka's arithmetic."""
+    """Wrap `value` to 64 bits, as timestamps and offsets wrap in Kafka's arithmetic."""
     return ((value + 0x8000_0000_0000_0000) & _INT64_MASK) - 0x8000_0000_0000_0000
 
 
 class Record(NamedTuple):
-    """One record, its deltas resolved.
+    """A record with offset and timestamp resolved.
 
     Attributes:
         offset: in the log.
@@ -129,7 +129,7 @@ class Record(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a V2 batch. Attributes as in the ruler above; `position` is where it starts in its buffer."""
+    """Header of a V2 batch. Attributes as in the ruler above; `position` is where the batch starts in its buffer."""
 
     position: int
     size: int
@@ -153,32 +153,32 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """Codec id: a `Compression`, or 5 to 7, which mean nothing."""
+        """Codec id: a `Compression`, or 5 to 7, which are undefined."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps are from."""
+        """Clock of the timestamps: the producer's or the broker's."""
         return TimestampType.LOG_APPEND_TIME if self.is_append_time else TimestampType.CREATE_TIME
 
     @property
     def is_append_time(self) -> bool:
-        """Every record has the batch's max timestamp, set by the broker."""
+        """True if every record has the batch's max timestamp, set by the broker."""
         return bool(self.attributes & TIMESTAMP_TYPE_MASK)
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction, or its marker."""
+        """True for a batch of a transaction, and for its marker."""
         return bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """A marker, not for applications."""
+        """True for a marker, which applications do not see."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The base timestamp is the time at which tombstones and markers in here may go."""
+        """True if the base timestamp is the time at which tombstones and markers of this batch may be removed."""
         return bool(self.attributes & DELETE_HORIZON_MASK)
 
     @property
@@ -190,7 +190,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_batch_header(buffer: Buffer, position: int = 0, end: int | None = None) -> BatchHeader:
-    """The header of the batch at `position`, which must be whole before `end`. The checksum is not looked at.
+    """Read the header of the batch at `position`, which must end before `end`. The checksum is not verified.
 
     Raises:
         CorruptRecordError: size or magic are impossible, or the batch is cut off.
@@ -216,8 +216,8 @@ def read_batch_header(buffer: Buffer, position: int = 0, end: int | None = None)
 
 
 def iterate_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[BatchHeader]:
-    """Headers of the whole batches in [position, end), in order. A batch that is cut off ends the iteration, as the
-    last one of a fetch response may be; what is impossible raises as in `read_batch_header`.
+    """Iterate over headers of the whole batches in [position, end), in order. A batch that is cut off ends the
+    iteration, as the last one of a fetch response may be; an impossible size raises as in `read_batch_header`.
     """
     limit = len(buffer) if end is None else end
     while limit - position >= HEADER_UP_TO_MAGIC:
@@ -230,7 +230,7 @@ def iterate_batches(buffer: Buffer, position: int = 0, end: int | None = None) -
 
 
 class RawRecord(NamedTuple):
-    """One record as it stands in the payload: deltas not resolved, nothing copied."""
+    """A record as it stands in the payload: deltas unresolved, nothing copied."""
 
     start: int
     end: int
@@ -242,7 +242,7 @@ class RawRecord(NamedTuple):
 
 
 def iterate_raw_records(payload: Buffer, count: int, start: int = 0, end: int | None = None) -> Iterator[RawRecord]:
-    """The `count` records that fill payload[start:end] exactly.
+    """Iterate over the `count` records that fill payload[start:end] exactly.
 
     Raises:
         InvalidRecordError: a record breaks the ruler above, or bytes are left over; `record_index` says where.
@@ -267,7 +267,7 @@ def payload_of(
     max_decompressed: int = DEFAULT_MAX_BYTES,
     is_due: Callable[[], bool] | None = None,
 ) -> tuple[Buffer, int, int]:
-    """(buffer, start, end) of a batch's records, decompressed where needed; raises what `decompress` raises."""
+    """(buffer, start, end) of a batch's records, decompressed if needed; raises what `decompress` raises."""
     start, end = header.position + RECORDS_AT, header.position + header.size
     if header.compression == Compression.NONE or header.record_count == 0:  # what is empty was never compressed
         return buffer, start, end
@@ -280,7 +280,7 @@ def payload_of(
 def iterate_records(
     buffer: Buffer, position: int = 0, end: int | None = None, *, max_decompressed: int = DEFAULT_MAX_BYTES
 ) -> Iterator[Record]:
-    """The records of the one batch at `position`, decompressed; the checksum is not looked at.
+    """Iterate over the records of the batch at `position`, decompressed; the checksum is not verified.
 
     Raises:
         CorruptRecordError, UnsupportedFormatError: as `read_batch_header`.

@@ -1,4 +1,4 @@
-"""Zigzag varints of records: 7 bits a byte, lowest first, the top bit says that another byte follows.
+"""Zigzag varints of records: 7 bits a byte, lowest first; the top bit says that another byte follows.
 
     value  0 → 00   −1 → 01   1 → 02   −2 → 03   64 → 80 01
 
@@ -36,7 +36,7 @@ def read_varlong(buffer: bytes | memoryview, position: int, end: int) -> tuple[i
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Appends `value` (within 64 bits) in its shortest form; for values within 32 bits it is a varint too."""
+    """Append `value` (within 64 bits) in its shortest form; a value within 32 bits is a valid varint too."""
     if -64 <= value < 64:  # one byte: most lengths, deltas and counts
         out.append((value << 1) ^ (value >> 63))
         return
@@ -48,6 +48,6 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def varint_size(value: int) -> int:
-    """Bytes that `append_varint` takes for `value`."""
+    """Number of bytes that `append_varint` writes for `value`."""
     raw = ((value << 1) ^ (value >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
     return max(1, (raw.bit_length() + 6) // 7)
