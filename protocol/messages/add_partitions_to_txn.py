@@ -14,14 +14,14 @@ from ..schema import INT32, ApiMessage, Struct, array, boolean, int16, int32, in
 
 
 class AddPartitionsToTxnTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[int] = array(INT32)
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """What is to be added to, or looked up in, one transaction."""
+    """Partitions to add to, or look up in, one transaction."""
 
     transactional_id: str = string("4+")
     producer_id: int = int64("4+")
@@ -46,21 +46,21 @@ class AddPartitionsToTxnRequest(ApiMessage):
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition_index: int = int32()
     partition_error_code: int = int16()
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """One topic's outcomes."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
 
 
 class AddPartitionsToTxnResult(Struct):
-    """One transaction's outcomes."""
+    """Results for the partitions of one transaction."""
 
     transactional_id: str = string("4+")
     topic_results: Sequence[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+")

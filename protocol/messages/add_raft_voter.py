@@ -12,7 +12,7 @@ from ..schema import ApiMessage, Struct, array, boolean, int16, int32, string, u
 
 
 class Listener(Struct):
-    """Where a voter is reached."""
+    """Address of a voter on one listener."""
 
     name: str = string()
     host: str = string()
@@ -36,7 +36,7 @@ class AddRaftVoterRequest(ApiMessage):
 
 
 class AddRaftVoterResponse(ApiMessage):
-    """Whether it was added."""
+    """Result of adding the voter."""
 
     API_KEY = ApiKey.ADD_RAFT_VOTER
     VERSIONS = (0, 1)

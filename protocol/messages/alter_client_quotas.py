@@ -34,7 +34,7 @@ class EntryData(Struct):
 
 
 class AlterClientQuotasRequest(ApiMessage):
-    """validate_only changes nothing."""
+    """Changes to apply; with validate_only they are checked only."""
 
     API_KEY = ApiKey.ALTER_CLIENT_QUOTAS
     VERSIONS = (0, 1)
@@ -46,7 +46,7 @@ class AlterClientQuotasRequest(ApiMessage):
 
 
 class EntryResult(Struct):
-    """What became of one entity."""
+    """Result for one entity."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

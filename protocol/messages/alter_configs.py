@@ -16,7 +16,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """All overrides that the resource shall have."""
+    """The complete new overrides of one resource."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -24,7 +24,7 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(ApiMessage):
-    """validate_only changes nothing."""
+    """Changes to apply; with validate_only they are checked only."""
 
     API_KEY = ApiKey.ALTER_CONFIGS
     VERSIONS = (0, 2)
@@ -36,7 +36,7 @@ class AlterConfigsRequest(ApiMessage):
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What became of one resource."""
+    """Result for one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

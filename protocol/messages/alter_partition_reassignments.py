@@ -19,7 +19,7 @@ class ReassignablePartition(Struct):
 
 
 class ReassignableTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[ReassignablePartition] = array(ReassignablePartition)
@@ -39,7 +39,7 @@ class AlterPartitionReassignmentsRequest(ApiMessage):
 
 
 class ReassignablePartitionResponse(Struct):
-    """One partition."""
+    """Result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -47,7 +47,7 @@ class ReassignablePartitionResponse(Struct):
 
 
 class ReassignableTopicResponse(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)

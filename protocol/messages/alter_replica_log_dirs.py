@@ -12,7 +12,7 @@ from ..schema import INT32, ApiMessage, Struct, array, int16, int32, string
 
 
 class AlterReplicaLogDirTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[int] = array(INT32)
@@ -37,14 +37,14 @@ class AlterReplicaLogDirsRequest(ApiMessage):
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    """Whether the move was begun."""
+    """Result for one partition: an error, or 0 if the move has begun."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class AlterReplicaLogDirTopicResult(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_name: str = string()
     partitions: Sequence[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)

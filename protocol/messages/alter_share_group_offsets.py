@@ -9,21 +9,21 @@ from ..schema import ApiMessage, Struct, array, int16, int32, int64, string, uui
 
 
 class RequestPartition(Struct):
-    """From which offset."""
+    """New start offset of one partition."""
 
     partition_index: int = int32()
     start_offset: int = int64()
 
 
 class RequestTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_name: str = string()
     partitions: Sequence[RequestPartition] = array(RequestPartition)
 
 
 class AlterShareGroupOffsetsRequest(ApiMessage):
-    """One group."""
+    """The listed topics of one group."""
 
     API_KEY = ApiKey.ALTER_SHARE_GROUP_OFFSETS
     VERSIONS = (0, 0)
@@ -35,7 +35,7 @@ class AlterShareGroupOffsetsRequest(ApiMessage):
 
 
 class ResponsePartition(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -43,7 +43,7 @@ class ResponsePartition(Struct):
 
 
 class ResponseTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_name: str = string()
     topic_id: bytes = uuid()
@@ -51,7 +51,7 @@ class ResponseTopic(Struct):
 
 
 class AlterShareGroupOffsetsResponse(ApiMessage):
-    """For each partition of the request."""
+    """One result for each partition of the request."""
 
     API_KEY = ApiKey.ALTER_SHARE_GROUP_OFFSETS
     VERSIONS = (0, 0)

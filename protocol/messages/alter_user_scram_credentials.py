@@ -37,7 +37,7 @@ class AlterUserScramCredentialsRequest(ApiMessage):
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """One user."""
+    """Result for one user."""
 
     user: str = string()
     error_code: int = int16()

@@ -12,7 +12,7 @@ from ..schema import INT32, STRING, ApiMessage, Struct, array, boolean, int8, in
 
 
 class ConsumerGroupDescribeRequest(ApiMessage):
-    """Which groups."""
+    """Ids of the groups."""
 
     API_KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
     VERSIONS = (0, 1)
@@ -24,7 +24,7 @@ class ConsumerGroupDescribeRequest(ApiMessage):
 
 
 class TopicPartitions(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_id: bytes = uuid()
     topic_name: str = string()
@@ -54,7 +54,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """One group."""
+    """Description of one group, or its error."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

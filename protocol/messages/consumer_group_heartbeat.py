@@ -12,7 +12,7 @@ from ..schema import INT32, STRING, ApiMessage, Struct, array, int16, int32, str
 
 
 class TopicPartitions(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_id: bytes = uuid()
     partitions: Sequence[int] = array(INT32)
@@ -39,7 +39,7 @@ class ConsumerGroupHeartbeatRequest(ApiMessage):
 
 
 class Assignment(Struct):
-    """What the member may use now."""
+    """Partitions that the member may use now."""
 
     topic_partitions: Sequence[TopicPartitions] = array(TopicPartitions)
 

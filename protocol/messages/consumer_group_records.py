@@ -1,4 +1,4 @@
-"""What `__consumer_offsets` holds of consumer groups (KIP-848): keys and values, each behind an INT16 with its version.
+"""Records of consumer groups (KIP-848) in `__consumer_offsets`: keys and values, each behind an INT16 with its version.
 
 A key's version is its kind: 3 to 8 and 16. Values have version 0; null forgets what the key names. Kafka 4.3 writes no
 PartitionMetadata any more, only its tombstone: what it had became the metadata hash of the group.
@@ -12,7 +12,7 @@ from ..schema import INT32, STRING, Message, Struct, array, bytes_, int8, int32,
 
 
 class ConsumerGroupMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (3, 3)
     FLEXIBLE_FROM = None
@@ -31,7 +31,7 @@ class ConsumerGroupMetadataValue(Message):
 
 
 class ConsumerGroupPartitionMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (4, 4)
     FLEXIBLE_FROM = None
@@ -65,7 +65,7 @@ class ConsumerGroupPartitionMetadataValue(Message):
 
 
 class ConsumerGroupMemberMetadataKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (5, 5)
     FLEXIBLE_FROM = None
@@ -82,14 +82,14 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    """What a member that speaks the classic protocol has besides."""
+    """Further state of a member that speaks the classic protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: Sequence[ClassicProtocol] = array(ClassicProtocol)
 
 
 class ConsumerGroupMemberMetadataValue(Message):
-    """What a member told about itself."""
+    """Properties of a member, as it sent them."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -106,7 +106,7 @@ class ConsumerGroupMemberMetadataValue(Message):
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (6, 6)
     FLEXIBLE_FROM = None
@@ -115,7 +115,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """For which group epoch the target assignment was made, and when (milliseconds)."""
+    """Group epoch and time (ms) of the target assignment."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -125,7 +125,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (7, 7)
     FLEXIBLE_FROM = None
@@ -135,14 +135,14 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 
 
 class TargetTopicPartitions(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_id: bytes = uuid()
     partitions: Sequence[int] = array(INT32)
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message):
-    """What the member is to own."""
+    """Target assignment of one member."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -151,7 +151,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (8, 8)
     FLEXIBLE_FROM = None
@@ -169,7 +169,7 @@ class OwnedTopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """How far the member has come."""
+    """Current assignment of one member, on its way to the target."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -182,7 +182,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
 
 
 class ConsumerGroupRegularExpressionKey(Message):
-    """One expression of a group."""
+    """Key: a group's id and a regular expression."""
 
     VERSIONS = (16, 16)
     FLEXIBLE_FROM = None

@@ -1,4 +1,4 @@
-"""What `__consumer_offsets` holds: keys and values of its records, each behind an INT16 with its version.
+"""Records of `__consumer_offsets`: keys and values, each behind an INT16 with its version.
 
     record key    OffsetCommitKey in version 0 or 1, or GroupMetadataKey in version 2: the version tells which
     record value  OffsetCommitValue or GroupMetadataValue in its own version; null forgets what the key names
@@ -41,7 +41,7 @@ class OffsetCommitValue(Message):
 
 
 class GroupMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (2, 2)
     FLEXIBLE_FROM = None

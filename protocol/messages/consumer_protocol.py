@@ -1,4 +1,4 @@
-"""What consumers put into the opaque bytes of JoinGroup and SyncGroup: subscription and assignment.
+"""Subscription and assignment, which consumers put into the opaque bytes of JoinGroup and SyncGroup.
 
 Both stand behind an INT16 with their version. The broker only looks into them to tell which topics a group consumes
 (OffsetDelete, DescribeGroups' readers). Version 1 lists the partitions that a member owns (KIP-429), 2 has the
@@ -13,14 +13,14 @@ from ..schema import INT32, STRING, Message, Struct, array, bytes_, int32, strin
 
 
 class TopicPartition(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string()
     partitions: Sequence[int] = array(INT32)
 
 
 class ConsumerProtocolSubscription(Message):
-    """What a member wants, and has."""
+    """Subscription of a member: topics it wants, and partitions it owns."""
 
     VERSIONS = (0, 3)
     FLEXIBLE_FROM = None
@@ -33,7 +33,7 @@ class ConsumerProtocolSubscription(Message):
 
 
 class ConsumerProtocolAssignment(Message):
-    """What a member gets."""
+    """Partitions assigned to a member."""
 
     VERSIONS = (0, 3)
     FLEXIBLE_FROM = None

@@ -34,7 +34,7 @@ class CreateAclsRequest(ApiMessage):
 
 
 class AclCreationResult(Struct):
-    """What became of one rule."""
+    """Result for one rule."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

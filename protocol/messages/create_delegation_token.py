@@ -12,7 +12,7 @@ from ..schema import ApiMessage, Struct, array, bytes_, int16, int32, int64, str
 
 
 class CreatableRenewers(Struct):
-    """Who may renew it besides its owner."""
+    """User, besides the owner, who may renew the token."""
 
     principal_type: str = string()
     principal_name: str = string()

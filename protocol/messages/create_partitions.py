@@ -12,7 +12,7 @@ from ..schema import INT32, ApiMessage, Struct, array, boolean, int16, int32, st
 
 
 class CreatePartitionsAssignment(Struct):
-    """Where one new partition's replicas shall live."""
+    """Brokers for the replicas of one new partition."""
 
     broker_ids: Sequence[int] = array(INT32)
 
@@ -26,7 +26,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(ApiMessage):
-    """validate_only changes nothing."""
+    """Changes to apply; with validate_only they are checked only."""
 
     API_KEY = ApiKey.CREATE_PARTITIONS
     VERSIONS = (0, 3)
@@ -38,7 +38,7 @@ class CreatePartitionsRequest(ApiMessage):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """What became of one topic."""
+    """Result for one topic."""
 
     name: str = string()
     error_code: int = int16()

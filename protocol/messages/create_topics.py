@@ -13,7 +13,7 @@ from ..schema import INT32, ApiMessage, Struct, array, boolean, int8, int16, int
 
 
 class CreatableReplicaAssignment(Struct):
-    """Where one partition's replicas shall live."""
+    """Brokers for the replicas of one partition."""
 
     partition_index: int = int32()
     broker_ids: Sequence[int] = array(INT32)
@@ -59,7 +59,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """What became of one topic."""
+    """Result for one topic."""
 
     name: str = string()
     topic_id: bytes = uuid("7+", ignorable=True)

@@ -48,7 +48,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """What one filter came to."""
+    """The rules that one filter deleted, or its error."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

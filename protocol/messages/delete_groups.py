@@ -9,7 +9,7 @@ from ..schema import STRING, ApiMessage, Struct, array, int16, int32, string
 
 
 class DeleteGroupsRequest(ApiMessage):
-    """Which groups."""
+    """Ids of the groups."""
 
     API_KEY = ApiKey.DELETE_GROUPS
     VERSIONS = (0, 2)
@@ -20,7 +20,7 @@ class DeleteGroupsRequest(ApiMessage):
 
 
 class DeletableGroupResult(Struct):
-    """What became of one group."""
+    """Result for one group."""
 
     group_id: str = string()
     error_code: int = int16()

@@ -16,7 +16,7 @@ class DeleteRecordsPartition(Struct):
 
 
 class DeleteRecordsTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[DeleteRecordsPartition] = array(DeleteRecordsPartition)
@@ -35,7 +35,7 @@ class DeleteRecordsRequest(ApiMessage):
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """Where the log starts now."""
+    """New log start offset of one partition, or its error."""
 
     partition_index: int = int32()
     low_watermark: int = int64()
@@ -43,7 +43,7 @@ class DeleteRecordsPartitionResult(Struct):
 
 
 class DeleteRecordsTopicResult(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)

@@ -15,7 +15,7 @@ class RequestTopic(Struct):
 
 
 class DeleteShareGroupOffsetsRequest(ApiMessage):
-    """One group."""
+    """The listed topics of one group."""
 
     API_KEY = ApiKey.DELETE_SHARE_GROUP_OFFSETS
     VERSIONS = (0, 0)
@@ -27,7 +27,7 @@ class DeleteShareGroupOffsetsRequest(ApiMessage):
 
 
 class ResponseTopic(Struct):
-    """One topic's outcome."""
+    """Result for one topic."""
 
     topic_name: str = string()
     topic_id: bytes = uuid()
@@ -36,7 +36,7 @@ class ResponseTopic(Struct):
 
 
 class DeleteShareGroupOffsetsResponse(ApiMessage):
-    """For each topic of the request."""
+    """One result for each topic of the request."""
 
     API_KEY = ApiKey.DELETE_SHARE_GROUP_OFFSETS
     VERSIONS = (0, 0)

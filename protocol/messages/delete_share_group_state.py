@@ -25,7 +25,7 @@ class DeleteStateData(Struct):
 
 
 class DeleteShareGroupStateRequest(ApiMessage):
-    """One group."""
+    """The listed topics of one group."""
 
     API_KEY = ApiKey.DELETE_SHARE_GROUP_STATE
     VERSIONS = (0, 0)
@@ -37,7 +37,7 @@ class DeleteShareGroupStateRequest(ApiMessage):
 
 
 class PartitionResult(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -52,7 +52,7 @@ class DeleteStateResult(Struct):
 
 
 class DeleteShareGroupStateResponse(ApiMessage):
-    """For each partition of the request."""
+    """One result for each partition of the request."""
 
     API_KEY = ApiKey.DELETE_SHARE_GROUP_STATE
     VERSIONS = (0, 0)

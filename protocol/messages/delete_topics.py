@@ -31,7 +31,7 @@ class DeleteTopicsRequest(ApiMessage):
 
 
 class DeletableTopicResult(Struct):
-    """What became of one topic."""
+    """Result for one topic."""
 
     name: str | None = string(nullable="6+")
     topic_id: bytes = uuid("6+", ignorable=True)

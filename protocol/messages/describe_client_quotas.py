@@ -39,7 +39,7 @@ class EntityData(Struct):
 
 
 class ValueData(Struct):
-    """One bound."""
+    """One quota: its key and its limit."""
 
     key: str = string()
     value: float = float64()

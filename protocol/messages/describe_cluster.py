@@ -24,7 +24,7 @@ class DescribeClusterRequest(ApiMessage):
 
 
 class DescribeClusterBroker(Struct):
-    """Where a broker is reached."""
+    """Id and address of a broker."""
 
     broker_id: int = int32()
     host: str = string()

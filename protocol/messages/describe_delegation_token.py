@@ -30,7 +30,7 @@ class DescribeDelegationTokenRequest(ApiMessage):
 
 
 class DescribedDelegationTokenRenewer(Struct):
-    """Who may renew it."""
+    """User who may renew the token."""
 
     principal_type: str = string()
     principal_name: str = string()

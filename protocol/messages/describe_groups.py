@@ -12,7 +12,7 @@ from ..schema import STRING, ApiMessage, Struct, array, boolean, bytes_, int16, 
 
 
 class DescribeGroupsRequest(ApiMessage):
-    """Which groups."""
+    """Ids of the groups."""
 
     API_KEY = ApiKey.DESCRIBE_GROUPS
     VERSIONS = (0, 6)
@@ -34,7 +34,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """One group, or why not."""
+    """Description of one group, or its error."""
 
     error_code: int = int16()
     error_message: str | None = string("6+", nullable="6+", default=None)

@@ -12,7 +12,7 @@ from ..schema import INT32, ApiMessage, Struct, array, boolean, int16, int32, in
 
 
 class DescribableLogDirTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string()
     partitions: Sequence[int] = array(INT32)
@@ -38,7 +38,7 @@ class DescribeLogDirsPartition(Struct):
 
 
 class DescribeLogDirsTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)

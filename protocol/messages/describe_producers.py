@@ -9,14 +9,14 @@ from ..schema import INT32, ApiMessage, Struct, array, int16, int32, int64, stri
 
 
 class TopicRequest(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partition_indexes: Sequence[int] = array(INT32)
 
 
 class DescribeProducersRequest(ApiMessage):
-    """Which partitions."""
+    """Partitions to describe the producers of."""
 
     API_KEY = ApiKey.DESCRIBE_PRODUCERS
     VERSIONS = (0, 0)
@@ -38,7 +38,7 @@ class ProducerState(Struct):
 
 
 class PartitionResponse(Struct):
-    """One partition's producers, or why not."""
+    """Producers of one partition, or its error."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -47,7 +47,7 @@ class PartitionResponse(Struct):
 
 
 class TopicResponse(Struct):
-    """One topic's partitions."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[PartitionResponse] = array(PartitionResponse)

@@ -18,7 +18,7 @@ class PartitionData(Struct):
 
 
 class TopicData(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_name: str = string()
     partitions: Sequence[PartitionData] = array(PartitionData)
@@ -59,14 +59,14 @@ class PartitionResult(Struct):
 
 
 class TopicResult(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_name: str = string()
     partitions: Sequence[PartitionResult] = array(PartitionResult)
 
 
 class Listener(Struct):
-    """Where a voter is reached."""
+    """Address of a voter on one listener."""
 
     name: str = string("2+")
     host: str = string("2+")
@@ -81,7 +81,7 @@ class Node(Struct):
 
 
 class DescribeQuorumResponse(ApiMessage):
-    """The metadata log alone."""
+    """State of the metadata quorum: one topic, one partition."""
 
     API_KEY = ApiKey.DESCRIBE_QUORUM
     VERSIONS = (0, 2)

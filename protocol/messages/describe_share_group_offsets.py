@@ -12,21 +12,21 @@ from ..schema import INT32, ApiMessage, Struct, array, int16, int32, int64, stri
 
 
 class RequestTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_name: str = string()
     partitions: Sequence[int] = array(INT32)
 
 
 class RequestGroup(Struct):
-    """One group; null topics: all that it has read."""
+    """Topics of one group; null for all that it has read."""
 
     group_id: str = string()
     topics: Sequence[RequestTopic] | None = array(RequestTopic, nullable="0+")
 
 
 class DescribeShareGroupOffsetsRequest(ApiMessage):
-    """Which groups."""
+    """Ids of the groups."""
 
     API_KEY = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
     VERSIONS = (0, 1)
@@ -48,7 +48,7 @@ class ResponsePartition(Struct):
 
 
 class ResponseTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_name: str = string()
     topic_id: bytes = uuid()
@@ -56,7 +56,7 @@ class ResponseTopic(Struct):
 
 
 class ResponseGroup(Struct):
-    """One group, or why not."""
+    """Description of one group, or its error."""
 
     group_id: str = string()
     topics: Sequence[ResponseTopic] = array(ResponseTopic)

@@ -34,7 +34,7 @@ class DescribeTopicPartitionsRequest(ApiMessage):
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """Who leads and who holds a partition."""
+    """Leader and replicas of a partition."""
 
     error_code: int = int16()
     partition_index: int = int32()

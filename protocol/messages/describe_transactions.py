@@ -9,7 +9,7 @@ from ..schema import INT32, STRING, ApiMessage, Struct, array, int16, int32, int
 
 
 class DescribeTransactionsRequest(ApiMessage):
-    """Which."""
+    """Transactional ids to describe."""
 
     API_KEY = ApiKey.DESCRIBE_TRANSACTIONS
     VERSIONS = (0, 0)

@@ -33,7 +33,7 @@ class CredentialInfo(Struct):
 
 
 class DescribeUserScramCredentialsResult(Struct):
-    """One user."""
+    """Result for one user."""
 
     user: str = string()
     error_code: int = int16()

@@ -12,7 +12,7 @@ from ..schema import INT32, ApiMessage, Struct, array, int8, int16, int32, strin
 
 
 class TopicPartitions(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string()
     partitions: Sequence[int] = array(INT32)
@@ -32,7 +32,7 @@ class ElectLeadersRequest(ApiMessage):
 
 
 class PartitionResult(Struct):
-    """One partition."""
+    """Result for one partition."""
 
     partition_id: int = int32()
     error_code: int = int16()
@@ -40,7 +40,7 @@ class PartitionResult(Struct):
 
 
 class ReplicaElectionResult(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string()
     partition_result: Sequence[PartitionResult] = array(PartitionResult)

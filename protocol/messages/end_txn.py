@@ -24,7 +24,7 @@ class EndTxnRequest(ApiMessage):
 
 
 class EndTxnResponse(ApiMessage):
-    """What the next transaction is to be written with; -1 with an error."""
+    """Producer id and epoch for the next transaction; -1 with an error."""
 
     API_KEY = ApiKey.END_TXN
     VERSIONS = (0, 5)

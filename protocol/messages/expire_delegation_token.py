@@ -21,7 +21,7 @@ class ExpireDelegationTokenRequest(ApiMessage):
 
 
 class ExpireDelegationTokenResponse(ApiMessage):
-    """When it expires, in ms."""
+    """New expiry time of the token, in ms."""
 
     API_KEY = ApiKey.EXPIRE_DELEGATION_TOKEN
     VERSIONS = (0, 2)

@@ -18,14 +18,14 @@ from ..schema import INT32, ApiMessage, Struct, array, int8, int16, int32, int64
 
 
 class ReplicaState(Struct):
-    """Which follower fetches; -1 is a consumer."""
+    """Id of the follower that fetches; -1 for a consumer."""
 
     replica_id: int = int32(default=-1)
     replica_epoch: int = int64(default=-1)
 
 
 class FetchPartition(Struct):
-    """From where to fetch, and how much at most."""
+    """Fetch offset and size limit of one partition."""
 
     partition: int = int32()
     current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
@@ -38,7 +38,7 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string("0-12", ignorable=True)
     topic_id: bytes = uuid("13+", ignorable=True)
@@ -75,21 +75,21 @@ class FetchRequest(ApiMessage):
 
 
 class EpochEndOffset(Struct):
-    """Where the follower's log parts from the leader's."""
+    """Offset at which the follower's log diverges from the leader's."""
 
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads now; -1 when that is not told."""
+    """Current leader of the partition; -1 when it is not given."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
 class SnapshotId(Struct):
-    """From which snapshot a follower must start."""
+    """Snapshot that a follower must load first."""
 
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -121,7 +121,7 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string("0-12", ignorable=True)
     topic_id: bytes = uuid("13+", ignorable=True)
@@ -129,7 +129,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a broker named in current_leader is reached."""
+    """Address of a broker named in current_leader."""
 
     node_id: int = int32()
     host: str = string()

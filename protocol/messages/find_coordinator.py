@@ -24,7 +24,7 @@ class FindCoordinatorRequest(ApiMessage):
 
 
 class Coordinator(Struct):
-    """Who looks after one key."""
+    """Coordinator of one key."""
 
     key: str = string()
     node_id: int = int32()

@@ -25,7 +25,7 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(ApiMessage):
-    """validate_only changes nothing."""
+    """Changes to apply; with validate_only they are checked only."""
 
     API_KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
     VERSIONS = (0, 1)
@@ -37,7 +37,7 @@ class IncrementalAlterConfigsRequest(ApiMessage):
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What became of one resource."""
+    """Result for one resource."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

@@ -27,7 +27,7 @@ class InitializeStateData(Struct):
 
 
 class InitializeShareGroupStateRequest(ApiMessage):
-    """One group."""
+    """The listed topics of one group."""
 
     API_KEY = ApiKey.INITIALIZE_SHARE_GROUP_STATE
     VERSIONS = (0, 0)
@@ -39,7 +39,7 @@ class InitializeShareGroupStateRequest(ApiMessage):
 
 
 class PartitionResult(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -54,7 +54,7 @@ class InitializeStateResult(Struct):
 
 
 class InitializeShareGroupStateResponse(ApiMessage):
-    """For each partition of the request."""
+    """One result for each partition of the request."""
 
     API_KEY = ApiKey.INITIALIZE_SHARE_GROUP_STATE
     VERSIONS = (0, 0)

@@ -38,7 +38,7 @@ class JoinGroupRequest(ApiMessage):
 
 
 class JoinGroupResponseMember(Struct):
-    """What the leader is told of a member."""
+    """Id and metadata of a member, for the group's leader."""
 
     member_id: str = string()
     group_instance_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)

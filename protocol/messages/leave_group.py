@@ -12,7 +12,7 @@ from ..schema import ApiMessage, Struct, array, int16, int32, string
 
 
 class MemberIdentity(Struct):
-    """Who goes; by instance id if there is one."""
+    """A leaving member, named by its instance id if it has one."""
 
     member_id: str = string()
     group_instance_id: str | None = string(nullable="0+", default=None)
@@ -33,7 +33,7 @@ class LeaveGroupRequest(ApiMessage):
 
 
 class MemberResponse(Struct):
-    """What became of one member."""
+    """Result for one member."""
 
     member_id: str = string()
     group_instance_id: str | None = string(nullable="0+")

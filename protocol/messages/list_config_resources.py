@@ -20,7 +20,7 @@ class ListConfigResourcesRequest(ApiMessage):
 
 
 class ConfigResource(Struct):
-    """16 is client metrics."""
+    """Type and name of a resource; type 16 is client metrics."""
 
     resource_name: str = string()
     resource_type: int = int8("1+", default=16, ignorable=True)

@@ -23,7 +23,7 @@ class ListGroupsRequest(ApiMessage):
 
 
 class ListedGroup(Struct):
-    """One group."""
+    """Id, type and state of a group."""
 
     group_id: str = string()
     protocol_type: str = string()

@@ -23,7 +23,7 @@ class ListOffsetsPartition(Struct):
 
 
 class ListOffsetsTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[ListOffsetsPartition] = array(ListOffsetsPartition)
@@ -54,7 +54,7 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)

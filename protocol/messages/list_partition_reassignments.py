@@ -9,7 +9,7 @@ from ..schema import INT32, ApiMessage, Struct, array, int16, int32, string
 
 
 class ListPartitionReassignmentsTopics(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partition_indexes: Sequence[int] = array(INT32)
@@ -29,7 +29,7 @@ class ListPartitionReassignmentsRequest(ApiMessage):
 
 
 class OngoingPartitionReassignment(Struct):
-    """Brokers by id."""
+    """Reassignment of one partition; brokers by id."""
 
     partition_index: int = int32()
     replicas: Sequence[int] = array(INT32)
@@ -38,14 +38,14 @@ class OngoingPartitionReassignment(Struct):
 
 
 class OngoingTopicReassignment(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
 class ListPartitionReassignmentsResponse(ApiMessage):
-    """What is under way, nothing else."""
+    """Reassignments in progress."""
 
     API_KEY = ApiKey.LIST_PARTITION_REASSIGNMENTS
     VERSIONS = (0, 0)

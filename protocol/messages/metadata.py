@@ -21,7 +21,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(ApiMessage):
-    """Which topics."""
+    """Topics to describe; null for all."""
 
     API_KEY = ApiKey.METADATA
     VERSIONS = (0, 13)
@@ -34,7 +34,7 @@ class MetadataRequest(ApiMessage):
 
 
 class MetadataResponseBroker(Struct):
-    """Where a broker is reached."""
+    """Id and address of a broker."""
 
     node_id: int = int32()
     host: str = string()
@@ -43,7 +43,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """Who leads and who holds a partition."""
+    """Leader and replicas of a partition."""
 
     error_code: int = int16()
     partition_index: int = int32()

@@ -15,14 +15,14 @@ class OffsetDeleteRequestPartition(Struct):
 
 
 class OffsetDeleteRequestTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
 class OffsetDeleteRequest(ApiMessage):
-    """One group."""
+    """The listed topics of one group."""
 
     API_KEY = ApiKey.OFFSET_DELETE
     VERSIONS = (0, 0)
@@ -33,14 +33,14 @@ class OffsetDeleteRequest(ApiMessage):
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """What became of one offset."""
+    """Result for one partition's offset."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class OffsetDeleteResponseTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)

@@ -29,7 +29,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """One group; topics is null for all it has committed."""
+    """Topics of one group; null for all it has committed."""
 
     group_id: str = string()
     member_id: str | None = string("9+", nullable="9+", default=None, ignorable=True)
@@ -38,7 +38,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(ApiMessage):
-    """One group up to version 7, then a list."""
+    """Up to version 7 one group's topics, from version 8 on a list of groups."""
 
     API_KEY = ApiKey.OFFSET_FETCH
     VERSIONS = (0, 10)
@@ -86,7 +86,7 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
-    """One group's offsets."""
+    """Committed offsets of one group."""
 
     group_id: str = string()
     topics: Sequence[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics)
@@ -94,7 +94,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(ApiMessage):
-    """One group's up to version 7, then a list."""
+    """Up to version 7 one group's offsets, from version 8 on a list of groups."""
 
     API_KEY = ApiKey.OFFSET_FETCH
     VERSIONS = (0, 10)

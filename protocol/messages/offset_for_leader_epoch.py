@@ -21,7 +21,7 @@ class OffsetForLeaderPartition(Struct):
 
 
 class OffsetForLeaderTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string()
     partitions: Sequence[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
@@ -48,7 +48,7 @@ class EpochEndOffset(Struct):
 
 
 class OffsetForLeaderTopicResult(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string()
     partitions: Sequence[EpochEndOffset] = array(EpochEndOffset)

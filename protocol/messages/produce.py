@@ -45,21 +45,21 @@ class ProduceRequest(ApiMessage):
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """Why a record was refused; the index counts from the batch's first."""
+    """Error of a refused record; the index counts from the batch's first record."""
 
     batch_index: int = int32()
     batch_index_error_message: str | None = string(nullable="0+", default=None)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads now; -1 when that is not told."""
+    """Current leader of the partition; -1 when it is not given."""
 
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
 
 class PartitionProduceResponse(Struct):
-    """Where one partition's records went, or why nowhere."""
+    """Base offset of one partition's records, or the error."""
 
     index: int = int32()
     error_code: int = int16()
@@ -72,7 +72,7 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """One topic's partitions."""
+    """Results for the partitions of one topic."""
 
     name: str = string("0-12", ignorable=True)
     topic_id: bytes = uuid("13+", ignorable=True)
@@ -80,7 +80,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a broker named in current_leader is reached."""
+    """Address of a broker named in current_leader."""
 
     node_id: int = int32()
     host: str = string()

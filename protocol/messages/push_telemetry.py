@@ -21,7 +21,7 @@ class PushTelemetryRequest(ApiMessage):
 
 
 class PushTelemetryResponse(ApiMessage):
-    """Whether they were taken."""
+    """Result of the push."""
 
     API_KEY = ApiKey.PUSH_TELEMETRY
     VERSIONS = (0, 0)

@@ -26,7 +26,7 @@ class ReadStateData(Struct):
 
 
 class ReadShareGroupStateRequest(ApiMessage):
-    """One group."""
+    """The listed topics of one group."""
 
     API_KEY = ApiKey.READ_SHARE_GROUP_STATE
     VERSIONS = (0, 0)
@@ -47,7 +47,7 @@ class StateBatch(Struct):
 
 
 class PartitionResult(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -65,7 +65,7 @@ class ReadStateResult(Struct):
 
 
 class ReadShareGroupStateResponse(ApiMessage):
-    """For each partition of the request."""
+    """One result for each partition of the request."""
 
     API_KEY = ApiKey.READ_SHARE_GROUP_STATE
     VERSIONS = (0, 0)

@@ -26,7 +26,7 @@ class ReadStateSummaryData(Struct):
 
 
 class ReadShareGroupStateSummaryRequest(ApiMessage):
-    """One group."""
+    """The listed topics of one group."""
 
     API_KEY = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
     VERSIONS = (0, 1)
@@ -38,7 +38,7 @@ class ReadShareGroupStateSummaryRequest(ApiMessage):
 
 
 class PartitionResult(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -57,7 +57,7 @@ class ReadStateSummaryResult(Struct):
 
 
 class ReadShareGroupStateSummaryResponse(ApiMessage):
-    """For each partition of the request."""
+    """One result for each partition of the request."""
 
     API_KEY = ApiKey.READ_SHARE_GROUP_STATE_SUMMARY
     VERSIONS = (0, 1)

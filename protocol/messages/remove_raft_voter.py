@@ -19,7 +19,7 @@ class RemoveRaftVoterRequest(ApiMessage):
 
 
 class RemoveRaftVoterResponse(ApiMessage):
-    """Whether it was removed."""
+    """Result of removing the voter."""
 
     API_KEY = ApiKey.REMOVE_RAFT_VOTER
     VERSIONS = (0, 0)

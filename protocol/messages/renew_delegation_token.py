@@ -21,7 +21,7 @@ class RenewDelegationTokenRequest(ApiMessage):
 
 
 class RenewDelegationTokenResponse(ApiMessage):
-    """When it expires, in ms."""
+    """New expiry time of the token, in ms."""
 
     API_KEY = ApiKey.RENEW_DELEGATION_TOKEN
     VERSIONS = (0, 2)

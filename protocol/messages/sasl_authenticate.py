@@ -10,7 +10,7 @@ from ..schema import ApiMessage, bytes_, int16, int64, string
 
 
 class SaslAuthenticateRequest(ApiMessage):
-    """What the mechanism says."""
+    """Bytes of the SASL mechanism, from the client."""
 
     API_KEY = ApiKey.SASL_AUTHENTICATE
     VERSIONS = (0, 2)
@@ -20,7 +20,7 @@ class SaslAuthenticateRequest(ApiMessage):
 
 
 class SaslAuthenticateResponse(ApiMessage):
-    """What the mechanism answers."""
+    """Bytes of the SASL mechanism, from the broker."""
 
     API_KEY = ApiKey.SASL_AUTHENTICATE
     VERSIONS = (0, 2)

@@ -49,14 +49,14 @@ class ShareAcknowledgeRequest(ApiMessage):
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads now; -1 when that is not told."""
+    """Current leader of the partition; -1 when it is not given."""
 
     leader_id: int = int32()
     leader_epoch: int = int32()
 
 
 class PartitionData(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -72,7 +72,7 @@ class ShareAcknowledgeTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a leader is reached."""
+    """Address of a broker named in current_leader."""
 
     node_id: int = int32()
     host: str = string()
@@ -81,7 +81,7 @@ class NodeEndpoint(Struct):
 
 
 class ShareAcknowledgeResponse(ApiMessage):
-    """For each partition of the request."""
+    """One result for each partition of the request."""
 
     API_KEY = ApiKey.SHARE_ACKNOWLEDGE
     VERSIONS = (1, 2)

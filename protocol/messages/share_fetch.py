@@ -36,7 +36,7 @@ class AcknowledgementBatch(Struct):
 
 
 class FetchPartition(Struct):
-    """One partition, and what became of records of it that were acquired before."""
+    """One partition to fetch, with acknowledgements of records acquired before."""
 
     partition_index: int = int32()
     acknowledgement_batches: Sequence[AcknowledgementBatch] = array(AcknowledgementBatch)
@@ -78,7 +78,7 @@ class ShareFetchRequest(ApiMessage):
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads now; -1 when that is not told."""
+    """Current leader of the partition; -1 when it is not given."""
 
     leader_id: int = int32()
     leader_epoch: int = int32()
@@ -93,7 +93,7 @@ class AcquiredRecords(Struct):
 
 
 class PartitionData(Struct):
-    """One partition's records, and what came of its acknowledgements."""
+    """Acquired records of one partition, and the result of its acknowledgements."""
 
     partition_index: int = int32()
     error_code: int = int16()
@@ -113,7 +113,7 @@ class ShareFetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where a leader is reached."""
+    """Address of a broker named in current_leader."""
 
     node_id: int = int32()
     host: str = string()
@@ -122,7 +122,7 @@ class NodeEndpoint(Struct):
 
 
 class ShareFetchResponse(ApiMessage):
-    """Only partitions with news."""
+    """Partitions with records or results; unchanged ones are left out."""
 
     API_KEY = ApiKey.SHARE_FETCH
     VERSIONS = (1, 2)

@@ -9,7 +9,7 @@ from ..schema import INT32, STRING, ApiMessage, Struct, array, boolean, int16, i
 
 
 class ShareGroupDescribeRequest(ApiMessage):
-    """Which groups."""
+    """Ids of the groups."""
 
     API_KEY = ApiKey.SHARE_GROUP_DESCRIBE
     VERSIONS = (1, 1)
@@ -21,7 +21,7 @@ class ShareGroupDescribeRequest(ApiMessage):
 
 
 class TopicPartitions(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_id: bytes = uuid()
     topic_name: str = string()
@@ -29,7 +29,7 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What a member reads."""
+    """Partitions assigned to a member."""
 
     topic_partitions: Sequence[TopicPartitions] = array(TopicPartitions)
 
@@ -47,7 +47,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """One group, or why not."""
+    """Description of one group, or its error."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

@@ -31,7 +31,7 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """All that the member is to read."""
+    """Complete assignment of the member."""
 
     topic_partitions: Sequence[TopicPartitions] = array(TopicPartitions)
 

@@ -11,7 +11,7 @@ from ..schema import INT32, STRING, Message, Struct, array, int8, int32, int64, 
 
 
 class ShareGroupMemberMetadataKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (10, 10)
     FLEXIBLE_FROM = None
@@ -21,7 +21,7 @@ class ShareGroupMemberMetadataKey(Message):
 
 
 class ShareGroupMemberMetadataValue(Message):
-    """What the member told."""
+    """Properties of a member, as it sent them."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -33,7 +33,7 @@ class ShareGroupMemberMetadataValue(Message):
 
 
 class ShareGroupMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (11, 11)
     FLEXIBLE_FROM = None
@@ -52,7 +52,7 @@ class ShareGroupMetadataValue(Message):
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (12, 12)
     FLEXIBLE_FROM = None
@@ -71,7 +71,7 @@ class ShareGroupTargetAssignmentMetadataValue(Message):
 
 
 class ShareGroupTargetAssignmentMemberKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (13, 13)
     FLEXIBLE_FROM = None
@@ -81,14 +81,14 @@ class ShareGroupTargetAssignmentMemberKey(Message):
 
 
 class TopicPartition(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_id: bytes = uuid()
     partitions: Sequence[int] = array(INT32)
 
 
 class ShareGroupTargetAssignmentMemberValue(Message):
-    """What the member is to read."""
+    """Target assignment of one member."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -97,7 +97,7 @@ class ShareGroupTargetAssignmentMemberValue(Message):
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (14, 14)
     FLEXIBLE_FROM = None
@@ -107,14 +107,14 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
 
 
 class TopicPartitions(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic_id: bytes = uuid()
     partitions: Sequence[int] = array(INT32)
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message):
-    """What the member reads, and the epoch that it has reached."""
+    """Current assignment of one member, and the epoch that it has reached."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -126,7 +126,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
 
 
 class ShareGroupStatePartitionMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (15, 15)
     FLEXIBLE_FROM = None
@@ -150,7 +150,7 @@ class TopicInfo(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Message):
-    """Of which partitions there is state in `__share_group_state`, or is about to be, or is about to go."""
+    """Partitions with state in `__share_group_state`, and those being initialized or deleted there."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0

@@ -12,7 +12,7 @@ from ..schema import Message, Struct, array, int8, int16, int32, int64, string, 
 
 
 class ShareSnapshotKey(Message):
-    """Kind 0."""
+    """Key of a snapshot (kind 0)."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = None
@@ -32,7 +32,7 @@ class StateBatch(Struct):
 
 
 class ShareSnapshotValue(Message):
-    """All about the partition. `delivery_complete_count`: offsets from the start offset on that nobody gets any more."""
+    """State of the partition. `delivery_complete_count`: number of offsets from the start offset on that are done with."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -48,7 +48,7 @@ class ShareSnapshotValue(Message):
 
 
 class ShareUpdateKey(Message):
-    """Kind 1."""
+    """Key of an update (kind 1)."""
 
     VERSIONS = (1, 1)
     FLEXIBLE_FROM = None

@@ -67,7 +67,7 @@ class DescribedMember(Struct):
 
 
 class DescribedStreamsGroup(Struct):
-    """One group, or why not."""
+    """Description of one group, or its error."""
 
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)

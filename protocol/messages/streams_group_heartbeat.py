@@ -60,7 +60,7 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
-    """What the application does, as far as topics are concerned."""
+    """Topics that the application reads, writes and creates, by subtopology."""
 
     epoch: int = int32()
     subtopologies: Sequence[Subtopology] = array(Subtopology)
@@ -74,14 +74,14 @@ class TaskIds(Struct):
 
 
 class Endpoint(Struct):
-    """Where an application's instance answers queries of its state."""
+    """Address at which an application instance serves interactive queries."""
 
     host: str = string()
     port: int = uint16()
 
 
 class TaskOffset(Struct):
-    """How far a task's state is."""
+    """Offset that a task's state has reached."""
 
     subtopology_id: str = string()
     partition: int = int32()
@@ -123,14 +123,14 @@ class Status(Struct):
 
 
 class TopicPartition(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     topic: str = string()
     partitions: Sequence[int] = array(INT32)
 
 
 class EndpointToPartitions(Struct):
-    """What can be asked for at one endpoint."""
+    """Partitions that can be queried at one endpoint."""
 
     user_endpoint: Endpoint = structure(Endpoint)
     active_partitions: Sequence[TopicPartition] = array(TopicPartition)

@@ -1,4 +1,4 @@
-"""What `__consumer_offsets` holds of streams groups (KIP-1071): keys and values, each behind an INT16 with its version.
+"""Records of streams groups (KIP-1071) in `__consumer_offsets`: keys and values, each behind an INT16 with its version.
 
 A key's version is its kind: 17 and 19 to 23. Values have version 0; null forgets what the key names.
 """
@@ -11,7 +11,7 @@ from ..schema import INT16, INT32, STRING, Message, Struct, array, int8, int16, 
 
 
 class StreamsGroupMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (17, 17)
     FLEXIBLE_FROM = None
@@ -41,7 +41,7 @@ class StreamsGroupMetadataValue(Message):
 
 
 class StreamsGroupMemberMetadataKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (19, 19)
     FLEXIBLE_FROM = None
@@ -51,7 +51,7 @@ class StreamsGroupMemberMetadataKey(Message):
 
 
 class MemberEndpoint(Struct):
-    """Where the member's process answers queries of its state."""
+    """Address at which the member's process serves interactive queries."""
 
     host: str = string()
     port: int = uint16()
@@ -65,7 +65,7 @@ class ClientTag(Struct):
 
 
 class StreamsGroupMemberMetadataValue(Message):
-    """What the member told of itself."""
+    """Properties of a member, as it sent them."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -82,7 +82,7 @@ class StreamsGroupMemberMetadataValue(Message):
 
 
 class StreamsGroupTargetAssignmentMetadataKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (20, 20)
     FLEXIBLE_FROM = None
@@ -101,7 +101,7 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
 
 
 class StreamsGroupTargetAssignmentMemberKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (21, 21)
     FLEXIBLE_FROM = None
@@ -118,7 +118,7 @@ class TargetTaskIds(Struct):
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message):
-    """What the member is to have."""
+    """Target assignment of one member."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -129,7 +129,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message):
-    """One member."""
+    """Key: a group's id and a member's."""
 
     VERSIONS = (22, 22)
     FLEXIBLE_FROM = None
@@ -147,7 +147,7 @@ class OwnedTaskIds(Struct):
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message):
-    """Where the member is on its way to its target. State 1 is stable, 2 has to give tasks up, 3 waits for some."""
+    """Current assignment of one member. State 1: stable; 2: must release tasks; 3: waits for tasks to be released."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = 0
@@ -164,7 +164,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
 
 
 class StreamsGroupTopologyKey(Message):
-    """One group."""
+    """Key: a group's id."""
 
     VERSIONS = (23, 23)
     FLEXIBLE_FROM = None

@@ -12,7 +12,7 @@ from ..schema import ApiMessage, Struct, array, bytes_, int16, int32, string
 
 
 class SyncGroupRequestAssignment(Struct):
-    """One member's share."""
+    """Assignment of one member."""
 
     member_id: str = string()
     assignment: bytes = bytes_()
@@ -36,7 +36,7 @@ class SyncGroupRequest(ApiMessage):
 
 
 class SyncGroupResponse(ApiMessage):
-    """The member's own share."""
+    """Assignment of the requesting member."""
 
     API_KEY = ApiKey.SYNC_GROUP
     VERSIONS = (0, 5)

@@ -1,4 +1,4 @@
-"""What `__transaction_state` holds: keys and values of its records, each behind an INT16 with its version.
+"""Records of `__transaction_state`: keys and values, each behind an INT16 with its version.
 
     record key    TransactionLogKey, version 0: the transactional id
     record value  TransactionLogValue, version 0, or 1 since `transaction.version` 1; null forgets the id
@@ -15,7 +15,7 @@ from ..schema import INT32, Message, Struct, array, int8, int16, int32, int64, s
 
 
 class TransactionLogKey(Message):
-    """One transactional id."""
+    """Key: a transactional id."""
 
     VERSIONS = (0, 0)
     FLEXIBLE_FROM = None
@@ -31,7 +31,7 @@ class PartitionsSchema(Struct):
 
 
 class TransactionLogValue(Message):
-    """Where one transactional id stands. Times in milliseconds; partitions are null in the state Empty."""
+    """State of one transactional id. Times in ms; partitions are null in the state Empty."""
 
     VERSIONS = (0, 1)
     FLEXIBLE_FROM = 1

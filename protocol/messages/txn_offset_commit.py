@@ -22,7 +22,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    """One topic's partitions."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
@@ -47,14 +47,14 @@ class TxnOffsetCommitRequest(ApiMessage):
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """One topic's outcomes."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)

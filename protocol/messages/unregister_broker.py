@@ -7,7 +7,7 @@ from ..schema import ApiMessage, int16, int32, string
 
 
 class UnregisterBrokerRequest(ApiMessage):
-    """By its id."""
+    """Id of the broker to remove."""
 
     API_KEY = ApiKey.UNREGISTER_BROKER
     VERSIONS = (0, 0)
@@ -17,7 +17,7 @@ class UnregisterBrokerRequest(ApiMessage):
 
 
 class UnregisterBrokerResponse(ApiMessage):
-    """Whether it was forgotten."""
+    """Result of removing the broker's registration."""
 
     API_KEY = ApiKey.UNREGISTER_BROKER
     VERSIONS = (0, 0)

@@ -21,7 +21,7 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(ApiMessage):
-    """validate_only changes nothing."""
+    """Changes to apply; with validate_only they are checked only."""
 
     API_KEY = ApiKey.UPDATE_FEATURES
     VERSIONS = (0, 2)

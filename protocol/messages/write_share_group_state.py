@@ -39,7 +39,7 @@ class WriteStateData(Struct):
 
 
 class WriteShareGroupStateRequest(ApiMessage):
-    """One group."""
+    """The listed topics of one group."""
 
     API_KEY = ApiKey.WRITE_SHARE_GROUP_STATE
     VERSIONS = (0, 1)
@@ -51,7 +51,7 @@ class WriteShareGroupStateRequest(ApiMessage):
 
 
 class PartitionResult(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition: int = int32()
     error_code: int = int16()
@@ -66,7 +66,7 @@ class WriteStateResult(Struct):
 
 
 class WriteShareGroupStateResponse(ApiMessage):
-    """For each partition of the request."""
+    """One result for each partition of the request."""
 
     API_KEY = ApiKey.WRITE_SHARE_GROUP_STATE
     VERSIONS = (0, 1)

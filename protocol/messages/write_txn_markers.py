@@ -13,7 +13,7 @@ from ..schema import INT32, ApiMessage, Struct, array, boolean, int8, int16, int
 
 
 class WritableTxnMarkerTopic(Struct):
-    """Partitions of one topic."""
+    """The listed partitions of one topic."""
 
     name: str = string()
     partition_indexes: Sequence[int] = array(INT32)
@@ -31,7 +31,7 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(ApiMessage):
-    """Many at once."""
+    """Markers to write, of any number of transactions."""
 
     API_KEY = ApiKey.WRITE_TXN_MARKERS
     VERSIONS = (0, 2)
@@ -42,21 +42,21 @@ class WriteTxnMarkersRequest(ApiMessage):
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """One partition's outcome."""
+    """Result for one partition."""
 
     partition_index: int = int32()
     error_code: int = int16()
 
 
 class WritableTxnMarkerTopicResult(Struct):
-    """One topic's outcomes."""
+    """Results for the partitions of one topic."""
 
     name: str = string()
     partitions: Sequence[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 
 class WritableTxnMarkerResult(Struct):
-    """One marker's outcomes."""
+    """Results for the topics of one marker."""
 
     producer_id: int = int64()
     topics: Sequence[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)

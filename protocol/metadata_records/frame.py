@@ -18,7 +18,7 @@ FRAME_VERSION = 1
 
 
 class DecodedRecord(NamedTuple):
-    """One record. `message` is None for a type whose fields are not declared here."""
+    """A decoded record. `message` is None for a type whose fields are not declared here."""
 
     record_type: int
     version: int

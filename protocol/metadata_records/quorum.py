@@ -22,7 +22,7 @@ class KRaftVersionRecord(Message):
 
 
 class VoterEndpoint(Struct):
-    """Where a controller listens; `name` is the listener's."""
+    """Address of a controller on the listener `name`."""
 
     name: str = string()
     host: str = string()
@@ -30,7 +30,7 @@ class VoterEndpoint(Struct):
 
 
 class KRaftVersionFeature(Struct):
-    """Which KRaft versions a controller has."""
+    """KRaft versions that a controller supports."""
 
     min_supported_version: int = int16()
     max_supported_version: int = int16()

@@ -70,7 +70,7 @@ class MetadataRecord(Message):
 
 
 class BrokerEndpoint(Struct):
-    """Where a broker listens."""
+    """Address of a broker on one listener."""
 
     name: str = string()
     host: str = string()
@@ -79,7 +79,7 @@ class BrokerEndpoint(Struct):
 
 
 class BrokerFeature(Struct):
-    """Which levels of a feature a broker has."""
+    """Levels of a feature that a broker supports."""
 
     name: str = string()
     min_supported_version: int = int16()
@@ -223,7 +223,7 @@ class ClientQuotaRecord(MetadataRecord):
 
 
 class UserScramCredentialRecord(MetadataRecord):
-    """What a user proves a password with, for one SCRAM mechanism."""
+    """Salted keys of a user's password, for one SCRAM mechanism."""
 
     RECORD_TYPE = MetadataRecordType.USER_SCRAM_CREDENTIAL
     VERSIONS = (0, 0)
@@ -237,7 +237,7 @@ class UserScramCredentialRecord(MetadataRecord):
 
 
 class RemoveUserScramCredentialRecord(MetadataRecord):
-    """Takes it away."""
+    """Removes a user's credentials of one SCRAM mechanism."""
 
     RECORD_TYPE = MetadataRecordType.REMOVE_USER_SCRAM_CREDENTIAL
     VERSIONS = (0, 0)
@@ -287,7 +287,7 @@ class DelegationTokenRecord(MetadataRecord):
 
 
 class RemoveDelegationTokenRecord(MetadataRecord):
-    """Takes it away."""
+    """Removes a delegation token."""
 
     RECORD_TYPE = MetadataRecordType.REMOVE_DELEGATION_TOKEN
     VERSIONS = (0, 0)
@@ -296,7 +296,7 @@ class RemoveDelegationTokenRecord(MetadataRecord):
 
 
 class BeginTransactionRecord(MetadataRecord):
-    """What follows counts only once an EndTransactionRecord comes (KIP-868)."""
+    """Starts a metadata transaction: records after it apply once an EndTransactionRecord comes (KIP-868)."""
 
     RECORD_TYPE = MetadataRecordType.BEGIN_TRANSACTION
     VERSIONS = (0, 0)
@@ -321,4 +321,4 @@ class AbortTransactionRecord(MetadataRecord):
 
 
 RECORDS: dict[int, type[MetadataRecord]] = {cls.RECORD_TYPE: cls for cls in MetadataRecord.__subclasses__()}
-"""Declaration by type."""
+"""Record class by record type."""

@@ -1,4 +1,4 @@
-"""What the offset and the time index share: a file of fixed-size entries, sorted, mapped, with room to grow.
+"""IndexFile: base of offset and time index, a memory-mapped file of sorted entries of fixed size, with room to grow.
 
 An index is a hint. It is sparse (one entry each `log.index.interval.bytes`), carries no checksum and is rebuilt from
 the log whenever in doubt. The active segment's indexes are preallocated to `log.index.size.max.bytes`, rounded down
@@ -99,7 +99,7 @@ class IndexFile:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether it holds a map (and so a descriptor) now."""
+        """True while the file is mapped."""
         return self._view is not None
 
     @property
@@ -107,7 +107,7 @@ class IndexFile:
         return self._writable
 
     def open(self) -> Self:
-        """Maps it now rather than on first use; makes it when writable and missing."""
+        """Map the file now rather than on first use; creates it if writable and missing."""
         self._open_view()
         return self
 
@@ -136,7 +136,7 @@ class IndexFile:
         return view
 
     def _find_count(self, view: memoryview) -> int:
-        """Entries before the zero tail; zeros never lie between entries.
+        """Number of entries before the zero tail; zeros never lie between entries.
 
         Gallops from the start, so that of a preallocated file about as many pages are touched as are used: each page of a
         hole that is read costs memory.
@@ -157,7 +157,7 @@ class IndexFile:
         return low
 
     def close_map(self) -> None:
-        """Gives map and descriptor back; the next use maps again.
+        """Unmap; the next use maps again.
 
         Syncs nothing: what was written is in the page cache. Any thread.
         """
@@ -168,13 +168,15 @@ class IndexFile:
                 mapped.close()
 
     def close(self) -> None:
-        """As it should lie on disk when the log is closed: trimmed, if writable and ever used; unmapped. Writer."""
+        """Leave the file as it should lie on disk when the log is closed: trimmed, if writable and ever used; then
+        unmap. Writer.
+        """
         if self._writable and self.is_mapped:
             self.trim_to_valid_size()
         self.close_map()
 
     def seal(self) -> None:
-        """The segment was rolled: trims, unmaps, and is read-only from now on.
+        """Called when the segment was rolled: trim, unmap, and be read-only from now on.
 
         Writer; the caller syncs from the pool (`flush`).
         """
@@ -184,7 +186,7 @@ class IndexFile:
         self.close_map()
 
     def unseal(self) -> None:
-        """The segment became the active one again (the log was cut back, or is loaded): writable, with all its room.
+        """Called when the segment becomes the active one again (truncation, or load): writable, with all its room.
 
         Writer.
         """
@@ -194,14 +196,14 @@ class IndexFile:
         self.resize(self.max_index_size)
 
     def moved_to(self, path: StrPath) -> None:
-        """Says where the file is, after its directory was renamed."""
+        """Note the file's new path, after its directory was renamed."""
         self._path = str(path)
         mapped = self._map
         if mapped is not None:
             mapped.renamed(path)
 
     def flush(self) -> None:
-        """Makes contents and size durable. Any thread; blocks.
+        """Make contents and size durable. Any thread; blocks.
 
         FileNotFoundError when the file was moved or removed meanwhile.
         """
@@ -218,28 +220,28 @@ class IndexFile:
 
     @property
     def entries(self) -> int:
-        """How many entries it holds."""
+        """Number of entries."""
         if self._count == _UNKNOWN:
             self._open_view()
         return self._count
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of those entries."""
+        """Size of all entries, in bytes."""
         return self.entries * self.ENTRY_SIZE
 
     @property
     def max_entries(self) -> int:
-        """How many entries the file has room for as it is."""
+        """Number of entries that fit into the file as it is."""
         return len(self._view if self._view is not None else self._open_view()) // self.ENTRY_SIZE
 
     @property
     def is_full(self) -> bool:
-        """No room for another entry: the segment must roll."""
+        """True if no other entry fits: the segment must roll."""
         return self.entries >= self.max_entries
 
     def resize(self, size: int) -> None:
-        """Sets the file to `size` bytes, rounded down to whole entries, at least those it holds. Writer."""
+        """Resize the file to `size` bytes, rounded down to whole entries, but never below those it holds. Writer."""
         assert self._writable, f"{self._path} is read-only"
         rounded = max(self._rounded(size), self.size_in_bytes)
         view = self._view if self._view is not None else self._open_view()
@@ -255,11 +257,11 @@ class IndexFile:
                 self._adopt(mapped)
 
     def trim_to_valid_size(self) -> None:
-        """Cuts the preallocated rest off. Writer."""
+        """Cut the preallocated rest off. Writer."""
         self.resize(self.size_in_bytes)
 
     def reset(self) -> None:
-        """Empties it and gives it all its room, to be filled from the log. Zeroes what was there. Writer."""
+        """Remove all entries and give the file all its room, to be filled from the log. Zeroes the old entries. Writer."""
         if self._writable:
             # Even a file that cannot be read as an index is one afterwards.
             with self._lock:
@@ -278,7 +280,7 @@ class IndexFile:
     # --- entries ---
 
     def _load_last(self, view: memoryview) -> None:
-        """Sets what the subclass caches of the last entry (or of none) from `self._count`."""
+        """Set the subclass's cached copy of the last entry (or of none) from `self._count`."""
         raise NotImplementedError
 
     def _writable_view(self, new_bytes: int) -> memoryview:
@@ -299,7 +301,7 @@ class IndexFile:
         return view
 
     def _entry_at(self, slot: int) -> tuple[int, int]:
-        """The raw entry in `slot`, whatever happens to the map meanwhile."""
+        """The raw entry in `slot`; maps again if another thread has closed the map meanwhile."""
         while True:
             view = self._view if self._view is not None else self._open_view()
             try:
@@ -309,7 +311,7 @@ class IndexFile:
             return first, second
 
     def _raw_entries(self) -> Iterator[tuple[int, int]]:
-        """All entries as they are now, copied."""
+        """A copy of all entries as they are now."""
         while True:
             view = self._view if self._view is not None else self._open_view()
             try:
@@ -319,7 +321,7 @@ class IndexFile:
             return iter(self.ENTRY.iter_unpack(data))
 
     def _floor_slot(self, column: Struct, skip: int, target: int) -> int:
-        """The last slot whose value in that column is ≤ target, −1 when there is none. Any thread.
+        """The last slot whose value in `column` is ≤ target, −1 when there is none. Any thread.
 
         `column` reads one value at `skip` bytes into an entry; the column must be sorted.
         """
@@ -348,7 +350,7 @@ class IndexFile:
             return low - 1
 
     def _cut(self, count: int) -> None:
-        """Forgets the entries from slot `count` on, and zeroes them, so that a crash can't bring them back to life."""
+        """Remove the entries from slot `count` on. They are zeroed, so that a crash can't bring them back."""
         old = self.entries
         assert self._writable, f"{self._path} is read-only"
         assert 0 <= count <= old
@@ -370,7 +372,7 @@ class IndexFile:
         return relative
 
     def _checked_size(self) -> int:
-        """Size of the file, or CorruptIndexError: what every `sanity_check` begins with."""
+        """Size of the file; CorruptIndexError if it is impossible. The first step of every `sanity_check`."""
         try:
             if self._view is not None or not self._writable:
                 size = len(self._view if self._view is not None else self._open_view())
@@ -383,7 +385,7 @@ class IndexFile:
         return size
 
     def sanity_check(self) -> None:
-        """CorruptIndexError when size, first or last entry can't be right.
+        """Raise CorruptIndexError when size, first or last entry is impossible.
 
         Never another exception for what the bytes hold.
         """

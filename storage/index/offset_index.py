@@ -1,4 +1,4 @@
-"""Offset → position in the segment's `.log` file (`.index` files).
+"""OffsetIndex: offset → position in the segment's `.log` file (`.index` files).
 
     offset index entry    0         4         8
                           +---------+---------+   relative offset = offset - baseOffset; strictly rising
@@ -22,14 +22,14 @@ _OFFSET = Struct(">i")
 
 
 class OffsetPosition(NamedTuple):
-    """An offset and the byte position in the segment's log file that belongs to it."""
+    """An offset, and its byte position in the segment's log file."""
 
     offset: int
     position: int
 
 
 class OffsetIndex(IndexFile):
-    """One segment's offset index; threads as `IndexFile` says."""
+    """Offset index of one segment; threads as `IndexFile` says."""
 
     ENTRY: ClassVar[Struct] = Struct(">ii")
     ENTRY_SIZE: ClassVar[int] = 8
@@ -46,7 +46,7 @@ class OffsetIndex(IndexFile):
         return self._last.offset
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry above the last one, about 0.6 µs. Writer.
+        """Append an entry above the last one; takes about 0.6 µs. Writer.
 
         InvalidOffsetError when it is not above; StorageError when the index is full; OSError when the disk is.
         """
@@ -88,12 +88,12 @@ class OffsetIndex(IndexFile):
         return (OffsetPosition(base + relative, position) for relative, position in self._raw_entries())
 
     def truncate_to(self, offset: int) -> None:
-        """Removes the entries with offsets ≥ `offset`. Writer."""
+        """Remove the entries with offsets ≥ `offset`. Writer."""
         if self.entries:
             self._cut(self._floor_slot(_OFFSET, 0, offset - 1 - self.base_offset) + 1)
 
     def truncate(self) -> None:
-        """Removes all entries. Writer."""
+        """Remove all entries. Writer."""
         if self.entries:
             self._cut(0)
 
@@ -105,7 +105,7 @@ class OffsetIndex(IndexFile):
             self._last = OffsetPosition(self.base_offset, 0)
 
     def sanity_check(self, log_size: int | None = None) -> None:
-        """CorruptIndexError when size, first or last entry can't be right, given the size of the log file if known."""
+        """Raise CorruptIndexError when size, first or last entry is impossible, given the log file's size if known."""
         self._checked_size()
         if not self.entries:
             return
@@ -120,7 +120,7 @@ class OffsetIndex(IndexFile):
             raise CorruptIndexError(f"{self._path}: first entry {first} is not between the segment's start and {last}")
 
     def verify(self, log_size: int) -> None:
-        """`sanity_check` over every entry; reads the whole file. Any thread."""
+        """`sanity_check` for every entry; reads the whole file. Any thread."""
         self.sanity_check(log_size)
         before = OffsetPosition(self.base_offset - 1, -1)
         for slot, entry in enumerate(self):

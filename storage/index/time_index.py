@@ -1,4 +1,4 @@
-"""Timestamp → offset (`.timeindex` files).
+"""TimeIndex: timestamp → offset (`.timeindex` files).
 
     time index entry    0                   8         12
                         +-------------------+---------+   timestamp: largest one in the segment up to that offset,
@@ -27,7 +27,7 @@ _OFFSET = Struct(">i")
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp (ms since 1970, −1: none) with an offset; leader epoch −1: not known (an index has none)."""
+    """A timestamp (ms since 1970, −1: none) with an offset and a leader epoch (−1: unknown; an index has none)."""
 
     timestamp: int
     offset: int
@@ -35,7 +35,7 @@ class TimestampOffset(NamedTuple):
 
 
 class TimeIndex(IndexFile):
-    """One segment's time index; threads as `IndexFile` says."""
+    """Time index of one segment; threads as `IndexFile` says."""
 
     ENTRY: ClassVar[Struct] = Struct(">qi")
     ENTRY_SIZE: ClassVar[int] = 12
@@ -53,11 +53,11 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Only the slot that the roll needs is left."""
+        """True if only the slot is left that the roll needs."""
         return self.entries >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
-        """Adds an entry when its timestamp is above the last one's; otherwise there is nothing to say. Writer.
+        """Append an entry if its timestamp is above the last one's, else do nothing. Writer.
 
         InvalidOffsetError when timestamp or offset step back; StorageError when the index is full (`skip_full_check`:
         the roll may use the last slot); OSError when the disk is.
@@ -79,7 +79,8 @@ class TimeIndex(IndexFile):
         self._count += 1
 
     def complete(self, largest: TimestampOffset) -> bool:
-        """Add the entry that a roll adds, where the disk did not take it then: whether the file was replaced by such a one.
+        """Append the entry that a roll adds, where the disk did not take it then. True if the file was rewritten for
+        that.
 
         Of a closed segment: retention takes the last entry for its age. Durable; blocks. OSError, but on a full disk.
         """
@@ -114,12 +115,12 @@ class TimeIndex(IndexFile):
         return (TimestampOffset(timestamp, base + relative) for timestamp, relative in self._raw_entries())
 
     def truncate_to(self, offset: int) -> None:
-        """Removes the entries with offsets ≥ `offset`. Writer."""
+        """Remove the entries with offsets ≥ `offset`. Writer."""
         if self.entries:
             self._cut(self._floor_slot(_OFFSET, 8, offset - 1 - self.base_offset) + 1)
 
     def truncate(self) -> None:
-        """Removes all entries. Writer."""
+        """Remove all entries. Writer."""
         if self.entries:
             self._cut(0)
 
@@ -131,7 +132,7 @@ class TimeIndex(IndexFile):
             self._last = TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def sanity_check(self) -> None:
-        """CorruptIndexError when size, first or last entry can't be right."""
+        """Raise CorruptIndexError when size, first or last entry is impossible."""
         self._checked_size()
         if not self.entries:
             return
@@ -142,7 +143,7 @@ class TimeIndex(IndexFile):
             raise CorruptIndexError(f"{self._path}: last entry {last} is before the first one {first}")
 
     def verify(self) -> None:
-        """`sanity_check` over every entry; reads the whole file. Any thread."""
+        """`sanity_check` for every entry; reads the whole file. Any thread."""
         self.sanity_check()
         before = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         for slot, entry in enumerate(self):

@@ -1,5 +1,4 @@
-"""Aborted transactions of a segment (`.txnindex` files): what a read_committed fetch must tell its consumer to leave
-out.
+"""TransactionIndex: aborted transactions of a segment (`.txnindex` files), whose records read_committed consumers skip.
 
     entry     0     2             10            18            26            34
               +-----+-------------+-------------+-------------+-------------+
@@ -30,7 +29,7 @@ assert _ENTRY.size == 34
 
 
 class AbortedTxn(NamedTuple):
-    """A transaction that was aborted."""
+    """An aborted transaction."""
 
     producer_id: int
     first_offset: int
@@ -39,14 +38,16 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndexSearchResult(NamedTuple):
-    """`is_complete`: no later segment can hold more for this range."""
+    """Aborted transactions of a range. `is_complete`: no later segment can hold more for this range."""
 
     aborted: tuple[AbortedTxn, ...]
     is_complete: bool
 
 
 class TransactionIndex:
-    """One segment's index; see the module for threads. Holds a descriptor only after an append, until `close`."""
+    """Transaction index of one segment; see the module for threads. Holds a descriptor only from an append until
+    `close`.
+    """
 
     __slots__ = ("_file", "_file_system", "_last_offset", "base_offset", "path")
 
@@ -60,7 +61,7 @@ class TransactionIndex:
         self._last_offset: int | None = None
 
     def append(self, txn: AbortedTxn) -> None:
-        """Adds an entry; InvalidOffsetError when its last offset is not above the last one's.
+        """Append an entry; InvalidOffsetError when its last offset is not above the last one's. Writer.
 
         OSError leaves the file as it was.
         """
@@ -71,8 +72,9 @@ class TransactionIndex:
         self._last_offset = txn.last_offset
 
     def note(self, txn: AbortedTxn) -> None:
-        """As `append`, for a log whose end is at the marker: entries that say otherwise are of markers that were not
-        written after all, and go."""
+        """As `append`, for a log that ends at the marker: entries at or above its offset belong to markers whose write
+        failed, and are removed first.
+        """
         try:
             self.append(txn)
         except InvalidOffsetError:
@@ -92,7 +94,7 @@ class TransactionIndex:
         return self._file
 
     def all(self) -> list[AbortedTxn]:
-        """All entries, from the file. CorruptIndexError for an unknown version; a torn entry at the end is left out."""
+        """Read all entries from the file. CorruptIndexError: unknown version. A torn entry at the end is left out."""
         try:
             data = self._file_system.read_bytes(self.path)
         except FileNotFoundError:
@@ -116,7 +118,7 @@ class TransactionIndex:
         return TxnIndexSearchResult(tuple(found), False)
 
     def truncate_to(self, offset: int) -> None:
-        """Removes the entries that end at or behind `offset`. Writer."""
+        """Remove the entries whose last offset is ≥ `offset`. Writer."""
         entries = self.all()
         kept = sum(1 for txn in entries if txn.last_offset < offset)
         if kept < len(entries):
@@ -125,13 +127,13 @@ class TransactionIndex:
             self._last_offset = entries[kept - 1].last_offset if kept else None
 
     def reset(self) -> None:
-        """Removes all entries, to be filled from the log. Writer."""
+        """Remove all entries, to be filled from the log. Writer."""
         if self._file is not None or self._file_system.exists(self.path):
             self._open_for_append().truncate(0)
         self._last_offset = None
 
     def sanity_check(self) -> None:
-        """CorruptIndexError for a torn entry, an unknown version, offsets before the segment or out of order."""
+        """Raise CorruptIndexError for a torn entry, an unknown version, offsets before the segment or out of order."""
         try:
             size = self._file_system.stat(self.path).size
         except FileNotFoundError:
@@ -146,11 +148,11 @@ class TransactionIndex:
 
     @staticmethod
     def encode(entries: Iterable[AbortedTxn]) -> bytes:
-        """The content of a file with these."""
+        """Contents of a file with these entries."""
         return b"".join(_ENTRY.pack(_VERSION, *txn) for txn in entries)
 
     def flush(self) -> None:
-        """Makes the entries durable. Any thread; blocks."""
+        """Make the entries durable. Any thread; blocks."""
         try:
             file = self._file_system.open(self.path)
         except FileNotFoundError:
@@ -161,11 +163,11 @@ class TransactionIndex:
             file.close()
 
     def moved_to(self, path: StrPath) -> None:
-        """Says where the file is, after its directory was renamed."""
+        """Note the file's new path, after its directory was renamed."""
         self.path = str(path)
 
     def close(self) -> None:
-        """Gives the descriptor back; the next append opens again. Writer."""
+        """Close the descriptor; the next append opens it again. Writer."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

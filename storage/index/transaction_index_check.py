@@ -1,4 +1,5 @@
-"""Transaction indexes against the log, as a log is loaded: a wrong one would give read_committed consumers aborted records.
+"""Checks transaction indexes against the log when it is loaded: a wrong one would give aborted records to
+read_committed consumers.
 
 Each entry is held against the batches that it names: its abort marker, and the first record of the transaction. What disagrees
 makes the index be written anew from the log. After a clean stop, which has left the file's checksum (`stop_record.py`), that
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HELD_AGAINST_LOG = 16
-"""Entries of one log, the newest; 0.12 ms of CPU each."""
+"""Number of entries of one log, the newest ones, that are compared with the log; 0.12 ms of CPU each."""
 
 
 def check_transaction_indexes(
@@ -46,7 +47,8 @@ def check_transaction_indexes(
     time: Time,
     checksums: Mapping[int, int] | None = None,
 ) -> int:
-    """Look at the indexes of the segments at `bases`, write wrong ones anew; returns how many were. `segments`: the log's.
+    """Check the indexes of the segments at `bases`, and rewrite wrong ones; returns how many were wrong. `segments` are
+    all of the log.
 
     `checksums`: of those that are known, by base offset.
     """
@@ -81,7 +83,9 @@ def check_transaction_indexes(
 
 
 def _impossible(entries: Sequence[AbortedTxn], base: int, end: int) -> str:
-    """What can't be so in any log, of the index of a segment from `base` to `end`; empty: nothing. Reads nothing."""
+    """Text that says which entry can't be so in any log, for a segment from `base` to `end`; empty if none. Reads
+    nothing.
+    """
     before = base - 1
     for txn in entries:
         if txn.last_offset >= end:
@@ -95,7 +99,7 @@ def _impossible(entries: Sequence[AbortedTxn], base: int, end: int) -> str:
 
 
 def _problem(view: tuple[LogSegment, ...], entries: Sequence[AbortedTxn]) -> str:
-    """What an entry says that the log contradicts; empty: nothing. A gap in the log contradicts nothing."""
+    """Text that says which entry the log contradicts; empty if none. A gap in the log contradicts nothing."""
     for txn in entries:
         marker = _batch_at(view, txn.last_offset)
         if marker is not None and not _is_abort(*marker, txn):
@@ -113,7 +117,7 @@ def _problem(view: tuple[LogSegment, ...], entries: Sequence[AbortedTxn]) -> str
 
 
 def _batch_at(view: tuple[LogSegment, ...], offset: int) -> tuple[BatchHeader, list[Record]] | None:
-    """The batch that holds the offset, with its records if it is a control batch; None where there is none."""
+    """The batch at the offset, with its records if it is a control batch; None if the log has none there."""
     segment = view[max(0, floor_index(view, offset))]
     found = segment.find(offset, segment.size)
     if found is None:
@@ -139,7 +143,9 @@ def _is_abort(header: BatchHeader, records: list[Record], txn: AbortedTxn) -> bo
 def _rebuild(
     directory: LogDirectory, view: tuple[LogSegment, ...], wrong: list[int], ends: list[int], time: Time
 ) -> None:
-    """From the start of the log to the last of them: a transaction may have begun anywhere before its marker."""
+    """Rewrite the indexes at `wrong` from a walk that begins at the log's start: a transaction may begin anywhere
+    before its marker.
+    """
     producers = ProducerStateManager(directory.path, directory.file_system, time)
     found = ProducerReplay(directory, producers, time).aborted_in(view[: wrong[-1] + 1])
     for number in wrong:

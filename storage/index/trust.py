@@ -1,4 +1,4 @@
-"""Which entries of an index are believed: those whose batch is where they say. An index has no checksum, and is a hint.
+"""Decides which index entries to trust: those whose batch is where they say. An index has no checksum, and is a hint.
 
 A look-up holds its entry against the batch that it names (`LogSegment`). One that is wrong would hide sound records; the entry
 before it serves then, and the index is made anew when retention comes by next, or with the next start.
@@ -23,22 +23,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TRIES = 64
-"""Entries that are looked at before the walk begins at the segment's start."""
+"""Number of entries that are checked before the walk begins at the segment's start."""
 
 
 def is_right(file: File, entry: OffsetPosition) -> bool:
-    """Whether the batch at the entry's position ends at its offset. Any thread; OSError."""
+    """True if the batch at the entry's position ends at its offset. Any thread; OSError."""
     return file_records.ends_at(file.pread(RECORD_BATCH_OVERHEAD, entry.position), entry.offset)
 
 
 def floor_position(files: SegmentFiles, offset: int, end: int) -> int:
-    """Position of the batch that the greatest right entry at or below `offset` names; 0 where none of the last ones is right."""
+    """Position of the batch named by the greatest right entry at or below `offset`; 0 if none of the last ones is
+    right.
+    """
     below = [entry for entry in files.offset_index if entry.offset <= offset and 0 <= entry.position < end]
     return next((entry.position for entry in below[: -_TRIES - 1 : -1] if is_right(files.file, entry)), 0)
 
 
 def agrees(file: File, position: int, end: int, entry: TimestampOffset) -> bool:
-    """Whether the batch that an entry of the time index names, at or behind `position`, has that timestamp for its largest."""
+    """True if the batch at the time index entry's offset, at or behind `position`, has the entry's timestamp as its
+    largest.
+    """
     found = file_records.find_batch(file, position, end, entry.offset)
     if found is None:
         return False
@@ -47,7 +51,7 @@ def agrees(file: File, position: int, end: int, entry: TimestampOffset) -> bool:
 
 
 def rebuild(directory: LogDirectory, segment: LogSegment) -> bool:
-    """Write both indexes of a closed segment anew, durably. Under the log's deletion lock; blocks. OSError.
+    """Rewrite both indexes of a closed segment, durably. Under the log's deletion lock; blocks. OSError.
 
     False: its log is damaged itself, so that they would be no better.
     """

@@ -1,4 +1,5 @@
-"""The ground below segments: files and directories as an interface, the page cache, open files, room on disk, pace of writes.
+"""Files and directories as an interface, and what belongs to them: page cache, open files, free disk space, pace of
+writes.
 
 A test's file system takes the place of the real one here. Start reading at `filesystem.py`.
 """

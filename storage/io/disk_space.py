@@ -1,4 +1,4 @@
-"""DiskSpace: whether a data directory's disk has room for another append, known without asking the disk.
+"""DiskSpace: tells whether a data directory's disk has space for another append, without asking the disk each time.
 
     free    |<----------- appends of clients ----------->|<- coordinators' ->|<- what makes room ->|
                                                   reserve bytes        reserve / 2                  0
@@ -28,8 +28,8 @@ _NO_LIMIT = 1 << 62
 
 
 class DiskSpace:
-    """One data directory's. `sample` is for a pool thread; the rest for who appends, or any to read. A slow directory has two
-    who append: that a subtraction of theirs gets lost now and then is made good by the next look.
+    """Free space of one data directory. `sample` runs on a pool thread; appending threads do the rest, any thread may
+    read. With a slow directory two threads append: a lost subtraction between them is corrected by the next sample.
 
     Attributes:
         left: bytes that clients may still append before the reserve is reached, as far as is known.
@@ -41,7 +41,7 @@ class DiskSpace:
     __slots__ = ("_fs", "_path", "free_bytes", "is_full", "left", "refused", "reserve")
 
     def __init__(self, file_system: FileSystem | None = None, path: str = "", reserve: int = 0) -> None:
-        """A reserve of 0: nothing is refused, the file system says when it is full."""
+        """`reserve` is in bytes. With 0 no append is refused: the file system says when it is full."""
         self._fs = file_system
         self._path = path
         self.reserve = reserve
@@ -51,7 +51,7 @@ class DiskSpace:
         self.refused = 0
 
     def check(self, size: int, *, is_client: bool) -> None:
-        """Called when `size` bytes are more than `left`. DiskFullError: they must not be appended. Loop thread."""
+        """Called when an append of `size` bytes exceeds `left`. DiskFullError: the append must not happen. Loop thread."""
         if not self.is_full and self.left < size:
             self._enter_full(max(0, self.left + self.reserve))
         if self.left < size if is_client else self.left + self.reserve - self.reserve // 2 < size:
@@ -62,7 +62,7 @@ class DiskSpace:
             )
 
     def sample(self) -> None:
-        """Look how much is free. Blocks; a look that fails changes nothing: the next append will meet what is wrong."""
+        """Measure the free space. Blocks; after an OSError the old value stays, and the next append meets the error."""
         if self._fs is None:
             return
         try:

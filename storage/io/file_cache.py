@@ -1,4 +1,4 @@
-"""FileCache: closed segments hold no descriptor and no map until they are read; then the most recently read ones keep theirs.
+"""FileCache: closed segments hold no descriptor and no map until they are read; the most recently read ones stay open.
 
 Descriptors are often limited to 20,000 or fewer and maps to 65,530 (vm.max_map_count), segments are not. The cache holds one
 lease on each of at most `capacity` entries and hands out further ones; an entry that falls out is closed when its last
@@ -16,24 +16,24 @@ from typing import Generic, Protocol, TypeVar
 from ..exceptions import FileClosedError
 
 DEFAULT_CAPACITY = 512
-"""Entries, not descriptors: a segment's log file and its two maps count as one here and as up to three there."""
+"""Entries, not descriptors: a segment's log file and two index maps are one entry here, and up to three descriptors."""
 
 
 class Leased(Protocol):
-    """Something with leases. It is born with one, which belongs to whoever made it."""
+    """An object with leases, closed with the last one. It is created with one lease, which belongs to its creator."""
 
     def retain(self) -> object:
-        """One more lease; FileClosedError when the last one is gone."""
+        """Take another lease; FileClosedError when the last one is gone already."""
 
     def release(self) -> None:
-        """Gives a lease back; the last one closes."""
+        """Give a lease back; the last one closes the object."""
 
 
 E = TypeVar("E", bound=Leased)
 
 
 class FileCache(Generic[E]):
-    """Bounded LRU of open entries, shared by all logs. Any thread."""
+    """Bounded LRU cache of open entries, shared by all logs. Safe from any thread."""
 
     __slots__ = ("_capacity", "_entries", "_lock")
 
@@ -63,7 +63,7 @@ class FileCache(Generic[E]):
         return opened
 
     def put(self, key: Hashable, entry: E) -> None:
-        """Take over the caller's lease on an open entry, in place of what `key` had."""
+        """Take over the caller's lease on an open entry, in place of the old entry of `key`."""
         with self._lock:
             dropped = [self._entries.pop(key)] if key in self._entries else []
             self._entries[key] = entry
@@ -73,14 +73,14 @@ class FileCache(Generic[E]):
             old.release()
 
     def discard(self, key: Hashable) -> None:
-        """Forget `key`: its files were deleted, replaced or truncated. Leases given out stay valid."""
+        """Drop the entry of `key`, whose files were deleted, replaced or truncated. Leases given out stay valid."""
         with self._lock:
             entry = self._entries.pop(key, None)
         if entry is not None:
             entry.release()
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop all entries."""
         with self._lock:
             entries, self._entries = list(self._entries.values()), {}
         for entry in entries:

@@ -1,5 +1,5 @@
-"""The few calls we make on files, as Protocols and the real thing. The only place under storage/ that calls the
-operating system.
+"""File operations as Protocols, and their implementation. The only module under storage/ that calls the operating
+system.
 
 Everything else takes a `FileSystem`, so that tests fail the n-th write and cut the power
 (tests/support/fake_filesystem.py). What is promised about disks: data is durable after `sync`, a name after
@@ -39,7 +39,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 
 class FileStat(NamedTuple):
-    """Size in bytes, modification time in ms since 1970, inode number, bytes of its disk blocks.
+    """Size in bytes, modification time in ms since 1970, inode number, bytes of allocated disk blocks.
 
     The blocks are more than the size where room was reserved behind the end, less where the file is sparse.
     """
@@ -54,11 +54,11 @@ class FileLock(Protocol):
     """A lock that ends with `release` or with the process."""
 
     def release(self) -> None:
-        """Gives the lock back; harmless when done before."""
+        """Release the lock; a second call does nothing."""
 
 
 class File(Protocol):
-    """One open file with leases.
+    """An open file with leases (see `file_cache.Leased`).
 
     It is opened with one lease, its owner's, which `close` gives back. A reader that sends from the file on its own
     time takes another (`retain`) and gives it back (`release`); the descriptor is closed with the last one, so that
@@ -68,7 +68,7 @@ class File(Protocol):
 
     @property
     def path(self) -> str:
-        """Where it was opened; a rename since then does not show."""
+        """Path that the file was opened under; not updated by a rename."""
 
     def fileno(self) -> int:
         """The descriptor, for sendfile. Valid while the caller holds a lease."""
@@ -77,7 +77,8 @@ class File(Protocol):
         """Writes all of `buffer` (contiguous bytes) at the end. On an OSError the file is as long as before."""
 
     def rewrite(self, buffer: Buffer, offset: int) -> None:
-        """Writes over the bytes at `offset` what they are: the next `sync` takes them to the disk, whatever became of others.
+        """Write over the bytes at `offset` with the same bytes, so that the next `sync` writes them to disk. Needed
+        after a failed sync, which may have marked dirty pages as clean.
 
         Linux takes pages for clean when a sync has failed: they read well, a later sync succeeds, and they were never written.
         """
@@ -89,7 +90,7 @@ class File(Protocol):
         """Fills `view` from `offset`; returns how many bytes came, fewer only at the end of the file."""
 
     def size(self) -> int:
-        """Bytes, as this object left it: no system call."""
+        """Size in bytes, as this object left it: no system call."""
 
     def truncate(self, size: int) -> None:
         """Cuts the file (or extends it with zeros), and frees disk blocks reserved behind `size`, its own size included."""
@@ -104,7 +105,7 @@ class File(Protocol):
         """Hint: reserve disk blocks up to `size`, with the size unchanged."""
 
     def is_cached(self, position: int, length: int) -> bool | None:
-        """Whether the range can be read without the disk; None when the system won't tell.
+        """True if the range can be read without the disk; None when the system does not tell.
 
         Never blocks (about 2 µs).
         """
@@ -113,21 +114,21 @@ class File(Protocol):
         """Reads the range into the page cache. Blocks: pool threads only."""
 
     def retain(self) -> Self:
-        """One more lease; FileClosedError when the last one is gone (then open the file again)."""
+        """Take another lease; FileClosedError when the last one is gone (then open the file again)."""
 
     def release(self) -> None:
-        """Gives one lease back."""
+        """Give one lease back."""
 
     def close(self) -> None:
-        """Gives the owner's lease back, once; harmless afterwards."""
+        """Give the owner's lease back; a second call does nothing."""
 
     @property
     def closed(self) -> bool:
-        """Whether the descriptor is gone."""
+        """True once the descriptor is closed."""
 
 
 class MappedFile(Protocol):
-    """A file in memory.
+    """A memory-mapped file.
 
     Reading from any thread; `resize` and `close` invalidate `view`, whose users then get ValueError.
     """
@@ -137,62 +138,64 @@ class MappedFile(Protocol):
 
     @property
     def view(self) -> memoryview:
-        """The whole file, bytes; read-only when mapped so."""
+        """The whole file as bytes; read-only if mapped so."""
 
     def reserve(self, offset: int, length: int) -> None:
-        """Makes sure that writing to that range of `view` can't run out of disk.
+        """Allocate disk blocks for that range of `view`, so that writing to it can't fail for lack of space.
 
         A map over a sparse file has no way to report ENOSPC but a SIGBUS that kills the process; here it is an OSError.
         """
 
     def resize(self, size: int) -> None:
-        """Cuts or extends (with zeros) file and map."""
+        """Cut the file, or extend it with zeros, and map it anew."""
 
     def sync(self) -> None:
-        """What was written to `view` is durable afterwards. Any thread; blocks."""
+        """Make the contents of `view` durable. Any thread; blocks."""
 
     def renamed(self, path: StrPath) -> None:
-        """Says where the file is now; `resize` to 0, `reserve` and `sync` go by the name."""
+        """Note the file's new path, which `resize` to 0, `reserve` and `sync` use."""
 
     def close(self) -> None:
-        """Unmaps; harmless when done before. Does not sync."""
+        """Unmap, without a sync; a second call does nothing."""
 
 
 class FileSystem(Protocol):
-    """What storage asks of a file system. Any thread; every call may block."""
+    """The file system operations that storage uses. Any thread; every call may block."""
 
     def open(self, path: StrPath, *, create: bool = False, exclusive: bool = False, writable: bool = True) -> File:
-        """Opens; `create` makes it when missing, `exclusive` makes it and refuses an existing one (FileExistsError)."""
+        """Open a file; `create` makes it if missing, `exclusive` makes it and refuses an existing one
+        (FileExistsError).
+        """
 
     def map(self, path: StrPath, size: int | None = None, *, writable: bool) -> MappedFile:
-        """Maps the file.
+        """Map a file into memory, resized to `size` bytes if that is given.
 
         With a `size` (writable only) it is made when missing and set to that size, new bytes zero and sparse.
         """
 
     def read_bytes(self, path: StrPath, limit: int = 64 << 20) -> bytes:
-        """The whole file; StorageError when it is larger than `limit`."""
+        """Read a whole file; StorageError when it is larger than `limit` bytes."""
 
     def write_atomically(self, path: StrPath, data: Buffer) -> None:
-        """Replaces the file so that after a crash either the old or the new content is there. Durable on return."""
+        """Replace a file so that after a crash either the old or the new content is there. Durable on return."""
 
     def write_new(self, path: StrPath, data: Buffer) -> None:
-        """Makes a file that must not exist, durable with its name on return."""
+        """Create a file, durable with its name on return. FileExistsError."""
 
     def rename(self, source: StrPath, target: StrPath) -> None:
-        """Moves a file or directory, replacing a file. Atomic; durable after `sync_directory`."""
+        """Move a file or directory, replacing a file. Atomic; durable after `sync_directory`."""
 
     def unlink(self, path: StrPath, *, missing_ok: bool = False) -> None:
-        """Removes a name. Durable after `sync_directory`."""
+        """Remove a name. Durable after `sync_directory`."""
 
     def make_directory(self, path: StrPath) -> None:
-        """Makes the directory and its parents; content when it is there."""
+        """Create a directory and its parents, if missing."""
 
     def sync_directory(self, path: StrPath) -> None:
-        """Names made, moved and removed in it are durable afterwards."""
+        """Make the creations, renames and removals of names in a directory durable."""
 
     def list_directory(self, path: StrPath) -> list[str]:
-        """Names in it, sorted."""
+        """Names in a directory, sorted."""
 
     def exists(self, path: StrPath) -> bool: ...
 
@@ -201,10 +204,10 @@ class FileSystem(Protocol):
     def stat(self, path: StrPath) -> FileStat: ...
 
     def set_modified_ms(self, path: StrPath, modified_ms: int) -> None:
-        """Sets the modification time, milliseconds since 1970."""
+        """Set the modification time, ms since 1970."""
 
     def remove_tree(self, path: StrPath) -> None:
-        """Removes a directory and all in it; content when it is gone."""
+        """Remove a directory and all in it, if it exists."""
 
     def lock(self, path: StrPath) -> FileLock:
         """Locks the file (made when missing) against other processes and other callers;
@@ -213,14 +216,16 @@ class FileSystem(Protocol):
         """
 
     def free_bytes(self, path: StrPath) -> int:
-        """Bytes that an ordinary user can still write there."""
+        """Bytes that an unprivileged user can still write there."""
 
     def blocks_read(self) -> int:
-        """Blocks of 512 bytes that the calling thread has waited for a disk to read, so far; 0 where the system won't say."""
+        """Blocks of 512 bytes that the calling thread has waited for a disk to read, so far; 0 if the system does not
+        tell.
+        """
 
 
 def write_atomically(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
-    """`FileSystem.write_atomically` in terms of the rest: temporary file, sync, rename, sync of the directory.
+    """`FileSystem.write_atomically` from other operations: temporary file, sync, rename, sync of the directory.
 
     A temporary file left by a crash is simply overwritten by the next writer.
     """
@@ -229,7 +234,9 @@ def write_atomically(file_system: FileSystem, path: StrPath, data: Buffer) -> No
 
 
 def replace_file(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
-    """`write_atomically` for who syncs the directory soon anyhow: until then a crash may leave the old content."""
+    """`write_atomically` without the sync of the directory, for callers that sync it soon anyhow: until then a crash
+    may leave the old content.
+    """
     target = os.fspath(path)
     temporary = target + _TEMPORARY_SUFFIX
     file = file_system.open(temporary, create=True)
@@ -243,7 +250,7 @@ def replace_file(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
 
 
 def write_new(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
-    """`FileSystem.write_new` in terms of the rest."""
+    """`FileSystem.write_new` from other operations."""
     target = os.fspath(path)
     file = file_system.open(target, exclusive=True)
     try:
@@ -255,7 +262,7 @@ def write_new(file_system: FileSystem, path: StrPath, data: Buffer) -> None:
 
 
 def _pread(fd: int, length: int, offset: int) -> bytes:
-    """`length` bytes from `offset` on, fewer only at the end of the file."""
+    """Read `length` bytes from `offset` on; fewer only at the end of the file."""
     data = os.pread(fd, length, offset)
     if len(data) == length or not data:
         return data
@@ -268,7 +275,7 @@ def _pread(fd: int, length: int, offset: int) -> bytes:
 
 
 class RealFile:
-    """`File` on a descriptor.
+    """A `File` on a descriptor.
 
     Appends go to the tracked size by pwrite, not to wherever the descriptor stands: what a failed write left behind,
     and could not be cut off on a failing disk, is overwritten by the next append instead of lying between two batches.
@@ -308,7 +315,9 @@ class RealFile:
         self._size = size + len(buffer)
 
     def _write_rest(self, view: memoryview, offset: int, written: int) -> None:
-        """A regular file takes less than asked only near the end of the disk, a limit or 2 GiB, or after a signal."""
+        """Write what a short write left. Short writes occur only near the end of the disk, a limit or 2 GiB, or after a
+        signal.
+        """
         while written < len(view):
             count = os.pwrite(self._fd, view[written:], offset + written)
             if count <= 0:
@@ -392,7 +401,7 @@ class RealFile:
 
 
 class RealMappedFile:
-    """`MappedFile` by `MemoryMap`, which keeps no descriptor: there are two maps for each partition that is written to.
+    """A `MappedFile` by `MemoryMap`, which keeps no descriptor: each partition that is written to has two maps.
 
     `sync` opens the file by name and calls fdatasync, which writes mapped pages too: `mmap.flush` holds the GIL for
     as long as the disk takes (until Python 3.13), which would stall the loop thread from any other.
@@ -463,7 +472,7 @@ class RealMappedFile:
 
 
 class RealFileLock:
-    """An open-file-description lock: excludes POSIX locks of other processes (Kafka's) and our own second open."""
+    """An open-file-description lock: it excludes POSIX locks of other processes (Kafka's) and our own second open."""
 
     __slots__ = ("_fd",)
 
@@ -477,7 +486,7 @@ class RealFileLock:
 
 
 class RealFileSystem:
-    """The machine's. Stateless; any thread."""
+    """The machine's file system. Stateless; any thread."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What the page cache holds, and hints to it: Linux calls that Python's `os` lacks. Only `filesystem.py` uses this.
+"""Queries of the page cache and hints to it: Linux calls that Python's `os` lacks. Used by `filesystem.py` alone.
 
 All are advice. Where the kernel or a sandbox refuses a call, the answer is "can't tell" or nothing is done.
 
@@ -31,7 +31,9 @@ _PAGE = mmap.PAGESIZE
 
 @cache
 def _calls() -> Any:
-    """ctypes and the bound functions, on first use: the import takes 1.5 ms and a tail read never asks."""
+    """ctypes and the bound functions, loaded on first use: the import takes 1.5 ms, and reads at the tail never need
+    it.
+    """
     import ctypes
     from types import SimpleNamespace
 
@@ -76,7 +78,7 @@ def _calls() -> Any:
 
 
 def resident(fd: int, position: int, length: int) -> bool | None:
-    """Whether every page of [position, position + length) is in the page cache; None when the kernel won't say.
+    """True if every page of [position, position + length) is in the page cache; None when the kernel does not tell.
 
     The range must lie inside the file. Any thread, never blocks. True may be out of date when the caller reads.
     """
@@ -100,7 +102,7 @@ def resident(fd: int, position: int, length: int) -> bool | None:
 
 
 def resident_by_mincore(fd: int, position: int, length: int) -> bool | None:
-    """`resident` for kernels before 6.5. The kernel answers only those who own the file or may write it."""
+    """`resident` for kernels before 6.5, which answer only those who own the file or may write it."""
     calls = _calls()
     start = position - position % _PAGE
     span = position + length - start
@@ -119,7 +121,7 @@ def resident_by_mincore(fd: int, position: int, length: int) -> bool | None:
 
 
 def start_writeback(fd: int, offset: int, length: int) -> None:
-    """Begins writing the range's dirty pages (length 0: to the end of the file).
+    """Start writing the range's dirty pages (length 0: to the end of the file).
 
     Pool thread: it blocks when the device's queue is full.
     """

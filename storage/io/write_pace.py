@@ -1,4 +1,4 @@
-"""WritePace: whether writes to one data directory are quick, told from how long each append's write took.
+"""WritePace: tells whether a data directory takes writes quickly, from the time that each append's write took.
 
     quick  -- a write of SLOW_S or longer -->                                           slow
     slow   -- a quick write, QUIET_S or more after the end of the last slow one -->     quick
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLOW_S = 0.1
-"""A client waits on the loop for other clients' appends: this is what one may cost them all."""
+"""Longest write, in seconds, that counts as quick. All clients wait while an append on the loop thread writes."""
 
 QUIET_S = 10.0
-"""Kernels write dirty pages back in rounds of 5 s: one that passes without a slow write tells little, two tell enough."""
+"""Seconds without a slow write after which a directory is quick again. Kernels write dirty pages back every 5 s: one
+quick round tells little, two tell enough.
+"""
 
 
 def _nobody() -> None:
@@ -31,7 +33,7 @@ def _nobody() -> None:
 
 
 class WritePace:
-    """One data directory's. `note` from whoever has written, one of them at a time per log; any thread reads.
+    """Pace of one data directory. `note` is called by the thread that wrote, one at a time per log; any thread reads.
 
     Attributes:
         clock: seconds, monotonic; for who measures.
@@ -55,7 +57,7 @@ class WritePace:
         self._last_slow = 0.0
 
     def note(self, took_s: float) -> None:
-        """A write that ended this moment, well or not, took that long."""
+        """Record a write that has just ended, successfully or not, after `took_s` seconds."""
         if took_s > self.longest_s:
             self.longest_s = took_s
         if took_s >= SLOW_S:
@@ -76,7 +78,7 @@ class WritePace:
         self.notice_s = -1.0 if self.is_slow else min(self.longest_s, SLOW_S)
 
     def take_longest(self) -> float:
-        """The longest write since this was last called, in seconds."""
+        """Longest write since the last call of this method, in seconds."""
         longest, self.longest_s = self.longest_s, 0.0
         if not self.is_slow:
             self.notice_s = 0.0

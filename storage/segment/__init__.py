@@ -1,4 +1,4 @@
-"""One segment of a log: its files, reading and appending, splitting and replacing; the damage that may be in it.
+"""One segment of a log: its files, reading and appending, splitting and replacing, and damage in it.
 
 Start reading at `log_segment.py`, then `segment_list.py` (a log's segments in order); `names.py` has the file names.
 """

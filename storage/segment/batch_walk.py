@@ -1,4 +1,4 @@
-"""Walks a `.log` file from its first byte to its last: batches, and whatever is none.
+"""Walks a `.log` file from its first byte to its last, through batches and through bytes that are no batch.
 
 What the offline tools (`dump`, `verify`, `anatomy`) stand on. Recovery stops at the first bad byte and cuts; a tool must
 tell what lies there, so this walk goes on: behind bytes that are no batch it looks for the next sound one. Memory is
@@ -32,7 +32,7 @@ from ..io.filesystem import Buffer, File
 
 CHUNK_BYTES = 1 << 20
 LARGEST_BATCH = 64 << 20
-"""A batch that claims more is not taken into memory: damaged bytes must not make us allocate what they claim."""
+"""Largest batch read into memory: damaged bytes must not make us allocate the size that they claim."""
 
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -45,7 +45,7 @@ _SEARCH_BYTES = 256 << 20  # bytes that may be read or summed up while looking f
 
 
 class Stretch(Enum):
-    """What a part of the file is."""
+    """Kinds of stretches of a file."""
 
     BATCH = "batch"
     ZEROS = "zeros"
@@ -54,7 +54,7 @@ class Stretch(Enum):
 
 
 class Found(NamedTuple):
-    """One stretch of the file; they follow one another without a gap.
+    """A stretch of the file; stretches follow one another without a gap.
 
     Attributes:
         data: the bytes of a batch, or (`is_whole` False) only its header; nothing for what is no batch. Valid until the
@@ -76,7 +76,7 @@ _NOTHING = memoryview(b"")
 
 
 def stored_crc(data: Buffer, magic: int) -> int:
-    """The checksum that stands in a batch."""
+    """Checksum stored in a batch."""
     return int(_CRC.unpack_from(data, CRC_AT if magic == MAGIC_V2 else _LEGACY_CRC_AT)[0])
 
 
@@ -87,7 +87,7 @@ def computed_crc(data: Buffer, magic: int) -> int:
 
 
 def walk(file: File, start: int = 0, end: int | None = None) -> Iterator[Found]:
-    """The stretches of [start, end) of a `.log` file, `end` None for its size. OSError."""
+    """Iterate over the stretches of [start, end) of a `.log` file; `end` None: its size. OSError."""
     limit = file.size() if end is None else end
     chunk = _Chunk(file, limit)
     position = start
@@ -109,7 +109,7 @@ def walk(file: File, start: int = 0, end: int | None = None) -> Iterator[Found]:
 
 
 class _Chunk:
-    """Reads ahead, so that many small batches cost one system call."""
+    """Read-ahead buffer, so that many small batches cost one system call."""
 
     def __init__(self, file: File, limit: int) -> None:
         self._file = file
@@ -128,7 +128,7 @@ class _Chunk:
 
 
 def _claimed_size(head: memoryview, left: int) -> tuple[int, str]:
-    """The size that a batch's first 17 bytes claim, and why they can't be one's."""
+    """Size that a batch's first 17 bytes claim, and why they can't be a batch's ("" if they can)."""
     if len(head) < HEADER_UP_TO_MAGIC:
         return left, f"{left} bytes are too few for a batch"
     size = LOG_OVERHEAD + int(_LENGTH.unpack_from(head, LENGTH_AT)[0])
@@ -160,7 +160,7 @@ def _what_is_none(chunk: _Chunk, position: int, limit: int, claimed: int, reason
 
 
 def _zeros(chunk: _Chunk, position: int, limit: int) -> int:
-    """How many zero bytes lie at `position`."""
+    """Number of zero bytes from `position` on."""
     count = 0
     while position + count < limit:
         data = chunk.get(position + count, CHUNK_BYTES)
@@ -174,7 +174,7 @@ def _zeros(chunk: _Chunk, position: int, limit: int) -> int:
 
 
 def _next_sound(chunk: _Chunk, position: int, limit: int) -> int | None:
-    """Where the next batch with a right checksum starts behind `position`."""
+    """Position of the next batch with a right checksum behind `position`; None if none is found."""
     budget = _SEARCH_BYTES
     at = position + 1
     while at < limit and budget > 0:

@@ -1,4 +1,4 @@
-"""Damage in a segment: where it begins, where it ends, and which batch is the damaged one when two contradict each other.
+"""Finds damage in a segment: where it begins and ends, and which batch is damaged when two contradict each other.
 
 Recovery asks when a scan has met something that is no sound batch (`find_damage`). Three fields have no checksum: a batch's
 base offset, its leader epoch and its length; so neighbours say what they must be. Design: docs/adr/0051-damage.md.
@@ -33,7 +33,7 @@ from ..io.filesystem import File
 from .batch_walk import computed_crc, stored_crc
 
 SEARCH_BYTES = 256 << 20
-"""Bytes that may be read and summed up while one damaged stretch's end is looked for by its bytes alone."""
+"""Bytes that may be read and checksummed while searching for the end of a damaged stretch."""
 
 _CHUNK_BYTES = 1 << 20
 _EPOCH_AT = LOG_OVERHEAD
@@ -46,26 +46,28 @@ _CANDIDATE = re.compile(rb"(?=[\0-\x7f].{7}(?!\0{4})[\0-\x7f].{7}[\0-\2])", re.D
 
 
 MustFollow = Callable[[int, int, int], bool]
-"""(offset expected, base offset, last offset) of a log's last batch: whether it has to begin at the first."""
+"""(offset expected, base offset, last offset) of a log's last batch → True if the batch has to begin at the expected
+offset.
+"""
 
 
 class SearchGivenUpError(StorageError):
-    """What follows the damage could not be found within `SEARCH_BYTES`."""
+    """The end of the damage was not found within `SEARCH_BYTES`."""
 
 
 class Batch(NamedTuple):
-    """A batch whose content is right."""
+    """A batch with sound content."""
 
     position: int
     size: int
     base_offset: int
-    """Of a wrapper of format 0 or 1, of which only the last offset is known, that."""
+    """Base offset; of a wrapper of format 0 or 1 its last offset, the only one it states."""
     last_offset: int
     is_wrapper: bool = False
 
     @property
     def end(self) -> int:
-        """Position behind it."""
+        """Position of the first byte behind the batch."""
         return self.position + self.size
 
 
@@ -87,7 +89,7 @@ class Damage(NamedTuple):
 
 
 class SegmentReader:
-    """Reads one log file for the search: sound batches by position, chunk by chunk."""
+    """Reads one log file for the search: sound batches by position, in chunks."""
 
     def __init__(self, file: File, size: int) -> None:
         self._file = file
@@ -96,7 +98,7 @@ class SegmentReader:
         self._start = 0
 
     def get(self, position: int, size: int) -> memoryview:
-        """`size` bytes at `position`, fewer at the end."""
+        """Read `size` bytes at `position`; fewer at the end of the file."""
         size = max(0, min(size, self.size - position))
         if position < self._start or position + size > self._start + len(self._data):
             self._data = self._file.pread(min(max(size, _CHUNK_BYTES), self.size - position), position)
@@ -105,14 +107,16 @@ class SegmentReader:
         return memoryview(self._data)[at : at + size]
 
     def claimed_size(self, position: int) -> int:
-        """What the length there says, 0 where none is."""
+        """Size that the batch header at `position` claims; 0 where no header fits."""
         head = self.get(position, HEADER_UP_TO_MAGIC)
         if len(head) < HEADER_UP_TO_MAGIC:
             return 0
         return LOG_OVERHEAD + int.from_bytes(head[LENGTH_AT : LENGTH_AT + 4], "big", signed=True)
 
     def batch_at(self, position: int, size: int | None = None) -> Batch | str:
-        """The batch there, of which all but offset and leader epoch is right; else why it is none. `size`: not as it claims."""
+        """The batch at `position`, of which all but offset and leader epoch is verified, or the reason why it is none.
+        `size` overrides the size that it claims.
+        """
         left = self.size - position
         if left < HEADER_UP_TO_MAGIC:
             return f"{left} bytes are too few for a batch"
@@ -141,7 +145,7 @@ class SegmentReader:
         return Batch(position, claimed, base, base + delta)
 
     def follows(self, position: int, low: int, high: int) -> bool:
-        """Whether the file ends at `position`, or a sound batch begins there whose offsets lie in [low, high)."""
+        """True if the file ends at `position`, or a sound batch begins there whose offsets lie in [low, high)."""
         if position == self.size:
             return True
         found = self.batch_at(position)
@@ -161,7 +165,7 @@ def find_damage(
     must_follow: MustFollow,
     hints: Iterable[OffsetPosition] = (),
 ) -> Iterator[Damage]:
-    """The damaged stretches of a segment, in order. SearchGivenUpError.
+    """Iterate over the damaged stretches of a segment, in order. SearchGivenUpError.
 
     `limit`: the next segment's base offset, which no offset in it may reach; None for the last segment. There no later batch can
     contradict the last one, and `must_follow` is asked about it.
@@ -175,7 +179,7 @@ def find_damage(
 
 
 def _walk(reader: SegmentReader, low: int, high: int, hints: list[tuple[int, int]]) -> Iterator[Batch | Damage]:
-    """Batches whose content is right, and stretches that are none (`first_offset` and `next_offset` not known yet)."""
+    """Batches with sound content, and stretches without (whose `first_offset` and `next_offset` are not known yet)."""
     position = 0
     while position < reader.size:
         found = reader.batch_at(position)
@@ -189,7 +193,7 @@ def _walk(reader: SegmentReader, low: int, high: int, hints: list[tuple[int, int
 
 
 def _end_of_damage(reader: SegmentReader, position: int, low: int, high: int, hints: list[tuple[int, int]]) -> int:
-    """Where the next sound batch begins behind the damage at `position`; the file's size where none does."""
+    """Position of the next sound batch behind the damage at `position`; the file's size if there is none."""
     claimed = reader.claimed_size(position)
     if HEADER_UP_TO_MAGIC < claimed <= reader.size - position and reader.follows(position + claimed, low, high):
         return position + claimed
@@ -211,7 +215,9 @@ def _end_of_damage(reader: SegmentReader, position: int, low: int, high: int, hi
 
 
 def _search(reader: SegmentReader, position: int, stop: int, low: int, high: int) -> int:
-    """The first sound batch in [position, stop) that ends where another one begins or at `stop`; else `stop`."""
+    """Position of the first sound batch in [position, stop) that ends where another one begins, or at `stop`; else
+    `stop`.
+    """
     budget = SEARCH_BYTES
     while position < stop:
         window = bytes(reader.get(position, min(_CHUNK_BYTES, stop - position)))
@@ -244,7 +250,7 @@ def _search(reader: SegmentReader, position: int, stop: int, low: int, high: int
 def _offset_damage(
     stretches: Iterator[Batch | Damage], base_offset: int, high: int, must_follow: MustFollow | None
 ) -> Iterator[Damage]:
-    """Content damage, with its offsets, and batches whose offsets their neighbours contradict."""
+    """Damaged content with its offsets, and batches whose offsets contradict their neighbours'."""
     expected = base_offset
     jumped: Batch | None = None  # the last batch, if it stepped forward: the next one agrees with it, or does not
     before = base_offset  # `expected` before that batch
@@ -289,7 +295,7 @@ def _misplaced(batch: Batch, expected: int) -> Damage:
 
 
 def _culprits(jumped: Batch, found: Batch, before: int, high: int) -> tuple[Batch, ...]:
-    """Of two batches one is right: which isn't, or both where that can't be told."""
+    """Of two contradicting batches, the damaged one; both if that can't be told."""
     span = jumped.last_offset - jumped.base_offset + 1
     if found.base_offset - before == span:
         return (jumped,)  # what is missing is exactly what it has
@@ -301,12 +307,12 @@ def _culprits(jumped: Batch, found: Batch, before: int, high: int) -> tuple[Batc
 
 
 def _has_one_bit_too_many(offset: int, low: int, high: int) -> bool:
-    """Whether it lies in [low, high] with another value of one bit."""
+    """True if flipping one bit moves `offset` into [low, high]."""
     return any(low <= offset ^ 1 << bit <= high for bit in range(63))
 
 
 def _joined(stretches: Iterator[Damage]) -> Iterator[Damage]:
-    """Stretches that touch become one."""
+    """Merge adjacent stretches."""
     before: Damage | None = None
     for damage in stretches:
         if before is not None and before.end == damage.position:
@@ -320,7 +326,7 @@ def _joined(stretches: Iterator[Damage]) -> Iterator[Damage]:
 
 
 class Tail(NamedTuple):
-    """How a segment ends.
+    """Last batch of a segment.
 
     Attributes:
         expected: the offset at which its last batch should begin.
@@ -334,7 +340,7 @@ class Tail(NamedTuple):
 
 
 def tail_of(file: File, size: int, base_offset: int, entries: bytes | bytearray) -> Tail | None:
-    """The end of a sound segment of `size` bytes; None: it is empty.
+    """The end of a sound segment of `size` bytes; None if it is empty.
 
     `entries`: the packed offset index that was just made of the file; the last two say where its end can be read from.
     """
@@ -360,7 +366,7 @@ def tail_of(file: File, size: int, base_offset: int, entries: bytes | bytearray)
 
 
 def leader_epochs(file: File, size: int) -> list[tuple[int, int]]:
-    """(epoch, base offset of its first batch) of a sound segment, without epochs that the batches behind contradict."""
+    """(epoch, base offset of its first batch) of a sound segment; epochs that later batches contradict are left out."""
     reader = SegmentReader(file, size)
     runs: list[tuple[int, int, int]] = []  # epoch, base offset, batches
     position = 0

@@ -1,4 +1,4 @@
-"""The batches in a `.log` file: walking their headers, finding one by offset or by time. Reads with pread, writes nothing.
+"""Batches in a `.log` file: walks headers, finds batches by offset or by time. Reads with pread, writes nothing.
 
 A file is a row of batches with nothing between them (layout: protocol/records/record_batch.py; legacy_record.py for the
 messages of formats 0 and 1, each of which counts as a batch here). Walking reads headers in chunks of a few KiB and skips
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..io.filesystem import File
 
 CHUNK_BYTES = 8192
-"""One index interval (4 KiB) and a small batch: what a look-up walks after the index has done its part."""
+"""Read size: one index interval (4 KiB) and a small batch, which a look-up walks after the index."""
 
 
 #: Of a batch header: base offset, batch length, last offset delta; leader epoch, magic, CRC, attributes are between.
@@ -44,7 +44,7 @@ _EXTENT = struct.Struct(">qi11xi")
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in its file and what offset it ends with."""
+    """Position and size of a batch in its file, and its last offset."""
 
     position: int
     size: int
@@ -64,7 +64,7 @@ def batch_at(file: File, position: int) -> BatchPosition | None:
 
 
 def read_headers(file: File, position: int, end: int) -> Iterator[BatchHeader]:
-    """Headers of the whole batches in [position, end), in order; a batch that `end` cuts off is not among them.
+    """Iterate over headers of the whole batches in [position, end); a batch that `end` cuts off is left out.
 
     A message of format 0 or 1 is given as `read_legacy_header` says: of a wrapper only the last offset is known.
     """
@@ -95,7 +95,9 @@ def read_headers(file: File, position: int, end: int) -> Iterator[BatchHeader]:
 
 
 def ends_at(head: bytes, last_offset: int) -> bool:
-    """Whether a batch, or message of format 0 or 1, begins there whose last offset is that: what an index entry says."""
+    """True if a batch, or message of format 0 or 1, begins at `head` whose last offset is `last_offset`, as an index
+    entry claims.
+    """
     size = len(head)
     if size >= RECORD_BATCH_OVERHEAD and head[MAGIC_AT] == MAGIC_V2:
         base_offset, _, last_offset_delta = _EXTENT.unpack_from(head)
@@ -138,7 +140,7 @@ def last_offset(file: File, position: int, end: int) -> int | None:
 
 
 def count_records(file: File, position: int, end: int) -> int:
-    """Records in [position, end), by the batches' headers; only wrappers of formats 0 and 1 are opened for it."""
+    """Number of records in [position, end), from batch headers; only wrappers of formats 0 and 1 are opened."""
     count = 0
     for header in read_headers(file, position, end):
         if header.magic >= MAGIC_V2:
@@ -149,7 +151,7 @@ def count_records(file: File, position: int, end: int) -> int:
 
 
 def largest_timestamp(file: File, position: int, end: int) -> TimestampOffset:
-    """The largest batch timestamp and the last offset of the first batch that has it: what a time index entry says."""
+    """Largest batch timestamp, and the last offset of the first batch that has it: the content of a time index entry."""
     largest = TimestampOffset(NO_TIMESTAMP, -1)
     for header in read_headers(file, position, end):
         if header.max_timestamp > largest.timestamp:
@@ -158,7 +160,9 @@ def largest_timestamp(file: File, position: int, end: int) -> TimestampOffset:
 
 
 def read_records(file: File, header: BatchHeader) -> Iterator[Record]:
-    """The records of one batch of any format, decompressed; none when truncation has cut it off since its header was read."""
+    """Iterate over the records of one batch of any format, decompressed; none if truncation has cut it off since its
+    header was read.
+    """
     batch = file.pread(header.size, header.position)
     return iterate_records(batch) if len(batch) == header.size else iter(())
 
@@ -179,7 +183,7 @@ def find_timestamp(
 
 
 def _begins_behind(header: BatchHeader, limit_offset: int) -> bool:
-    """Whether no record of it can lie below the limit; of a wrapper that is only known once it is opened."""
+    """True if no record of the batch can lie below the limit; for a wrapper that shows only when it is opened."""
     return header.base_offset >= limit_offset and (header.magic >= MAGIC_V2 or not header.compression)
 
 

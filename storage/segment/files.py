@@ -1,4 +1,4 @@
-"""Where the files of a log are, and the open files of one segment with their leases."""
+"""Location of a log's files, and the open files of one segment with their leases."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SPARE_BYTES = 16 << 10
-"""Disk blocks behind a file's end that are not worth a system call: its last block, and the file system's own of a file in
-many extents, which count as the file's."""
+"""Disk blocks behind a file's end that are not worth a system call: its last block, and the file system's own blocks
+for a file of many extents, which count as the file's.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ _MIN_TIME_INDEX = 2 * TimeIndex.ENTRY_SIZE
 
 
 class LogPlace(NamedTuple):
-    """Where a log lies, and what of its data directory it works with."""
+    """Directory of a log, and the objects that it shares with its data directory."""
 
     path: str
     space: DiskSpace
@@ -76,7 +77,7 @@ class SegmentFiles:
 
 
 class LogDirectory:
-    """Where the files of a log are, what opens them and which settings hold. One object for all segments of a log.
+    """Location, opener and settings of a log's files. One object for all segments of a log.
 
     `path` changes when the partition is deleted (its directory is renamed), `config` when the topic's settings are.
     `doubted` has closed and active segments whose indexes have shown a wrong entry.
@@ -104,7 +105,7 @@ class LogDirectory:
         self.doubted: dict[int, LogSegment] = {}
 
     def doubt(self, segment: LogSegment, what: str) -> None:
-        """An index entry does not say what the log does. Any thread."""
+        """Report an index entry that contradicts the log. Any thread."""
         if self.doubted.get(segment.base_offset) is not segment:
             self.doubted[segment.base_offset] = segment
             logger.warning(
@@ -121,7 +122,7 @@ class LogDirectory:
         return self.file_system.open(self.file(base_offset, LOG_SUFFIX), create=create, writable=writable)
 
     def give_back_spare(self, base_offset: int, stat: FileStat | None = None) -> None:
-        """Free disk blocks that `preallocate` has reserved behind the end of a log file that nobody appends to.
+        """Free disk blocks that `preallocate` has reserved behind the end of a log file that is no longer appended to.
 
         One look at the file (`stat`, where the caller has it) tells whether there are any, so that what an earlier run, or
         another setting, has reserved goes too. The file's modification time stays: retention goes by it where records have
@@ -144,7 +145,7 @@ class LogDirectory:
             logger.warning("%s: disk blocks reserved behind its end could not be given back: %s", path, error)
 
     def indexes(self, base_offset: int, *, writable: bool) -> tuple[OffsetIndex, TimeIndex]:
-        """The two index objects of a segment; nothing is opened or mapped yet."""
+        """Make the two index objects of a segment, neither opened nor mapped yet."""
         limit, file_system = self.config.segment_index_bytes, self.file_system
         offset_path = self.file(base_offset, OFFSET_INDEX_SUFFIX)
         time_path = self.file(base_offset, TIME_INDEX_SUFFIX)

@@ -1,4 +1,4 @@
-"""Holes: what recovery makes of bytes that were durable once and are damaged now (docs/adr/0051-damage.md).
+"""Holes: how recovery treats bytes that were durable once and are damaged now (docs/adr/0051-damage.md).
 
     000…56.log            | sound | damaged | sound |      →   | sound | sound |, by way of `.cleaned` and `.swap`
     000…56.1234.60-69.damaged                                  the damaged bytes, for whoever can read something out of them
@@ -40,11 +40,11 @@ _PART = ".tmp"
 
 
 class DamagedLogError(DataDirectoryError):
-    """A log has lost durable records to damage, and recovery may not or can't go on by itself."""
+    """A log has lost durable records to damage, and recovery must not, or can't, continue."""
 
 
 def examine(directory: LogDirectory, segment: LogSegment, limit: int | None, must_follow: MustFollow) -> list[Damage]:
-    """The damaged stretches of a segment (`find_damage`). OSError; DamagedLogError where the search was given up."""
+    """Find the damaged stretches of a segment (`find_damage`). OSError; DamagedLogError when the search was given up."""
     entries: list[OffsetPosition] = []
     index, _ = directory.indexes(segment.base_offset, writable=False)
     try:
@@ -69,7 +69,7 @@ def examine(directory: LogDirectory, segment: LogSegment, limit: int | None, mus
 def put_aside(
     directory: LogDirectory, segment: LogSegment, damage: Sequence[Damage], holes: Sequence[Hole], size: int
 ) -> None:
-    """Keep the bytes of each stretch in the file of its hole, and take them out of the segment, which ends at `size` then.
+    """Copy each damaged stretch to the file of its hole, and cut it out of the segment, which then has `size` bytes.
 
     Durable when it returns. OSError: the log is as it was. DamagedLogError: there is no room.
     """
@@ -106,7 +106,7 @@ def put_aside(
 
 
 def stop_if_told_to(policy: str, directory: str, problem: str) -> None:
-    """Raise `DamagedLogError` with what to do, if `policy` (log.damage.policy) is `stop`."""
+    """Raise `DamagedLogError`, with what to do, if `policy` (log.damage.policy) is `stop`."""
     if policy == STOP:
         raise DamagedLogError(
             directory,
@@ -116,7 +116,7 @@ def stop_if_told_to(policy: str, directory: str, problem: str) -> None:
 
 
 def note_missing(file_system: FileSystem, directory: str, hole: Hole, what: str) -> None:
-    """Name a hole of which there is nothing to keep, and tell it. Durable when it returns. OSError."""
+    """Create the file of a hole of which no bytes are left, and log it. Durable on return. OSError."""
     path = f"{directory}/{hole.name}"
     if not file_system.exists(path):
         file_system.write_atomically(path, b"")

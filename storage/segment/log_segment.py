@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HINTS = 64
-"""Positions of batches that are kept in memory, once or twice that many: consumers at the tail ask for the last ones."""
+"""Number of batch positions kept in memory (up to twice that): consumers at the tail ask for the last ones."""
 
 _WARM_TAIL_BYTES = 8 << 20
-"""Bytes at the end of the active segment that count as being in memory: they were written a short while ago."""
+"""Bytes at the end of the active segment that count as cached: they were written a short while ago."""
 
 
 class _Pin:
-    """A lease on open files that ends with its owner: the last reader who holds the segment lets go of it."""
+    """A lease on open files that ends with its owner, that is when the last reader drops the segment."""
 
     __slots__ = ("_files", "_pinned")
 
@@ -54,7 +54,7 @@ class _Pin:
 
 
 class LogSegment:
-    """One segment. The log's writer (under its lock) appends, truncates, rolls and closes; any thread reads.
+    """A segment. The log's writer (under its lock) appends, truncates, rolls and closes; any thread reads.
 
     Attributes:
         base_offset: of its first record; its name.
@@ -111,7 +111,7 @@ class LogSegment:
 
     @classmethod
     def create(cls, directory: LogDirectory, base_offset: int, *, created_ms: int, jitter_ms: int = 0) -> LogSegment:
-        """Make a new, empty, active segment's files. OSError: nothing usable was made, a later try may succeed.
+        """Create the files of a new, empty, active segment. OSError: nothing usable was created, a retry may succeed.
 
         The caller removes what was made.
         """
@@ -123,7 +123,7 @@ class LogSegment:
     # --- writing ---
 
     def activate(self) -> None:
-        """Declare it the active segment: its indexes get all their room with the first append. Writer."""
+        """Make this the active segment: its indexes get all their room with the first append. Writer."""
         self._is_active = True
 
     def append(
@@ -180,7 +180,9 @@ class LogSegment:
         self.index_is_full = files.offset_index.is_full or files.time_index.is_full
 
     def was_recovered(self, size: int, first_timestamp: int, largest: TimestampOffset) -> None:
-        """Recovery has checked the log file, cut it to `size` and written new indexes; none of it is synced."""
+        """Called when recovery has checked the log file, cut it to `size` and written new indexes; none of it is
+        synced.
+        """
         self.abandon()
         self.size = size
         self.synced_size = 0
@@ -189,12 +191,12 @@ class LogSegment:
         self._largest = largest
 
     def was_synced(self) -> None:
-        """Loading has found that all of it is durable: it lies below the recovery point, or the stop was clean."""
+        """Called when loading has found the segment durable: it lies below the recovery point, or the stop was clean."""
         self.synced_size = self.size
         self.indexes_synced = True
 
     def deactivate(self) -> None:
-        """It was rolled: trim the indexes, hand the open files to the cache. Writer.
+        """Called when the segment was rolled: trim the indexes, hand the open files to the cache. Writer.
 
         The largest timestamp goes into the time index now, so that a closed segment's is its last entry.
         """
@@ -252,7 +254,7 @@ class LogSegment:
         return removed
 
     def _open_for_append(self, *, create: bool = False) -> SegmentFiles:
-        """Open or make the three files for writing, the indexes with all their room."""
+        """Open or create the three files for writing, the indexes with all their room."""
         assert self._is_active
         directory, config = self._directory, self._directory.config
         directory.cache.discard(self._serial)
@@ -292,11 +294,11 @@ class LogSegment:
 
     @property
     def identity(self) -> object:
-        """This segment's alone: a successor at the same base offset has another. For who remembers things about segments."""
+        """Key of this segment object for caches: a successor at the same base offset has another."""
         return self._serial
 
     def acquire(self) -> SegmentFiles:
-        """Its open files, with a lease for the caller."""
+        """The segment's open files, with a lease for the caller."""
         files = self._files
         if files is not None:
             try:
@@ -320,11 +322,11 @@ class LogSegment:
             files.release()
 
     def hint(self, offset: int) -> int | None:
-        """Position of the batch that holds `offset`, if it was appended or led to a short while ago."""
+        """Position of the batch that holds `offset`, if it was appended or read up to a short while ago; else None."""
         return position if (position := self.hints.get(offset)) is not None else self._older_hints.get(offset)
 
     def note_hint(self, hints: dict[int, int], offset: int, position: int) -> None:
-        """The next read by the same consumer will want `offset`, if it takes one batch at a time.
+        """Remember the position of `offset`, which a consumer that reads batch by batch will fetch next.
 
         `hints` is what `self.hints` was before the batch was looked for: truncation puts a new one in its place, and
         what a reader found before that must not get into it.
@@ -351,7 +353,7 @@ class LogSegment:
             files.release()
 
     def _floor_entry(self, files: SegmentFiles, offset: int, end: int) -> OffsetPosition:
-        """What the index says of where to start walking for `offset`; without one the walk starts at 0."""
+        """Index entry from which to walk for `offset`; without one the walk starts at 0."""
         try:
             entry = files.offset_index.lookup(offset)
         except FileNotFoundError:
@@ -360,7 +362,9 @@ class LogSegment:
         return entry if 0 <= entry.position < end else OffsetPosition(self.base_offset, 0)
 
     def _floor_position(self, files: SegmentFiles, offset: int, end: int) -> int:
-        """Where to start walking for `offset`: an entry of the index is believed when the batch there is the one it names."""
+        """Position from which to walk for `offset`. An index entry is trusted only if the batch there is the one it
+        names.
+        """
         entry = self._floor_entry(files, offset, end)
         if entry.position and not index_trust.is_right(files.file, entry):
             self._directory.doubt(self, f"offset {entry.offset} at position {entry.position}")
@@ -368,7 +372,7 @@ class LogSegment:
         return entry.position
 
     def is_warm(self, offset: int) -> bool:
-        """Whether a read at `offset` finds index and batch header in memory, as far as can be told. Never blocks."""
+        """True if a read at `offset` probably finds index and batch header in memory. Never blocks."""
         if self.hint(offset) is not None or self.size == 0:
             return True
         files = self._files
@@ -401,7 +405,7 @@ class LogSegment:
             files.release()
 
     def newest_append_time(self) -> int:
-        """Timestamp of its last batch where that is the log's append time, else -1. Walks from the last index entry on."""
+        """Timestamp of the last batch if it is log append time, else -1. Walks from the last index entry on."""
         if self.size == 0:
             return NO_TIMESTAMP
         files = self.acquire()
@@ -415,7 +419,7 @@ class LogSegment:
             files.release()
 
     def largest_timestamp_so_far(self) -> TimestampOffset:
-        """Largest timestamp of its records (-1: none has one) and the last offset of the batch that brought it."""
+        """Largest timestamp of the records (-1: none has one), and the last offset of its batch."""
         largest = self._largest
         if largest is None:
             files = self.acquire()
@@ -427,21 +431,21 @@ class LogSegment:
 
     @property
     def known_largest_timestamp(self) -> int:
-        """Likewise, as far as it is in memory; -1 where it would have to be read from the file. Never blocks."""
+        """Largest timestamp, if in memory; -1 if it would have to be read from the file. Never blocks."""
         return NO_TIMESTAMP if self._largest is None else self._largest.timestamp
 
     @property
     def known_first_timestamp(self) -> int:
-        """`first_timestamp`, as far as it is in memory; -1 where it would have to be read from the file. Never blocks."""
+        """`first_timestamp`, if in memory; -1 if it would have to be read from the file. Never blocks."""
         return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
 
     def largest_timestamp(self) -> int:
-        """Of its records; the file's modification time where no record has a timestamp. ms."""
+        """Largest timestamp of the records, ms; the file's modification time if no record has one."""
         timestamp = self.largest_timestamp_so_far().timestamp
         return timestamp if timestamp >= 0 else self.modified_ms()
 
     def first_timestamp(self) -> int:
-        """Largest timestamp of its first batch, -1 where it has none."""
+        """Largest timestamp of the first batch, ms; -1 if it has none."""
         first = self._first_timestamp
         if first is None:
             files = self.acquire()
@@ -452,7 +456,7 @@ class LogSegment:
         return first
 
     def modified_ms(self) -> int:
-        """The file's modification time, ms."""
+        """Modification time of the log file, ms."""
         return self._directory.file_system.stat(self._directory.file(self.base_offset, LOG_SUFFIX)).modified_ms
 
     def find_timestamp(self, timestamp: int, start_offset: int, limit_offset: int) -> TimestampOffset | None:
@@ -487,7 +491,7 @@ class LogSegment:
     # --- durability and end ---
 
     def flush(self) -> None:
-        """Make everything written so far durable. Pool threads; blocks. OSError: it is not.
+        """Make all that was written so far durable. Pool threads; blocks. OSError: it is not durable.
 
         The active segment's indexes are not synced: after a crash the segment that holds the recovery point is scanned anyway
         and gets new ones. A closed segment's are, once, since the recovery point will pass it and then they are trusted.
@@ -505,7 +509,7 @@ class LogSegment:
             self.sync_indexes()
 
     def sync_indexes(self) -> None:
-        """Make trimmed indexes durable. One that is missing is made again when the log is loaded. Blocks; OSError."""
+        """Make trimmed indexes durable. A missing one is rebuilt when the log is loaded. Blocks; OSError."""
         directory = self._directory
         offset_index, time_index = directory.indexes(self.base_offset, writable=False)
         with suppress(FileNotFoundError):
@@ -519,7 +523,7 @@ class LogSegment:
         self.indexes_synced = True
 
     def close(self) -> bool:
-        """Trim log and indexes as a clean stop leaves them, give the files back. False when they were not open. Writer."""
+        """Trim log and indexes, as after a clean stop, and close the files. False when they were not open. Writer."""
         files = self._files
         if files is not None:
             self._seal(files)
@@ -528,7 +532,7 @@ class LogSegment:
         return files is not None
 
     def abandon(self) -> None:
-        """Give the files back as they are: the log is deleted or its disk failed."""
+        """Close the files without touching them: the log is deleted, or its disk failed."""
         self._close_files()
         self._directory.cache.discard(self._serial)
 
@@ -549,7 +553,8 @@ class LogSegment:
     # --- files ---
 
     def pin(self) -> None:
-        """Open the files of this closed segment until nobody holds it any more: other files are about to get their names.
+        """Keep the files of this closed segment open as long as anybody holds it: other files are about to get their
+        names.
 
         OSError; StorageError when an index is missing.
         """
@@ -561,7 +566,7 @@ class LogSegment:
         self._directory.cache.discard(self._serial)
 
     def unpin(self) -> None:
-        """They keep their names after all."""
+        """Undo `pin`: the files keep their names after all."""
         if self._pin is not None:
             self._files = self._pin = None
 
@@ -584,7 +589,7 @@ class LogSegment:
         return entry if is_right else file_records.largest_timestamp(files.file, 0, self.size)
 
     def _time_entry(self, files: SegmentFiles, timestamp: int) -> TimestampOffset:
-        """The greatest entry of the time index up to `timestamp`, where the log agrees with it."""
+        """Greatest entry of the time index up to `timestamp` that the log agrees with."""
         entry = files.time_index.lookup(timestamp)
         is_right = entry.offset == self.base_offset or self._agrees(files, entry)
         return entry if is_right else TimestampOffset(NO_TIMESTAMP, self.base_offset)

@@ -1,4 +1,4 @@
-"""File and directory names of a log, both ways: offset to name, name to meaning. Pure; no file system.
+"""File and directory names of a log: formatting and parsing. Pure; no file system.
 
     <log.dir>/orders-0/                                a partition: topic, dash, partition number
     <log.dir>/orders-0.8a6f…-delete/                   deleted, waiting for file.delete.delay.ms
@@ -36,7 +36,7 @@ SWAP_STAGE = ".swap"
 DELETED_STAGE = ".deleted"
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-"""Apache Kafka keeps its Raft log in a directory of this topic; it lies in ours when a Kafka directory is opened."""
+"""Topic of Apache Kafka's Raft log; its directory lies among ours when a Kafka directory is opened."""
 
 MAX_TOPIC_LENGTH = 249
 _MAX_DIRECTORY_NAME = 255
@@ -48,7 +48,7 @@ _MARKED = re.compile(r"(?P<name>.+)\.(?P<unique>[0-9a-z]{8,32})-(?P<mark>delete|
 
 
 class LogFileName(NamedTuple):
-    """What a file name in a partition directory says. `stage` is empty for a file in use."""
+    """Parsed name of a file in a partition directory. `stage` is empty for a file in use."""
 
     base_offset: int
     suffix: str
@@ -56,30 +56,30 @@ class LogFileName(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Offsets that a log has lost to damage, as the name of the file tells that keeps the damaged bytes."""
+    """Offsets that a log has lost to damage, as in the name of the file that keeps the damaged bytes."""
 
     base_offset: int
-    """Of the segment."""
+    """Base offset of the segment."""
     position: int
-    """Where the bytes stood in its log file."""
+    """Position of the bytes in its log file."""
     first_offset: int
     last_offset: int
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """Name of the hole's file."""
         return f"{self.base_offset:020d}.{self.position}.{self.first_offset}-{self.last_offset}.damaged"
 
 
 def parse_hole(name: str) -> Hole | None:
-    """None when it is no `.damaged` file."""
+    """Parse the name of a `.damaged` file; None for any other name."""
     match = _DAMAGED.fullmatch(name)
     hole = Hole(*map(int, match.groups())) if match else None
     return hole if hole is not None and hole.name == name and hole.first_offset <= hole.last_offset else None
 
 
 class DirectoryState(Enum):
-    """What the name of a partition directory says about it."""
+    """State of a partition directory, as its name says."""
 
     LIVE = "live"
     DELETED = "delete"
@@ -88,7 +88,7 @@ class DirectoryState(Enum):
 
 
 class DirectoryName(NamedTuple):
-    """The parsed name of a partition directory; `unique` is empty for a live one."""
+    """Parsed name of a partition directory; `unique` is empty for a live one."""
 
     topic: str
     partition: int
@@ -97,18 +97,18 @@ class DirectoryName(NamedTuple):
 
 
 def file_name(base_offset: int, suffix: str, stage: str = "") -> str:
-    """`file_name(42, ".log")` is `00000000000000000042.log`."""
+    """Name of a segment's file: `file_name(42, ".log")` is `00000000000000000042.log`."""
     return f"{base_offset:020d}{suffix}{stage}"
 
 
 def parse_file_name(name: str) -> LogFileName | None:
-    """None when it is no file of a segment (checkpoints, metadata, foreign files)."""
+    """Parse the name of a segment's file; None for any other (checkpoints, metadata, foreign files)."""
     match = _FILE.fullmatch(name)
     return LogFileName(int(match[1]), match[2], match[3] or "") if match else None
 
 
 def is_valid_topic(name: str) -> bool:
-    """Kafka's rule; a name that passes is also a safe part of a path."""
+    """True if Kafka allows the topic name; such a name is also safe as part of a path."""
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
@@ -117,19 +117,21 @@ def partition_directory_name(topic: str, partition: int) -> str:
 
 
 def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
-    """`topic-partition.unique-delete`, the topic cut where the name would pass the file system's 255 bytes."""
+    """`topic-partition.unique-delete`, with the topic cut if the name would exceed the file system's 255 bytes."""
     suffix = f"-{partition}.{unique}-delete"
     return topic[: _MAX_DIRECTORY_NAME - len(suffix)] + suffix
 
 
 def future_directory_name(topic: str, partition: int, unique: str) -> str | None:
-    """`topic-partition.unique-future`; None where the file system has no room for it: a topic that is cut would be another."""
+    """`topic-partition.unique-future`; None if that is too long for the file system, since a cut topic would be
+    another.
+    """
     name = f"{partition_directory_name(topic, partition)}.{unique}-future"
     return name if len(name) <= _MAX_DIRECTORY_NAME else None
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:
-    """None for a directory that is no partition's; those are left alone."""
+    """Parse the name of a partition's directory; None for any other, which is left alone."""
     state, unique = DirectoryState.LIVE, ""
     if marked := _MARKED.fullmatch(name):
         name, state, unique = marked["name"], DirectoryState(marked["mark"]), marked["unique"]

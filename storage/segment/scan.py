@@ -1,4 +1,4 @@
-"""Reading a whole segment from front to back, for recovery and for new indexes: chunks through the compiled BatchScanner.
+"""Scans a whole segment from front to back, for recovery and new indexes: chunks through the compiled BatchScanner.
 
 The scanner works without the GIL, so that several recovery threads use several cores. What it finds goes to the caller chunk by
 chunk; nothing grows with the size of the segment but the index entries (8 + 12 bytes for each `index.interval.bytes`).
@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 20
 _LARGEST_BUFFER = 64 << 20
-"""A batch that claims more is read through a map: damaged bytes must not make us allocate what they claim."""
+"""Largest batch that is read into a buffer; larger ones are read through a map: damaged bytes must not make us allocate
+the size that they claim.
+"""
 
 OnBatch = Callable[["BatchInfo", "Buffer"], None]
 
@@ -68,7 +70,7 @@ def _feed(
     on_progress: Callable[[int], None] | None,
     durable_below: int | None,
 ) -> bool:
-    """Whether something was written over itself."""
+    """Feed the file to the scanner; True if some bytes were written over themselves (`File.rewrite`)."""
     size = file.size()
     has_rewritten = False
     buffer = bytearray(min(CHUNK_BYTES, size - position))
@@ -120,14 +122,15 @@ def _drain(scanner: BatchScanner, buffer: Buffer, position: int, on_batch: OnBat
 
 
 def largest_timestamp(scanner: BatchScanner, base_offset: int) -> TimestampOffset:
-    """What the scan says about the segment's largest timestamp."""
+    """Largest timestamp of the segment, from a finished scan."""
     if scanner.max_timestamp < 0:
         return TimestampOffset(NO_TIMESTAMP, base_offset)
     return TimestampOffset(scanner.max_timestamp, scanner.offset_of_max_timestamp)
 
 
 def write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchScanner, *, durable: bool) -> None:
-    """Write the two indexes that the scan made, trimmed, the time index closed with the largest timestamp. Blocks; OSError.
+    """Write the two indexes that the scan made, trimmed; the time index ends with the largest timestamp. Blocks;
+    OSError.
 
     `durable` for a segment below the recovery point: its indexes are trusted from now on. On a full disk they are left out:
     the log must start, look-ups walk the segment then and the next start makes them.
@@ -165,7 +168,9 @@ def _write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchS
 
 
 def cut_log(directory: LogDirectory, segment: LogSegment, size: int) -> int:
-    """Truncate the log file to `size` bytes, durably; returns how many went. Its modification time stays. Blocks; OSError."""
+    """Truncate the log file to `size` bytes, durably; returns the bytes removed. Keeps its modification time. Blocks;
+    OSError.
+    """
     path = directory.file(segment.base_offset, LOG_SUFFIX)
     file = directory.open_log(segment.base_offset)
     try:

@@ -30,7 +30,9 @@ def floor_index(view: tuple[LogSegment, ...], offset: int) -> int:
 
 
 class SegmentList:
-    """Never empty once its log is loaded; base offsets rise strictly. The last segment is the active one."""
+    """Segments of a log. Never empty once the log is loaded; base offsets rise strictly; the last segment is the active
+    one.
+    """
 
     __slots__ = ("_view",)
 
@@ -40,7 +42,7 @@ class SegmentList:
 
     @property
     def view(self) -> tuple[LogSegment, ...]:
-        """The present snapshot."""
+        """The current snapshot."""
         return self._view
 
     @property
@@ -65,12 +67,12 @@ class SegmentList:
         self._view = (*self._view, segment)
 
     def remove(self, segments: Iterable[LogSegment]) -> None:
-        """Publish the list without these. Those that are not in it (any more) are no error."""
+        """Publish the list without these segments. Segments that are no longer in it are no error."""
         gone = {id(segment) for segment in segments}
         self._publish(tuple(segment for segment in self._view if id(segment) not in gone))
 
     def replace(self, old: Iterable[LogSegment], new: Iterable[LogSegment]) -> None:
-        """Publish the list with `new` in the place of `old`: one step for readers, whatever the counts."""
+        """Publish the list with `new` in the place of `old`, as one step for readers."""
         gone = {id(segment) for segment in old}
         kept = [segment for segment in self._view if id(segment) not in gone]
         self._publish(tuple(sorted([*kept, *new], key=lambda segment: segment.base_offset)))

@@ -1,4 +1,4 @@
-"""SegmentSplit: a segment whose offsets lie further apart than its indexes can say becomes several, as the log is loaded.
+"""Splits a segment whose offsets lie further apart than its indexes can express, when the log is loaded.
 
     0 ......................... 2³¹ + 7 ...        one file that an old cleaner made of many (KAFKA-5413, 6264)
     | what is within 2³¹ − 1 of the base | rest |   → `.cleaned` → `.swap` → two segments (`swap.py`)
@@ -38,7 +38,7 @@ _COPY_BYTES = 1 << 20
 
 
 class Part(NamedTuple):
-    """One of the segments to be: bytes [start, end) of the old file."""
+    """One of the new segments: bytes [start, end) of the old file."""
 
     base_offset: int
     start: int
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 def is_too_wide(segment: LogSegment) -> bool:
-    """Whether its last offset is further from its base offset than indexes can say. Reads the end of it."""
+    """True if the last offset is further from the base offset than indexes can express. Reads the segment's end."""
     try:
         next_offset = segment.read_next_offset()
     except CorruptRecordError:
@@ -61,7 +61,7 @@ def is_too_wide(segment: LogSegment) -> bool:
 
 
 def _parts(file: File, base_offset: int, size: int, start: int | None) -> list[Part]:
-    """Where to cut, by the headers. The first part may be empty: the log begins where it began."""
+    """Parts to split into, by batch headers. The first part may be empty: the log keeps its base offset."""
     bases, starts = [base_offset], [0]
     next_offset = base_offset
     for header in file_records.read_headers(file, 0, size):
@@ -75,7 +75,9 @@ def _parts(file: File, base_offset: int, size: int, start: int | None) -> list[P
 
 
 def _base_of(header: BatchHeader, next_offset: int) -> int:
-    """A base offset for a segment that begins with this batch: where the part before it ends, so that recovery sees no gap."""
+    """Base offset for a segment that begins with this batch: the end of the part before it, so that recovery sees no
+    gap.
+    """
     if header.last_offset - next_offset <= MAX_RELATIVE_OFFSET:
         return next_offset
     # The first offset in a wrapper of format 0 or 1 is not known: any below it will do that none before it has.

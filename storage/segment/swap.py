@@ -1,4 +1,4 @@
-"""SegmentSwap: cleaned segments take the place of those that they were made from, as one step whatever happens meanwhile.
+"""SegmentSwap: replaces segments by the cleaned ones made from them, as one step whatever happens meanwhile.
 
     prepare   1  .cleaned files are synced, then their names (and that of the ledger, which has the swap's counts)
               2  .cleaned → .swap, the last segment first, each segment's names durable before the next one's
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
 
 
 class CleanedSegment(NamedTuple):
-    """What the cleaner knows of a segment whose `.cleaned` files it has written and closed: log, both indexes, trimmed, and
-    the transaction index where there is one."""
+    """Facts of a segment whose `.cleaned` files are written and closed: log, both indexes, trimmed, and the transaction
+    index where there is one.
+    """
 
     base_offset: int
     size: int
-    """Bytes of the log file."""
+    """Size of the log file, in bytes."""
     first_timestamp: int
-    """Largest timestamp of its first batch; -1: it has none."""
+    """Largest timestamp of the first batch, ms; -1 if it has none."""
     largest: TimestampOffset
-    """Largest timestamp of its records, and the last offset of the batch that brought it."""
+    """Largest timestamp of the records, and the last offset of its batch."""
     live: int
-    """How many records it has; -1: not counted, as a log is loaded."""
+    """Number of records; -1 if not counted, as in a load."""
 
 
 class SegmentSwap:
@@ -58,7 +59,7 @@ class SegmentSwap:
         *,
         has_readers: bool = True,
     ) -> None:
-        """`new` and `old` are in offset order, neither is empty. `has_readers`: the log is loaded, and served."""
+        """`new` and `old` are in offset order and not empty. `has_readers`: True if the log is loaded and served."""
         self._directory = directory
         self._fs = directory.file_system
         self._new = new
@@ -67,7 +68,7 @@ class SegmentSwap:
         self._deleted: list[str] = []
 
     def prepare(self) -> None:
-        """Steps 1 and 2. OSError, StorageError: nothing has changed; `discard` what there is."""
+        """Steps 1 and 2. OSError, StorageError: nothing has changed; call `discard`."""
         try:
             if self._has_readers:
                 for segment in self._old:
@@ -89,7 +90,7 @@ class SegmentSwap:
             raise
 
     def discard(self) -> None:
-        """Remove the new files, as far as it goes: the next load deals with what is left."""
+        """Remove the new files. Best effort: the next load deals with the rest."""
         for cleaned in self._new:
             for stage in (SWAP_STAGE, CLEANED_STAGE):
                 for suffix in SEGMENT_SUFFIXES:
@@ -97,7 +98,7 @@ class SegmentSwap:
                         self._fs.unlink(self._directory.file(cleaned.base_offset, suffix, stage), missing_ok=True)
 
     def commit(self) -> None:
-        """Steps 3 to 5. OSError: the next load finishes it; nothing may be appended before."""
+        """Steps 3 to 5. OSError: the next load completes the swap; nothing may be appended before."""
         kept = {cleaned.base_offset for cleaned in self._new}
         for segment in self._old:
             base_offset = segment.base_offset
@@ -111,7 +112,9 @@ class SegmentSwap:
             self._sync_names()
 
     def deletion(self) -> Callable[[], None]:
-        """Removes the old files once the new segments are published. OSError: the next load does."""
+        """A function that removes the old files, to be called once the new segments are published. OSError: the next
+        load removes them.
+        """
         file_system, paths = self._fs, self._deleted  # and not the segments, which live as long as somebody holds them
 
         def delete() -> None:
@@ -121,7 +124,7 @@ class SegmentSwap:
         return delete
 
     def segments(self, *, created_ms: int) -> list[LogSegment]:
-        """The new segments as objects: to be published after `commit`."""
+        """Objects for the new segments, to be published after `commit`."""
         segments = []
         for cleaned in self._new:
             segment = LogSegment(self._directory, cleaned.base_offset, created_ms=created_ms, size=cleaned.size)
