@@ -225,7 +225,7 @@ def _refuse_what_is_not_there(found: Mapping[str, str], jaas: Mapping[str, str])
 
 def _extensions(found: Mapping[str, str], jaas: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """SASL extensions (KIP-342), written as librdkafka has them (`a=b,c=d`), or as options `extension_a`."""
-    pairs = [one for one in found.get(_PREFIX + "extensions", "").split(",") if one.strip()]
+    pairs = [pair for pair in found.get(_PREFIX + "extensions", "").split(",") if pair.strip()]
     pairs += [f"{name[10:]}={value}" for name, value in jaas.items() if name.startswith("extension_")]
     extensions: dict[str, str] = {}
     for pair in pairs:

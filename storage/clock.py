@@ -1,4 +1,4 @@
-"""Time as an argument: nothing under storage/ or cleaner/ asks the operating system for it.
+"""Time as an argument: nothing under storage/ or cleaner/ asks the operating system for the time.
 
 `Time` is what code receives; `SystemTime` is the real one. Tests pass a clock that they move by hand.
 """
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Time(Protocol):
-    """Two clocks. Any thread may call any of these."""
+    """A wall clock and a monotonic clock. Any thread."""
 
     def milliseconds(self) -> int:
         """Wall clock: milliseconds since 1970-01-01 UTC. May step back."""
@@ -19,7 +19,7 @@ class Time(Protocol):
         """Milliseconds since some fixed moment; never steps back. For delays and durations."""
 
     def monotonic(self) -> float:
-        """The same clock in seconds, for where it is asked with every append."""
+        """As `monotonic_ms`, in seconds: without a multiplication, for every append."""
 
 
 class SystemTime:

@@ -1,4 +1,5 @@
-"""Deletion policies: who decides which segments a log may lose. The interface, the built-in ones, and how others are found.
+"""Deletion policies choose the segments that a log may lose: the interface, the built-in policies, and how others are
+found.
 
 A policy looks at facts and names segments, oldest first; it opens nothing and deletes nothing (`retention/plan.py` asks it,
 `unified_log.py` acts on the answer). A package adds one with an entry point in the group `tidelog.deletion_policies`
@@ -27,20 +28,20 @@ ENTRY_POINTS = "tidelog.deletion_policies"
 
 
 class LogFacts(NamedTuple):
-    """What a policy may know of a log beside its segments. Offsets, bytes, and milliseconds since 1970."""
+    """Facts of a log for a policy, besides its segments. Offsets, bytes, and ms since 1970."""
 
     topic: str
     partition: int
     config: LogConfig
     now_ms: int
     size: int
-    """Bytes of all `.log` files, those that policies have named in this run already left out."""
+    """Size of all `.log` files, in bytes, without those that policies have chosen in this run already."""
     log_start_offset: int
     high_watermark: int
 
 
 class DeletionPolicy(Protocol):
-    """A pure function of values. Pool threads call it, perhaps several at once for several logs: it keeps no state.
+    """A pure function of values. Pool threads call it, perhaps for several logs at once: it keeps no state.
 
     Attributes:
         takes_active: Whether it wants to be offered the active segment too. Naming that one rolls the log first, so
@@ -50,7 +51,7 @@ class DeletionPolicy(Protocol):
     takes_active: bool
 
     def choose(self, segments: Iterable[SegmentView], log: LogFacts) -> Iterable[SegmentView]:
-        """The segments that must go: some of the first of `segments`, in their order, none left out in between.
+        """The segments to delete: a prefix of `segments`, in their order.
 
         `segments` are offered oldest first, and only such as may go: closed ones (see `takes_active`) whose records all
         lie below the high watermark. Reading one may open its time index: stop at the first that stays.
@@ -58,14 +59,14 @@ class DeletionPolicy(Protocol):
 
 
 class NamedPolicy(NamedTuple):
-    """A policy under the name that settings, log lines and metrics have for it."""
+    """A policy with its name in settings, log lines and metrics."""
 
     name: str
     policy: DeletionPolicy
 
 
 class StartOffsetPolicy:
-    """Segments below logStartOffset: DeleteRecords has been promised that they go. Holds for every cleanup.policy."""
+    """Deletes segments below logStartOffset, as DeleteRecords has promised. Applies for every cleanup.policy."""
 
     takes_active = False
 
@@ -76,7 +77,7 @@ class StartOffsetPolicy:
 def _beyond_retention(
     segments: Iterable[SegmentView], log: LogFacts, time_of: Callable[[SegmentView], int]
 ) -> Iterable[SegmentView]:
-    """The segments in front whose time lies further back than `retention.ms`; none where it is negative."""
+    """The first segments whose time is older than `retention.ms`; none if that is negative."""
     limit = log.config.retention_ms
     if limit < 0:
         return ()
@@ -84,7 +85,9 @@ def _beyond_retention(
 
 
 class TimePolicy:
-    """`retention.ms`: the newest record is older. The file's time counts only where no record has a timestamp."""
+    """`retention.ms`: deletes a segment when its newest record is older. The file's time counts only if no record has a
+    timestamp.
+    """
 
     takes_active = True
 
@@ -93,7 +96,7 @@ class TimePolicy:
 
 
 class AppendTimePolicy:
-    """`retention.ms`, counted from the last write to the file: what producers say of the time can't hold a segment."""
+    """`retention.ms`, counted from the last write to the file: producers' timestamps can't keep a segment."""
 
     takes_active = True
 
@@ -102,7 +105,7 @@ class AppendTimePolicy:
 
 
 class SizePolicy:
-    """`retention.bytes`: the log is at least that large without the segment."""
+    """`retention.bytes`: deletes a segment when the log without it still has that size."""
 
     takes_active = False
 
@@ -118,7 +121,7 @@ class SizePolicy:
 
 
 START_OFFSET = NamedPolicy("start-offset", StartOffsetPolicy())
-"""Always asked, and first."""
+"""Always applied, before all other policies."""
 
 _BUILT_IN: dict[str, DeletionPolicy] = {
     "time": TimePolicy(),
@@ -128,7 +131,7 @@ _BUILT_IN: dict[str, DeletionPolicy] = {
 
 
 def find_policy(name: str) -> NamedPolicy:
-    """The policy that `deletion.policies` calls `name`. Any thread; blocks when a package has to be looked for, once.
+    """Look up the policy that `deletion.policies` calls `name`. Any thread; blocks while packages are searched, once.
 
     DeletionPolicyError: none is installed under that name, or it can't be loaded.
     """
@@ -142,14 +145,14 @@ def find_policy(name: str) -> NamedPolicy:
 
 
 def check_policies(names: Sequence[str]) -> None:
-    """DeletionPolicyError unless each is there."""
+    """Raise DeletionPolicyError unless each policy can be found."""
     for name in names:
         find_policy(name)
 
 
 @cache
 def _installed(name: str) -> NamedPolicy | DeletionPolicyError:
-    """What the packages that are installed have under `name`. An answer holds until the process ends, a bad one too."""
+    """The policy of that name from an installed package. The result, an error too, is kept until the process ends."""
     from importlib.metadata import entry_points  # costs a start-up 10 ms, and most have no need of it
 
     found = entry_points(group=ENTRY_POINTS)

@@ -1,4 +1,4 @@
-"""What can go wrong with files and logs, as types.
+"""Exceptions of files and logs.
 
     StorageError
     ├── KafkaStorageError            the disk failed: an OSError that the log cannot answer for (→ KAFKA_STORAGE_ERROR)
@@ -25,29 +25,30 @@ from __future__ import annotations
 
 
 class StorageError(Exception):
-    """Root of all below."""
+    """Base of the exceptions below."""
 
 
 def says_what_is_wrong(error: BaseException) -> bool:
-    """Whether the error's text is all that there is to say in a log: the disk's errors and the log's own, no defects of the code,
-    for which a traceback is wanted."""
+    """True if the error's text is enough for the log file: errors of the disk and of logs. Any other error is a defect
+    of the code, and is logged with its traceback.
+    """
     return isinstance(error, (StorageError, OSError))
 
 
 class KafkaStorageError(StorageError):
-    """A read or write that the disk refused; `__cause__` is the OSError."""
+    """A read or write failed on the disk; `__cause__` is the OSError."""
 
 
 class DiskFullError(KafkaStorageError):
-    """An append was refused while the reserve is still free: nothing is broken, and it will be taken when there is room."""
+    """An append was refused to keep the reserve free. Nothing is broken; appends are taken again when there is space."""
 
 
 class MoveCancelledError(StorageError):
-    """The move of a log to another data directory ends: somebody has cancelled it, or the log is gone."""
+    """The move of a log to another data directory was cancelled, or the log is gone."""
 
 
 class FileClosedError(StorageError):
-    """The descriptor is gone: whoever needs the file opens it anew."""
+    """The descriptor is closed: open the file again."""
 
 
 class DataDirectoryError(StorageError):
@@ -65,7 +66,7 @@ class DirectoryLockedError(DataDirectoryError):
 
 
 class OffsetOutOfRangeError(StorageError):
-    """No record can be read at that offset."""
+    """The log has no record at that offset, and will not get one."""
 
 
 class InvalidOffsetError(StorageError):
@@ -73,27 +74,27 @@ class InvalidOffsetError(StorageError):
 
 
 class CorruptIndexError(StorageError):
-    """An index that must be rebuilt from its segment."""
+    """An index is damaged and must be rebuilt from its segment."""
 
 
 class CorruptSnapshotError(StorageError):
-    """A producer snapshot that must not be used."""
+    """A producer snapshot is damaged and must not be used."""
 
 
 class CorruptCheckpointError(StorageError):
-    """A checkpoint, epoch or metadata file that says nothing usable."""
+    """A checkpoint, epoch or metadata file has no usable content."""
 
 
 class DeletionPolicyError(StorageError):
-    """A deletion policy that is not there, or not one."""
+    """A deletion policy was not found, or is none."""
 
 
 class ProducerStateError(StorageError):
-    """Root of the five below; nothing was appended."""
+    """Base of the five exceptions below; nothing was appended."""
 
 
 class OutOfOrderSequenceError(ProducerStateError):
-    """Something between the last batch and this one is missing."""
+    """A batch is missing between the producer's last one and this one."""
 
 
 class InvalidProducerEpochError(ProducerStateError):
@@ -101,12 +102,12 @@ class InvalidProducerEpochError(ProducerStateError):
 
 
 class UnknownProducerError(ProducerStateError):
-    """No state of a producer that must have some."""
+    """The producer has no state, although this batch requires some."""
 
 
 class InvalidTxnStateError(ProducerStateError):
-    """A batch that does not fit the producer's open transaction."""
+    """The batch does not fit the producer's open transaction."""
 
 
 class TransactionCoordinatorFencedError(ProducerStateError):
-    """A transaction marker whose coordinator has been replaced."""
+    """The transaction marker comes from a replaced coordinator."""

@@ -1,4 +1,4 @@
-"""Background work: now, later, or again and again, in a pool of threads.
+"""Scheduler: runs background work now, later or periodically, in a pool of threads.
 
 Storage hands it what may block: fsync, deletion, checkpoints, cold reads. `Scheduler` is what code receives;
 `ThreadPoolScheduler` the real one; tests drive a `MockScheduler` (tests/support/mock_time.py) by moving a clock.
@@ -29,23 +29,23 @@ class ScheduledTask(Protocol):
     """A task that waits for its time. Any thread."""
 
     def cancel(self) -> None:
-        """It is not started again; a run under way goes on. Harmless when it has run."""
+        """Prevent further runs; a running one continues. Does nothing after the last run."""
 
 
 class Scheduler(Protocol):
-    """Any thread may call any method."""
+    """Runs tasks in threads. Any thread may call any method."""
 
     def schedule(
         self, name: str, task: Callable[[], object], delay_ms: float, period_ms: float | None = None
     ) -> ScheduledTask:
-        """Runs `task` in the pool `delay_ms` from now, then, with a period, every `period_ms`, never two runs at once.
+        """Run `task` in the pool `delay_ms` from now, then, with a period, every `period_ms`, never two runs at once.
 
         An exception is logged under `name`, with a traceback where it is a defect; a periodic task goes on with its next
         period. After shutdown nothing is scheduled.
         """
 
     def submit(self, name: str, task: Callable[[], T]) -> Future[T]:
-        """Runs `task` in the pool as soon as a thread is free; the Future has its result or exception.
+        """Run `task` in the pool as soon as a thread is free; the Future has its result or exception.
 
         RuntimeError after shutdown.
         """
@@ -55,24 +55,24 @@ class LaneScheduler(Scheduler, Protocol):
     """A scheduler whose threads are shared out among lanes. Any thread."""
 
     def lane(self, key: str) -> Scheduler:
-        """The lane of that name, made when it is first asked for. Its tasks take no more than its share of threads."""
+        """The lane of that name, created on first use. Its tasks never take more than its share of threads."""
 
 
 class TaskCounts(NamedTuple):
-    """What happened to the tasks of one name since the start, and where the present ones are."""
+    """Counts for the tasks of one name, since the start and now."""
 
     scheduled: int
-    """Wait for their time."""
+    """Tasks waiting for their time."""
     waiting: int
-    """Wait for a thread."""
+    """Tasks waiting for a thread."""
     running: int
     runs: int
-    """Finished, failures included."""
+    """Finished runs, failed ones included."""
     failures: int
 
 
 class _Counts:
-    """The same, while it changes."""
+    """`TaskCounts` under construction."""
 
     __slots__ = ("failures", "running", "runs", "scheduled", "waiting")
 
@@ -85,7 +85,7 @@ class _Counts:
 
 
 class _Lane:
-    """Ready tasks of one lane, and how many of it run."""
+    """Ready tasks of one lane, and the number that run."""
 
     __slots__ = ("ready", "running")
 
@@ -95,7 +95,7 @@ class _Lane:
 
 
 class _Task:
-    """A submitted task, or one that waits for its time: then it is an entry of the delay heap."""
+    """A submitted task, or a scheduled one, which is an entry of the delay heap."""
 
     __slots__ = ("cancelled", "due", "lane", "name", "period_ms", "run")
 
@@ -176,7 +176,7 @@ class ThreadPoolScheduler:
     def schedule_in(
         self, lane: _Lane, name: str, task: Callable[[], object], delay_ms: float, period_ms: float | None
     ) -> ScheduledTask:
-        """For lanes."""
+        """`schedule` for a lane."""
         entry = _Task(name, task, lane, self._time.monotonic_ms() + max(delay_ms, 0.0), period_ms)
         with self._condition:
             if self._stopping:
@@ -188,7 +188,7 @@ class ThreadPoolScheduler:
         return entry
 
     def submit_in(self, lane: _Lane, name: str, task: Callable[[], T]) -> Future[T]:
-        """For lanes."""
+        """`submit` for a lane."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -211,7 +211,7 @@ class ThreadPoolScheduler:
         return future
 
     def resize(self, threads: int) -> None:
-        """Sets how many threads there may be; surplus ones leave when their task is done. ValueError below 1."""
+        """Set the maximum number of threads; surplus ones end after their task. ValueError below 1."""
         self._check(threads)
         with self._condition:
             self._limit = threads
@@ -219,7 +219,7 @@ class ThreadPoolScheduler:
             self._condition.notify_all()
 
     def shutdown(self) -> None:
-        """Forgets what waits for its time, finishes what was submitted or runs, returns when all threads are gone."""
+        """Drop scheduled tasks, finish submitted and running ones, and return when all threads have ended."""
         with self._condition:
             self._stopping = True
             for _, _, entry in self._timed:
@@ -232,19 +232,19 @@ class ThreadPoolScheduler:
                 thread.join()
 
     def time_moved(self) -> None:
-        """The clock was set forward by hand: what is due by now is begun, without waiting for the real time."""
+        """Called when a test's clock was set forward: starts what is due, without waiting for real time."""
         with self._condition:
             self._condition.notify_all()
 
     def settle(self, timeout_s: float) -> bool:
-        """Waits until nothing is due, waits for a thread or runs; False when that takes too long. Blocks.
+        """Wait until no task is due, waits for a thread or runs; False on time-out. Blocks.
 
         Not from a task of its own. What is scheduled for later does not count.
         """
         return self._wait_for(self._is_quiet, timeout_s)
 
     def finish(self, name: str, timeout_s: float) -> bool:
-        """Waits until no task of this name is scheduled, waits for a thread or runs; False when that takes too long. Blocks."""
+        """Wait until no task of this name is scheduled, waits for a thread or runs; False on time-out. Blocks."""
         return self._wait_for(lambda: name not in self._counts or self._counts[name].is_over, timeout_s)
 
     def _wait_for(self, condition: Callable[[], bool], timeout_s: float) -> bool:
@@ -257,12 +257,12 @@ class ThreadPoolScheduler:
 
     @property
     def threads(self) -> int:
-        """How many threads exist now."""
+        """Number of threads that exist now."""
         return len(self._threads)
 
     @property
     def limit(self) -> int:
-        """How many there may be."""
+        """Maximum number of threads."""
         return max(self._limit, len(self._lanes))
 
     def statistics(self) -> dict[str, TaskCounts]:
@@ -305,7 +305,7 @@ class ThreadPoolScheduler:
         task.lane.ready.append(task)
 
     def _room(self, lane: _Lane) -> int:
-        """How many more of the lane may run."""
+        """Number of further tasks of the lane that may run now."""
         share = self.limit if lane is self._open_lane else max(1, self.limit // len(self._lanes))
         return share - lane.running
 
@@ -320,7 +320,7 @@ class ThreadPoolScheduler:
             thread.start()
 
     def _next_ready(self) -> _Task | None:
-        """The first task of the first lane in turn that has one and may run it."""
+        """The first ready task, from the first lane in turn that may run one."""
         for lane in self._turns:
             if lane.ready and self._room(lane) > 0:
                 self._turns.remove(lane)
@@ -334,7 +334,7 @@ class ThreadPoolScheduler:
         return None
 
     def _take(self) -> _Task | None:
-        """The next thing to run, or None when this thread shall end. Waits under the lock."""
+        """The next task to run, or None when this thread shall end. Waits under the lock."""
         while True:
             if len(self._threads) > self.limit:
                 return None
@@ -386,7 +386,7 @@ class ThreadPoolScheduler:
                     self._ensure_thread()
 
     def _run(self, task: _Task) -> bool:
-        """Returns whether it failed."""
+        """Run a task; True if it failed."""
         if task.cancelled:
             return False
         try:
@@ -414,4 +414,4 @@ class ThreadPoolScheduler:
 
 
 _SUBMITTED = float("-inf")
-"""Due time of what was submitted rather than scheduled."""
+"""Due time of a submitted task, which is earlier than any scheduled one."""

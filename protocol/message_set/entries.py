@@ -126,13 +126,14 @@ def build_message_set(
         UnsupportedCompressionError: zstd in format 0 or 1.
     """
     timed = [
-        _Timed(now_ms if one.timestamp is None else one.timestamp, one.key, one.value, one.headers) for one in records
+        _Timed(now_ms if record.timestamp is None else record.timestamp, record.key, record.value, record.headers)
+        for record in records
     ]
     if not timed:
         raise ValueError("nothing to produce")
     if magic == MAGIC_V2:
         return build_batch(timed, compression=compression, level=level)
-    if any(one.headers for one in timed):
+    if any(record.headers for record in timed):
         raise ValueError(f"message format {magic} has no headers; use format {MAGIC_V2}")
     if not 0 <= magic <= MAGIC_V1:
         raise ValueError(f"there is no message format {magic}")

@@ -124,7 +124,7 @@ def multi_fetch(
 
     def read(answer: Buffer) -> list[ReadSet | MessageSetError | RecordError]:
         found = parse_multi_fetch_answer(answer, len(fetches))
-        return [read_one(*fetch[:3], *one) for fetch, one in zip(fetches, found, strict=True)]
+        return [read_one(*fetch[:3], *answer) for fetch, answer in zip(fetches, found, strict=True)]
 
     return Exchange(multi_fetch_request(fetches), multi_fetch_answer_limit(fetches), read)
 

@@ -331,10 +331,10 @@ def offsets_request(topic: str, partition: int, time: int, max_number: int) -> b
 
 def authenticate_request(user: str, password: str) -> bytes:
     """Encode an AUTHENTICATE as a frame. ValueError, which quotes neither argument."""
-    parts = [one.encode() for one in (user, password)]
+    parts = [text.encode() for text in (user, password)]
     if max(map(len, parts)) > 0x7FFF:
         raise ValueError("a user or a password whose length does not fit 15 bits")
-    body = b"".join(_LENGTH.pack(len(one)) + one for one in parts)
+    body = b"".join(_LENGTH.pack(len(part)) + part for part in parts)
     return _framed(RequestType.AUTHENTICATE, _TYPE.pack(AUTHENTICATE_VERSION), body)
 
 

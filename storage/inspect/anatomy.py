@@ -1,4 +1,4 @@
-"""Where a log stands with compaction: `tidelog log anatomy`.
+"""State of compaction of a log, section by section: `tidelog log anatomy`.
 
     logStartOffset        firstDirtyOffset        activeSegment       logEndOffset
           |------ clean ------|------- dirty -------|------ active ------|
@@ -44,7 +44,7 @@ from .key_count import KeyCounter
 
 
 class Section(Enum):
-    """Which part of a log something lies in."""
+    """Sections of a log."""
 
     CLEAN = "clean"
     DIRTY = "dirty"
@@ -52,7 +52,7 @@ class Section(Enum):
 
 
 class Totals(NamedTuple):
-    """What a segment or section holds.
+    """Counts and sizes of a segment or section.
 
     Attributes:
         size: bytes of whole batches.
@@ -75,7 +75,7 @@ class Totals(NamedTuple):
 
 
 class SegmentAnatomy(NamedTuple):
-    """One segment. `section` is that of its first batch; `clean_size` how many of its bytes lie in the clean one."""
+    """Anatomy of one segment. `section` is that of its first batch; `clean_size` its bytes in the clean section."""
 
     base_offset: int
     end_offset: int
@@ -85,7 +85,7 @@ class SegmentAnatomy(NamedTuple):
 
 
 class LogAnatomy(NamedTuple):
-    """One partition.
+    """Anatomy of one partition.
 
     Attributes:
         first_dirty_offset: None where the log was never cleaned.
@@ -112,7 +112,7 @@ class LogAnatomy(NamedTuple):
 
 
 class _Counter:
-    """Sums up a segment or section."""
+    """Adds up a segment or section."""
 
     def __init__(self) -> None:
         self.size = self.batches = self.records = self.control_records = self.tombstones = self.keyless = 0
@@ -157,7 +157,7 @@ class _Counter:
 
 
 def partitions_in(file_system: FileSystem, directory: str) -> list[str]:
-    """The partition directories that `directory` is or has. StorageError when there is none; OSError."""
+    """Partition directories: `directory` itself, or those in it. StorageError when there is none; OSError."""
     directory = directory.rstrip("/") or "/"
     if not file_system.is_directory(directory):
         raise StorageError(f"{directory}: not a directory: name a data directory or a partition's")
@@ -179,7 +179,7 @@ def partitions_in(file_system: FileSystem, directory: str) -> list[str]:
 
 
 def log_size(file_system: FileSystem, directory: str) -> int:
-    """Bytes that `examine` will read there."""
+    """Number of bytes that `examine` will read there."""
     return sum(
         file_system.stat(f"{directory}/{file_name(base, LOG_SUFFIX)}").size for base in _bases(file_system, directory)
     )

@@ -1,4 +1,4 @@
-"""Explains files of a log byte by byte: what `tidelog log dump` shows.
+"""Explains files of a log byte by byte, for `tidelog log dump`.
 
 `explain` walks a file from its first byte to its last and yields a `Part` for each stretch; the stretches follow one
 another without a gap, so whatever lies in a file is spoken of: batches and entries, preallocated zeros, what is cut
@@ -51,7 +51,7 @@ from ..segment.names import (
 Value: TypeAlias = "int | str | bool | list[Value] | dict[str, Value] | None"
 Fields: TypeAlias = "Mapping[str, Value]"
 Decoder: TypeAlias = "Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]"
-"""What a record's key and value mean, from their bytes; ValueError (or a subclass) when they mean nothing."""
+"""Decodes a record's key and value from their bytes; ValueError (or a subclass) if they can't be decoded."""
 
 CLEANER_STATE = "tidelog-cleaner.json"  # ours: what the cleaner remembers of a partition; one JSON object
 QUORUM_STATE = "quorum-state"  # KRaft's: who leads; one JSON object
@@ -68,7 +68,7 @@ _UNUSUAL_MAX_INT64 = 2**63 - 1
 
 
 class Part(NamedTuple):
-    """One stretch of a file.
+    """One stretch of a file, explained.
 
     Attributes:
         kind: what it is: `batch`, `record`, `entry`, `line`, `unused`, `cut off`, `garbage` …
@@ -95,8 +95,8 @@ def explain(
     data: bool = False,
     decode: Decoder | None = None,
 ) -> Iterator[Part]:
-    """The parts of one file, from first byte to last; with `records`, each batch is followed by its records, with `data`
-    these have keys, values and headers; `decode` says what keys and values mean.
+    """Iterate over the parts of one file, from first byte to last; with `records`, each batch is followed by its
+    records, with `data` these have keys, values and headers; `decode` decodes keys and values.
 
     StorageError when its name is none of a log's files, or it is too large to be one; OSError when it can't be read.
     """
@@ -139,7 +139,7 @@ def explain(
 
 
 def heading(path: StrPath) -> str:
-    """What DumpLogSegments says of a file before its parts: where its offsets start, if it has some."""
+    """DumpLogSegments' line before the parts of a file: its first offset, if it has one; else ""."""
     name = PurePath(path).name
     parsed = parse_file_name(name)
     if parsed is not None and parsed.suffix == LOG_SUFFIX:
@@ -152,20 +152,20 @@ def heading(path: StrPath) -> str:
 
 
 def part_of(kind: str, position: int, size: int, fields: Fields, problem: str = "") -> Part:
-    """A part whose line says its fields in order: `name: value name: value`."""
+    """A part whose line lists its fields in order: `name: value name: value`."""
     text = " ".join(f"{name}: {plain(value)}" for name, value in fields.items())
     return Part(kind, position, size, text, fields, problem)
 
 
 def plain(value: object) -> str:
-    """A value as the lines say it: `true`, `null`, numbers and text as they are."""
+    """Format a value for the lines: `true`, `null`, numbers and text as they are."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     return printable(value) if isinstance(value, str) else str(value)
 
 
 def printable(text: str) -> str:
-    """`text` on one line and harmless to a terminal: control characters as escapes, surrogates too."""
+    """`text` on one line and harmless to a terminal: control characters and surrogates are escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -174,28 +174,28 @@ def printable(text: str) -> str:
 
 
 def time_name(is_append_time: bool) -> str:
-    """How the lines call a timestamp."""
+    """DumpLogSegments' name for a kind of timestamp."""
     return "LogAppendTime" if is_append_time else "CreateTime"
 
 
 def optional(value: int | None) -> str:
-    """A number that may be missing, as DumpLogSegments spells it."""
+    """Format a number that may be missing, as DumpLogSegments does."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 def text_of(data: Buffer) -> str:
-    """Bytes as text; what is no UTF-8 becomes U+FFFD."""
+    """Decode bytes as text; invalid UTF-8 becomes U+FFFD."""
     return bytes(data).decode("utf-8", "replace")
 
 
 def contents_text(key: Buffer | None, value: Buffer | None) -> str:
-    """Key and value as a record's line ends in them; null ones are left out."""
+    """Key and value for the end of a record's line; null ones are left out."""
     text = "" if key is None else f" key: {printable(text_of(key))}"
     return text if value is None else f"{text} payload: {printable(text_of(value))}"
 
 
 def contents(key: Buffer | None, value: Buffer | None) -> dict[str, Value]:
-    """The same for programs, whole."""
+    """Key and value for JSON, complete."""
     return content("key", key) | content("value", value)
 
 
@@ -210,7 +210,7 @@ def content(name: str, data: Buffer | None) -> dict[str, Value]:
 
 
 def _damaged_bytes(hole: Hole, size: int) -> Part:
-    """What a `.damaged` file is: nothing can be told of its bytes."""
+    """The part for a `.damaged` file, whose bytes can't be explained."""
     what = f"bytes that stood at position {hole.position} of segment {hole.base_offset} and were damaged"
     if not size:
         what = "nothing is left of them"
@@ -240,7 +240,7 @@ class _Line(NamedTuple):
 
 
 def _lines(data: bytes, *, last_ends: bool) -> Iterator[_Line]:
-    """The lines with their newlines. `last_ends`: the last one must have one too."""
+    """Split into lines with their newlines. `last_ends`: the last one must have one too."""
     position = 0
     for raw in data.split(b"\n"):
         size = len(raw) + (position + len(raw) < len(data))
@@ -258,7 +258,7 @@ def _lines(data: bytes, *, last_ends: bool) -> Iterator[_Line]:
 
 
 def _explain_checkpoint(data: bytes, columns: tuple[str, ...]) -> Iterator[Part]:
-    """Version, count, and a line of `columns` for each entry; all but a topic are numbers from 0 on."""
+    """Explain version, count, and a line of `columns` for each entry; all columns but a topic are numbers from 0 on."""
     announced = count = 0
     end = 0
     for number, (position, size, text, problem) in enumerate(_lines(data, last_ends=True)):
@@ -293,7 +293,9 @@ def _explain_checkpoint(data: bytes, columns: tuple[str, ...]) -> Iterator[Part]
 
 
 def _explain_sealed(data: bytes, *, is_json: bool) -> Iterator[Part]:
-    """A line with the checksum of what follows, and that: a checkpoint's lines, or the object of the last stop."""
+    """Explain a line with the checksum of what follows, then that: a checkpoint's lines, or the object of the last
+    stop.
+    """
     seal, newline, content = data.partition(b"\n")
     size = len(seal) + len(newline)
     problem = "" if unsealed(data) is not None else "not the checksum of what follows"
@@ -304,7 +306,7 @@ def _explain_sealed(data: bytes, *, is_json: bool) -> Iterator[Part]:
 
 
 def _explain_properties(data: bytes, separator: str, checks: Mapping[str, Callable[[str], str]]) -> Iterator[Part]:
-    """`name: value` or `name=value` lines and comments."""
+    """Explain `name: value` or `name=value` lines and comments."""
     for position, size, text, problem in _lines(data, last_ends=separator == "="):
         name, found, value = text.strip().partition(separator)
         if not text.strip() or text.lstrip()[0] in "#!":
@@ -327,7 +329,7 @@ def _check_uuid(text: str) -> str:
 
 
 def _explain_json(data: bytes) -> Iterator[Part]:
-    """One object, `{"version":0,"brokerEpoch":12}`; that the mark of a clean stop is there is all that counts."""
+    """Explain the mark of a clean stop, `{"version":0,"brokerEpoch":12}`; only its existence matters."""
     if not data:
         return
     try:

@@ -25,7 +25,7 @@ assert _TRANSACTION.size == TransactionIndex.ENTRY_SIZE
 
 
 def explain_offset_index(data: bytes, base_offset: int) -> Iterator[Part]:
-    """Entries, then the preallocated rest."""
+    """Explain entries, then the preallocated rest."""
     size = OffsetIndex.ENTRY_SIZE
     used = _used(data, size)
     before = (-1, -1)
@@ -42,7 +42,7 @@ def explain_offset_index(data: bytes, base_offset: int) -> Iterator[Part]:
 
 
 def explain_time_index(data: bytes, base_offset: int) -> Iterator[Part]:
-    """Entries, then the preallocated rest."""
+    """Explain entries, then the preallocated rest."""
     size = TimeIndex.ENTRY_SIZE
     used = _used(data, size)
     before = (-2, -1)
@@ -59,7 +59,7 @@ def explain_time_index(data: bytes, base_offset: int) -> Iterator[Part]:
 
 
 def explain_transaction_index(data: bytes, base_offset: int) -> Iterator[Part]:
-    """Aborted transactions."""
+    """Explain the entries, which are aborted transactions."""
     size = _TRANSACTION.size
     whole = len(data) - len(data) % size
     before = base_offset - 1
@@ -83,7 +83,7 @@ def explain_transaction_index(data: bytes, base_offset: int) -> Iterator[Part]:
 
 
 def explain_snapshot(data: bytes, base_offset: int) -> Iterator[Part]:
-    """Header, then producers as they stood before `base_offset`."""
+    """Explain the header, then producers as they stood before `base_offset`."""
     head, size = _SNAPSHOT_HEADER.size, _PRODUCER.size
     if len(data) < head:
         yield part_of("cut off", 0, len(data), {"bytes": len(data)}, f"a header has {head} bytes")
@@ -129,13 +129,13 @@ def _producer(data: bytes, at: int, base_offset: int) -> Part:
 
 
 def _used(data: bytes, size: int) -> int:
-    """Bytes of entries: all whole ones before the zeros that were allocated in advance."""
+    """Number of bytes of entries: all whole ones before the preallocated zeros."""
     whole = data[: len(data) - len(data) % size].rstrip(b"\0")
     return -(-len(whole) // size) * size
 
 
 def _rest(data: bytes, used: int, size: int) -> Iterator[Part]:
-    """What lies behind the entries: preallocated zeros, then less than an entry."""
+    """The parts behind the entries: preallocated zeros, then a torn entry."""
     torn = (len(data) - used) % size
     if not any(data[len(data) - torn :]):
         torn = 0

@@ -1,4 +1,4 @@
-"""Explains a `.log` file: its batches, with `records` each record too, and whatever is no batch (see `dump.py`).
+"""Explains a `.log` file: its batches, with `records` each record too, and bytes that are no batch (see `dump.py`).
 
 The rulers are in `protocol/records/record_batch.py`. KRaft's snapshots (`.checkpoint`) are batches too and come here.
 """
@@ -50,8 +50,8 @@ def explain_log(
     data: bool = False,
     decode: Decoder | None = None,
 ) -> Iterator[Part]:
-    """Batches of the segment that starts at `base_offset`; with `records` their records, with `data` keys and values, as
-    `decode` says them where it is given.
+    """Iterate over the batches of the segment that starts at `base_offset`; with `records` their records, with `data`
+    keys and values, decoded by `decode` if given.
     """
     file = file_system.open(path, writable=False)
     try:
@@ -91,7 +91,7 @@ def _batch(found: Found, base_offset: int, records: bool, data: bool, decode: De
 
 
 def batch_header(found: Found) -> BatchHeader:
-    """The header of a batch of any format, with its position in the file."""
+    """Header of a batch of any format, with its position in the file."""
     if found.magic < MAGIC_V2:
         return read_legacy_header(found.data, offset_in_file=found.position)
     if found.is_whole:
@@ -197,7 +197,7 @@ def _decoded(decode: Decoder, raw: RawRecord, problem: str) -> tuple[str | None,
 
 
 def _control(raw: RawRecord, problem: str) -> tuple[dict[str, Value], str]:
-    """What a control record says, and what is wrong with it."""
+    """Fields of a control record, and the problem with it ("" if none)."""
     try:
         marker = parse_transaction_marker(_bytes(raw.key), _bytes(raw.value))
     except RecordError as error:

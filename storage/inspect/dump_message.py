@@ -26,7 +26,7 @@ _MAGIC_V0 = 0
 
 
 def explain_message(found: Found, base_offset: int, *, records: bool, data: bool) -> Iterator[Part]:
-    """One message; with `records` what is in it too, with `data` keys and values."""
+    """Explain one message; with `records` the messages in a wrapper too, with `data` keys and values."""
     header = read_legacy_header(found.data, offset_in_file=found.position)
     crc = computed_crc(found.data, found.magic) if found.is_whole else header.crc
     problem = ""

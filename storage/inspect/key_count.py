@@ -1,4 +1,4 @@
-"""KeyCounter: how many distinct keys there are, in bounded memory.
+"""KeyCounter: counts distinct keys in bounded memory.
 
 Exact up to 65,536 keys (of their 64-bit hashes: two keys share one with a chance of 2^-32 then); beyond that estimated by
 HyperLogLog in 16 KiB, 0.8 % off on average.
@@ -28,7 +28,7 @@ class KeyCounter:
         self._registers: bytearray | None = None  # from the moment the set was too large
 
     def add(self, key: bytes) -> None:
-        """Takes note of a key."""
+        """Count a key."""
         if self._registers is not None:
             self._estimate((hash(key),), self._registers)
             return
@@ -37,7 +37,7 @@ class KeyCounter:
             self._give_up()
 
     def merge(self, other: KeyCounter) -> None:
-        """Takes note of all that the other has seen."""
+        """Add the keys of another counter."""
         if other._registers is None:
             if self._registers is None:
                 self._hashes |= other._hashes
@@ -72,7 +72,7 @@ class KeyCounter:
 
     @property
     def count(self) -> int:
-        """How many distinct keys were seen, an estimate unless `is_exact`."""
+        """Number of distinct keys; an estimate unless `is_exact`."""
         if self._registers is None:
             return len(self._hashes)
         estimate = _ALPHA * _REGISTERS**2 / sum(2.0**-rank for rank in self._registers)

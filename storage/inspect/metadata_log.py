@@ -65,7 +65,7 @@ _REMEDY = (
 
 
 class SnapshotId(NamedTuple):
-    """What a snapshot stands for: all that came before `offset`, which was to be written in `epoch` or later."""
+    """Position of a snapshot: it replaces all records before `offset`, whose next one has `epoch` or a later one."""
 
     offset: int
     epoch: int
@@ -76,7 +76,7 @@ class SnapshotId(NamedTuple):
 
 
 class MetadataLogFiles(NamedTuple):
-    """The files of a metadata log: its newest snapshot, if it has any, and the segments, (base offset, size), in order."""
+    """Files of a metadata log: its newest snapshot, if it has any, and the segments, (base offset, size), in order."""
 
     path: str
     snapshot: SnapshotId | None
@@ -84,14 +84,14 @@ class MetadataLogFiles(NamedTuple):
 
     @property
     def position(self) -> str:
-        """A text that is another one after Kafka has run: each start of it appends at least one batch."""
+        """A text that changes whenever Kafka has run: each start of it appends at least one batch."""
         snapshot = self.snapshot.file_name if self.snapshot else "-"
         base_offset, size = self.segments[-1] if self.segments else (0, 0)
         return f"{snapshot} {base_offset}:{size}"
 
 
 def find_metadata_log(file_system: FileSystem, directories: Iterable[StrPath]) -> MetadataLogFiles | None:
-    """The metadata log in the first of the data directories that has one; None where no Kafka has been.
+    """The metadata log in the first data directory that has one; None if Kafka never ran there.
 
     DataDirectoryError when it can't be listed.
     """
@@ -118,7 +118,7 @@ def find_metadata_log(file_system: FileSystem, directories: Iterable[StrPath]) -
 
 
 class MetadataLogReader:
-    """Iterates over the values of the data records: those of the snapshot, then those of the log behind it.
+    """Iterates over the values of data records: those of the snapshot, then those of the log behind it.
 
     Attributes, all complete when the iteration is over:
         end_offset, epoch: where the log ends, and the epoch of its last batch (or the snapshot's, if that is newer).
@@ -135,7 +135,7 @@ class MetadataLogReader:
         self.cut_bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        """DataDirectoryError where something is missing or damaged that Kafka would miss too."""
+        """Iterate. DataDirectoryError if something is missing or damaged that Kafka would miss too."""
         snapshot, segments = self._files.snapshot, self._files.segments
         if snapshot is not None:
             yield from self._read_snapshot(snapshot)
@@ -173,7 +173,7 @@ class MetadataLogReader:
                 yield from _values(path, batch, start)
 
     def _take_control(self, path: str, batch: bytes) -> set[int]:
-        """Notes the control records of a batch; returns their types."""
+        """Note the control records of a batch; returns their types."""
         types: set[int] = set()
         for record in _records(path, batch):
             if record.key is None or len(record.key) < _CONTROL_KEY.size:
@@ -184,7 +184,7 @@ class MetadataLogReader:
         return types
 
     def _batches(self, path: str, size: int, *, can_be_cut: bool) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Header and bytes of each batch in a file, the header as if the batch began at 0."""
+        """Iterate over header and bytes of each batch in a file; header positions count from the batch's start."""
         file = self._fs.open(path, writable=False)
         try:
             position, buffer, start = 0, b"", 0
@@ -221,7 +221,7 @@ def write_snapshot(
     timestamp: int,
     control_values: Iterable[tuple[int, bytes]] = (),
 ) -> None:
-    """Writes a snapshot into the metadata log's directory, which is made if need be; durable when it returns.
+    """Write a snapshot to the metadata log's directory, which is created if missing; durable on return.
 
     `timestamp` (ms) is that of all its records, `control_values` are (type, value) of control records to stand behind
     the header. OSError.
@@ -264,7 +264,7 @@ def write_snapshot(
 
 
 def _checked(batch: bytes, length: int) -> BatchHeader | None:
-    """The header of a whole batch whose checksum is right."""
+    """Header of a batch, if it is whole and its checksum right; else None."""
     if not length or len(batch) < length:
         return None
     try:
@@ -282,7 +282,7 @@ def _records(path: str, batch: bytes) -> Iterator[Record]:
 
 
 def _values(path: str, batch: bytes, start: int = 0) -> Iterator[bytes]:
-    """The values of the records from offset `start` on."""
+    """Values of the records from offset `start` on."""
     for record in _records(path, batch):
         if record.offset >= start and record.value is not None:
             yield record.value

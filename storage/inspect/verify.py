@@ -54,7 +54,7 @@ _KNOWN_PREFIXES = ("metadata.db", "kafka_cleanshutdown")
 
 
 class Progress(NamedTuple):
-    """Whom the check tells how far it is: `total(n)` bytes are to be read, `done(n)` more have been."""
+    """Progress of a check: `total(n)` announces bytes to read, `done(n)` reports bytes read."""
 
     total: Callable[[int], None] = lambda _bytes: None
     done: Callable[[int], None] = lambda _bytes: None
@@ -64,7 +64,7 @@ _SILENT = Progress()
 
 
 def verify(file_system: FileSystem, directory: str, progress: Progress = _SILENT) -> Iterator[Finding]:
-    """What is found in a data directory or one partition's, as it is found.
+    """Check a data directory, or one partition's; findings come as they are found.
 
     StorageError when it is neither; OSError when something can't be read.
     """
@@ -91,7 +91,7 @@ def _looks_like_root(names: list[str]) -> bool:
 
 
 def _verify_one(file_system: FileSystem, directory: str, report: Report, progress: Progress) -> Iterator[Finding]:
-    """One partition; what the data directory around it says is used where there is one."""
+    """Check one partition, with the data directory around it if there is one."""
     parent, _, entry = directory.rpartition("/")
     name = parse_directory_name(entry)
     key = (name.topic, name.partition) if name is not None else None
@@ -176,7 +176,7 @@ def _check_meta_properties(file_system: FileSystem, directory: str, report: Repo
 
 
 class _Checkpoints:
-    """The offset checkpoints of a data directory, those that can be read."""
+    """Offset checkpoints of a data directory, as far as they are readable."""
 
     def __init__(self, file_system: FileSystem, directory: str, report: Report) -> None:
         self._directory = directory
@@ -192,12 +192,12 @@ class _Checkpoints:
         self._is_stopped = file_system.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
 
     def facts(self, key: TopicPartition) -> RootFacts:
-        """What they say of a partition."""
+        """Entries of one partition in all checkpoints."""
         recovery, start, high, cleaned = (self._offsets.get(name, {}).get(key) for name in _CHECKPOINTS)
         return RootFacts(self._is_stopped, CLEANER_OFFSET_CHECKPOINT in self._offsets, recovery, start, high, cleaned)
 
     def check_unknown(self, partitions: set[TopicPartition]) -> None:
-        """Lines for partitions that are not there."""
+        """Report entries of partitions that do not exist."""
         for name, offsets in self._offsets.items():
             for topic, partition in offsets.keys() - partitions:
                 self._report.add("checkpoint-unknown", f"{self._directory}/{name}", -1, f"{topic}-{partition}")

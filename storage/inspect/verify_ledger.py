@@ -1,4 +1,4 @@
-"""Checks a partition's ledger against its segments (see `verify.py`): what it says is live is there, and all of it adds up."""
+"""Checks a partition's ledger against its segments (see `verify.py`): live counts match, and the account balances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class LedgerCheck:
-    """One partition's: made before the segments are read, so that what a daemon writes meanwhile is seen. Reads only."""
+    """Check of one partition. Made before the segments are read, so that a running daemon's changes are noticed.
+    Read-only.
+    """
 
     def __init__(self, file_system: FileSystem, directory: str, report: Report) -> None:
         self._fs = file_system
@@ -37,7 +39,9 @@ class LedgerCheck:
         log_start_offset: int = 0,
         holes: Sequence[Hole] = (),
     ) -> None:
-        """`live`: records by base offset, of all `segments` but those that could not be counted; `checkpoint`: the cleaner's."""
+        """Compare. `live`: records by base offset of all `segments`, without those that could not be counted;
+        `checkpoint`: the cleaner's.
+        """
         if self._data is None or self._read() != self._data:
             return  # none is kept yet, or a daemon is at it
         found = decode(self._data)

@@ -1,4 +1,4 @@
-"""Checks one partition's directory: its names, its segments one after the other, epochs and identity (see `verify.py`)."""
+"""Checks one partition's directory: names, segments in order, epochs and identity (see `verify.py`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KRAFT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 
 
 class RootFacts(NamedTuple):
-    """What the data directory says of a partition; None: no checkpoint, or no line in it.
+    """Checkpoint entries of a partition in its data directory; None: no checkpoint, or no entry.
 
     `has_cleaner`: there is a cleaner-offset-checkpoint, so a partition that is not in it was never cleaned.
     """
@@ -41,14 +41,14 @@ class RootFacts(NamedTuple):
     cleaned: int | None = None
 
     def first_offset(self, first_base: int) -> int | None:
-        """Where the log starts, None where nothing but the partition's own directory is known."""
+        """Offset at which the log starts; None if only the partition's own directory is known."""
         if self.recovery_point is None and self.log_start is None:
             return None
         return max(first_base, self.log_start or 0)
 
 
 class PartitionFacts(NamedTuple):
-    """What was found, for the checks across partitions."""
+    """Facts of one partition, for the checks across partitions."""
 
     topic_id: UUID | None
     end_offset: int | None
@@ -61,7 +61,7 @@ def verify_partition(
     report: Report,
     on_progress: Callable[[int], None] = lambda _bytes: None,
 ) -> PartitionFacts:
-    """Checks the directory. OSError when it can't be listed or read."""
+    """Check the directory. OSError when it can't be listed or read."""
     names = file_system.list_directory(directory)
     files, orphans = _check_names(directory, names, report)
     facts = _verify_files(file_system, directory, root, report, on_progress, names, files)
@@ -165,7 +165,7 @@ def _verify_files(
 
 
 def _cleaning_is_unfinished(file_system: FileSystem, directory: str) -> bool:
-    """Whether a pass of the cleaner is under way or was cut short: its own notes say so (`cleaner/cleaner_state.py`)."""
+    """True if a cleaner pass runs or was interrupted, by the cleaner's state file (`cleaner/cleaner_state.py`)."""
     try:
         content = json.loads(file_system.read_bytes(f"{directory}/{CLEANER_STATE}"))
     except (FileNotFoundError, ValueError, RecursionError, StorageError):
@@ -174,7 +174,7 @@ def _cleaning_is_unfinished(file_system: FileSystem, directory: str) -> bool:
 
 
 def _check_names(directory: str, names: Iterable[str], report: Report) -> tuple[list[LogFileName], list[str]]:
-    """The files that count, and the paths of those that belong to a log which is not there."""
+    """Files in use, and the paths of those that belong to no live log."""
     found: list[LogFileName] = []
     for name in names:
         parsed = parse_file_name(name)

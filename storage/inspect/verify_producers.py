@@ -1,4 +1,4 @@
-"""Replays the producers of a log and holds its snapshots and transaction indexes against them (see `verify.py`).
+"""Replays the producers of a log, and compares its snapshots and transaction indexes with the result (see `verify.py`).
 
 The replay starts from the snapshot at the first segment, or from nothing where the log begins at 0; else what lies
 before is not known, and producers that the log does not show are believed.
@@ -37,7 +37,7 @@ MAX_OFFSET = 2**63 - 1
 
 
 class _NoClock:
-    """Expiration does not matter here."""
+    """A clock that stands still: expiration does not matter here."""
 
     def milliseconds(self) -> int:
         return 0
@@ -50,7 +50,7 @@ class _NoClock:
 
 
 class ProducerCheck:
-    """One partition's producers, batch by batch. One thread; reads snapshots, never writes."""
+    """Replay of one partition's producers, batch by batch. One thread; read-only."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ProducerCheck:
         cleaned_below: int | None,
         log_start: int = 0,
     ) -> None:
-        """`cleaned_below`: compaction has been below that offset; None: it may have been anywhere."""
+        """`cleaned_below`: offset up to which compaction may have removed batches; None: unknown, so anywhere."""
         self._log_start = log_start
         self._fs = file_system
         self._report = report
@@ -83,7 +83,7 @@ class ProducerCheck:
         self._aborts: dict[int, _Abort] = {}
 
     def begin(self, first_offset: int, snapshots: Sequence[tuple[int, str]]) -> None:
-        """The log begins at `first_offset`; `snapshots` are (offset, path), rising."""
+        """Start at `first_offset`, where the log begins; `snapshots` are (offset, path), rising."""
         self._end = self._unknown_below = first_offset
         for offset, path in snapshots:
             if offset == first_offset and (entries := self._read(path)) is not None:
@@ -97,14 +97,14 @@ class ProducerCheck:
             # have died in between.
 
     def restart(self, offset: int) -> None:
-        """What lies below `offset` was taken meanwhile: goes on as though the log began there."""
+        """Start over at `offset`: the batches below it were deleted meanwhile."""
         snapshots, self._snapshots = self._snapshots, []
         self._start_at(offset)
         self.begin(offset, snapshots)
 
     @property
     def hidden_below(self) -> int:
-        """Batches and markers that are not known lie below it, and above the one that is looked at there are none."""
+        """Offset below which batches and markers may be missing, but not above."""
         return max(self._unknown_below, min(self._gap_end, self._cleaned_below))
 
     def _read(self, path: str) -> list[ProducerStateEntry] | None:
@@ -119,11 +119,11 @@ class ProducerCheck:
     # --- batches ---
 
     def passed(self, end_offset: int) -> None:
-        """A sound batch, of whatever kind, ended before `end_offset`."""
+        """Note that a sound batch, of whatever kind, ended before `end_offset`."""
         self._end = max(self._end, end_offset)
 
     def add(self, header: BatchHeader, path: str) -> None:
-        """A data batch with a producer id."""
+        """Apply a data batch with a producer id."""
         known = self._state.entry(header.producer_id)
         if known is not None and header.producer_epoch < known.producer_epoch:
             self._report.add(
@@ -138,7 +138,7 @@ class ProducerCheck:
         self._state.update(header)
 
     def add_control(self, header: BatchHeader, records: Sequence[Record], path: str) -> None:
-        """A control batch, which may end a transaction."""
+        """Apply a control batch, which may end a transaction."""
         producer = header.producer_id
         for record in records:
             try:
@@ -168,7 +168,9 @@ class ProducerCheck:
     # --- transaction index ---
 
     def check_index(self, path: str, entries: Sequence[tuple[int, AbortedTxn]], end_offset: int) -> None:
-        """A segment is read up to `end_offset`; `entries` are (position, entry) of its transaction index."""
+        """Check a segment's transaction index, after the segment was read up to `end_offset`; `entries` are (position,
+        entry).
+        """
         aborts, self._aborts = self._aborts, {}
         for position, entry in entries:
             if entry.last_offset >= end_offset:
@@ -191,7 +193,7 @@ class ProducerCheck:
     # --- snapshots ---
 
     def reach(self, offset: int) -> None:
-        """All batches below `offset` are in, where the next one begins: compares the snapshots up to there."""
+        """Compare the snapshots up to `offset`, below which all batches were applied."""
         while self._snapshots and self._snapshots[0][0] <= offset:
             at, path = self._snapshots.pop(0)
             entries = self._read(path)
@@ -234,21 +236,21 @@ class ProducerCheck:
         return ""
 
     def _unseen(self, there: ProducerStateEntry) -> str:
-        """What can't be so of a producer that the log does not show."""
+        """Problem with a producer in a snapshot that the log does not show; "" if none."""
         first = there.current_txn_first_offset
         if _begin(there) < self.hidden_below and (first is None or first < self.hidden_below):
             return ""
         return "the log has no batch of it"
 
     def _has_come_back(self, there: ProducerStateEntry, log: ProducerStateEntry) -> bool:
-        """Whether it had expired, so that nothing was known when its last marker came: all but its batches is the same."""
+        """True if the producer had expired before its last marker, which explains a snapshot without its batches."""
         is_marker = self._last_marker.get(log.producer_id, -1) == self._last_event[log.producer_id]
         mine = (log.producer_epoch, log.coordinator_epoch, log.last_timestamp, log.current_txn_first_offset)
         said = (there.producer_epoch, there.coordinator_epoch, there.last_timestamp, there.current_txn_first_offset)
         return is_marker and there.last_offset < 0 <= log.last_offset and mine == said
 
     def _difference(self, there: ProducerStateEntry, log: ProducerStateEntry) -> str:
-        """What a snapshot says of a producer that can't be so."""
+        """Contradiction between a producer in a snapshot and in the log; "" if none."""
         hidden = self.hidden_below
         last_event = self._last_event[log.producer_id]
         marker = self._last_marker.get(log.producer_id, -1)
@@ -291,7 +293,7 @@ class ProducerCheck:
         return ""
 
     def finish(self, end_offset: int, *, is_stopped: bool) -> None:
-        """The log ends: what is left are snapshots of offsets that it does not have."""
+        """Called at the end of the log: the remaining snapshots are of offsets that it does not have."""
         self.reach(end_offset)
         for offset, path in self._snapshots:
             if is_stopped:  # else it may be of a batch that came meanwhile
@@ -299,19 +301,19 @@ class ProducerCheck:
 
 
 class _Abort(NamedTuple):
-    """An abort marker, and what the log still shows of its transaction."""
+    """An abort marker, and what is left in the log of its transaction."""
 
     producer_id: int
     first_offset: int | None
-    """Of the first batch that is left; None: none is."""
+    """First offset of the first batch left; None if none is left."""
     marker_before: int
-    """Of the producer's marker before this one; -1: none is left."""
+    """Offset of the producer's marker before this one; -1 if none is left."""
     stable_offset: int
-    """The last stable offset behind it, by the transactions that the log shows open there."""
+    """Last stable offset behind the marker, by the transactions that the log shows open there."""
     hidden_below: int
 
     def problem(self, entry: AbortedTxn) -> str:
-        """What an index entry with this marker says that can't be so; "" where there is nothing."""
+        """Contradiction between an index entry and this marker; "" if none."""
         if entry.first_offset != self.first_offset:
             latest = self.hidden_below if self.first_offset is None else min(self.first_offset, self.hidden_below)
             if not self.marker_before < entry.first_offset < latest:

@@ -1,4 +1,4 @@
-"""What `tidelog log verify` can find: one table of rules, and the list of what was found.
+"""Findings of `tidelog log verify`: the table of rules, and the report that collects findings.
 
 A *fault* breaks an invariant of the log; a *note* is worth knowing and normal in some state (a crash before the next
 start, a deletion that waits). The table is the list of what is checked: a test plants one of each.
@@ -26,7 +26,7 @@ _LOOK = "nothing has to be done"
 
 
 class Rule(NamedTuple):
-    """One thing that can be wrong. `remedy`: what to do about it."""
+    """One kind of finding. `remedy` says what to do about it."""
 
     is_fault: bool
     meaning: str
@@ -121,7 +121,7 @@ RULES: dict[str, Rule] = {
 
 
 class Finding(NamedTuple):
-    """One thing that was found.
+    """One finding.
 
     Attributes:
         rule: its name in `RULES`.
@@ -145,12 +145,12 @@ class Finding(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The remedy of its rule."""
         return RULES[self.rule].remedy
 
 
 class Report:
-    """Collects findings, so many of a kind in a file. One thread."""
+    """Collects findings, up to a limit for each kind and file. One thread."""
 
     def __init__(self) -> None:
         self._found: list[Finding] = []
@@ -163,15 +163,15 @@ class Report:
             self._found.append(Finding(rule, path, position, what))
 
     def mark(self) -> int:
-        """The place in what was not drained yet, for `rewind`."""
+        """Current position among the undrained findings, for `rewind`."""
         return len(self._found)
 
     def rewind(self, mark: int) -> None:
-        """Takes back what came since, though not how many of a kind are told."""
+        """Drop the findings since `mark`; counts for the limit stay."""
         del self._found[mark:]
 
     def drain(self) -> Iterator[Finding]:
-        """What came since the last call, and how many were left out."""
+        """Findings since the last call, and the number of those left out."""
         found, self._found = self._found, []
         yield from found
         for (rule, path), count in self._counts.items():

@@ -1,4 +1,4 @@
-"""Checks one segment: every batch and record of its log, and that its indexes say what the log says (see `verify.py`).
+"""Checks one segment: every batch and record of its log, and its indexes against the log (see `verify.py`).
 
 The log is walked once. Index entries come in the order of positions and are met on the way, so nothing is kept but what
 has not been met: memory does not grow with the segment. The files of indexes are read before the log is opened: the log
@@ -41,7 +41,7 @@ _ALL_ATTRIBUTES = 0x7F
 
 
 class Surroundings(NamedTuple):
-    """What the rest of the partition says.
+    """Facts of the rest of the partition.
 
     Attributes:
         cleaned_below: gaps below this offset are compaction's; −1: not known, None: the log was never cleaned.
@@ -61,7 +61,7 @@ class Surroundings(NamedTuple):
 
 
 class SegmentCheck:
-    """One segment; `run` once. Blocks; one thread.
+    """Check of one segment; call `run` once. Blocks; one thread.
 
     Attributes:
         end_offset, first_offset, size: known after `run`.
@@ -101,7 +101,7 @@ class SegmentCheck:
         return f"{self._directory}/{file_name(self._base_offset, suffix)}"
 
     def run(self) -> None:
-        """Checks it; findings go to the report. OSError when the log can't be read."""
+        """Check the segment; findings go to the report. OSError when the log can't be read."""
         offsets = _OffsetEntries(self)
         times = _TimeEntries(self)
         aborted = self._aborted()
@@ -172,7 +172,9 @@ class SegmentCheck:
         return header
 
     def _check_message(self, found: Found, header: BatchHeader) -> BatchHeader:
-        """Formats 0 and 1: the offset is the last one's, so a message is opened first. Its header, the first offset known."""
+        """Check a message of format 0 or 1; a wrapper has to be opened for its first offset. Returns a header with
+        that.
+        """
         if not found.is_whole:
             self.live = None
             return header
@@ -249,14 +251,14 @@ class SegmentCheck:
             )
 
     def _may_have_gaps(self, offset: int) -> bool | None:
-        """Whether compaction may have been at `offset`; None: not known."""
+        """True if compaction may have removed `offset`; None: unknown."""
         below = self._around.cleaned_below
         if below == -1:
             return None
         return below is not None and offset < below
 
     def report_gap(self, rule: str, path: str, position: int, start: int, end: int) -> None:
-        """The offsets [start, end) are not there. What lies below the log's start or in a known hole need not be."""
+        """Report that the offsets [start, end) are missing, except below the log's start or in a known hole."""
         start = max(start, self._around.log_start or 0)
         for hole in sorted(self._around.holes, key=lambda hole: hole.first_offset):
             self._report_gap(rule, path, position, start, min(end, hole.first_offset))
@@ -284,7 +286,7 @@ class SegmentCheck:
         self._to_producers(header, records)
 
     def _check_offsets(self, records: list[Record], header: BatchHeader) -> None:
-        """Offsets rise within the batch, and its largest timestamp is one of theirs."""
+        """Check that offsets rise within the batch, and that its largest timestamp is one of its records'."""
         previous = header.base_offset - 1
         largest = NO_TIMESTAMP
         for record in records:
@@ -318,7 +320,7 @@ class SegmentCheck:
     # --- indexes ---
 
     def parts(self, suffix: str, explain: Callable[[bytes, int], Iterator[Part]], rule: str) -> Iterator[Part]:
-        """The sound entries of an index, which is read now; what is wrong with the others is told on the way."""
+        """Read an index, yield its sound entries, and report the others."""
         path = self._path(suffix)
         try:
             data = self._fs.read_bytes(path, limit=_INDEX_LIMIT)
@@ -349,21 +351,21 @@ class SegmentCheck:
         self._report.add(rule, self._path(suffix), part.position, f"{part.text}: {what}")
 
     def check_last_time(self, last: int) -> None:
-        """The time index ends with timestamp `last`; the roll gave it the segment's largest one."""
+        """Check that the time index ends with timestamp `last`: the roll wrote the segment's largest one."""
         if not self._is_active and last < self._max_timestamp and self.first_offset is not None:
             what = f"its last timestamp is {last}, the segment's largest {self._max_timestamp}"
             self._report.add("timeindex-last", self._path(TIME_INDEX_SUFFIX), -1, what)
 
 
 def number(part: Part, name: str) -> int:
-    """A field that is a number."""
+    """The value of a field that is a number."""
     value = part.fields[name]
     assert isinstance(value, int)
     return value
 
 
 class _OffsetEntries:
-    """Offset index entries, met in the order of positions."""
+    """Offset index entries, compared with batches in the order of positions."""
 
     def __init__(self, segment: SegmentCheck) -> None:
         self._segment = segment
@@ -390,7 +392,9 @@ class _OffsetEntries:
         self._segment.index_fault(rule, OFFSET_INDEX_SUFFIX, part, what)
 
     def finish(self, newer_from: int | None) -> None:
-        """The log is read; `newer_from`: it has grown since, entries from that position on are not known."""
+        """Called when the log was read. `newer_from`: the log has grown since; entries from that position on are not
+        checked.
+        """
         if newer_from is None:
             for part in self._late.values():
                 self._fault("index-offset", part, "no batch ends there")
@@ -401,7 +405,7 @@ class _OffsetEntries:
 
 
 class _TimeEntries:
-    """Time index entries, met in the order of offsets."""
+    """Time index entries, compared with batches in the order of offsets."""
 
     def __init__(self, segment: SegmentCheck) -> None:
         self._segment = segment
@@ -427,7 +431,7 @@ class _TimeEntries:
         self._segment.index_fault("timeindex-entry", TIME_INDEX_SUFFIX, part, what)
 
     def finish(self, newer_from: int | None) -> None:
-        """The log is read; `newer_from`: it has grown since, entries behind are not known."""
+        """Called when the log was read. `newer_from`: the log has grown since; entries behind it are not checked."""
         while (part := self._next) is not None:
             if newer_from is None:
                 self._fault(part, "the log does not reach there")

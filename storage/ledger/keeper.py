@@ -1,4 +1,4 @@
-"""LedgerKeeper: holds one log's ledger and its file, and knows what has to be on disk before the log's files change.
+"""LedgerKeeper: holds one log's ledger and its file, and writes it before the log's files change.
 
 Nothing is read at a start. A log without a file whose segments no cleaner has touched is known to be whole from the names alone;
 any other's file is read before the first change, or when somebody asks. Only where the directory is not what the file describes
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class LedgerKeeper:
-    """One log's. Changes happen under the log's deletion lock, which keeps swap and deletion apart; they block.
+    """Ledger of one log. It changes under the log's deletion lock, which keeps swap and deletion apart; changes block.
 
     Attributes:
         value: the ledger as of now, None while it is not known. Any thread reads; it is replaced as a whole.
@@ -57,7 +57,7 @@ class LedgerKeeper:
         log_start_offset: int = 0,
         holes: Sequence[Hole] = (),
     ) -> None:
-        """As the log was loaded; `checkpoint`: Kafka's cleaner-offset-checkpoint for it. Touches nothing."""
+        """Facts of the log as it was loaded; `checkpoint` is its entry in Kafka's cleaner-offset-checkpoint. No I/O."""
         self._holes = tuple(holes)
         self._log_start_offset = log_start_offset
         self._directory = directory
@@ -72,7 +72,7 @@ class LedgerKeeper:
     # --- opening ---
 
     def open(self, segments: Callable[[], Sequence[SegmentExtent]], count: Count | None = None) -> bool:
-        """Know the ledger; False where that is not possible: it would take `count`, which is not given or has failed.
+        """Read the ledger, or make it by counting; False if `count` is needed but absent or failing.
 
         Before the log's files change for the first time. Never raises: a log is kept, not its books.
         """
@@ -143,7 +143,8 @@ class LedgerKeeper:
     def begin_swap(
         self, old: Sequence[SegmentExtent], new: Sequence[tuple[int, int, int]], removed: Mapping[str, int]
     ) -> None:
-        """`old` are about to be replaced by `new` (base offset, live, size). OSError: don't.
+        """Note on disk that `old` are about to be replaced by `new` (base offset, live, size). OSError: the swap must
+        not happen.
 
         Durable with the next sync of the directory, which `SegmentSwap.prepare` begins with.
         """
@@ -158,20 +159,20 @@ class LedgerKeeper:
             raise
 
     def confirm_swap(self) -> None:
-        """It is done."""
+        """Note that the begun swap was done."""
         if self.value is not None:
             self.value = self.value.confirmed()
 
     def withdraw_swap(self) -> None:
-        """It was not done."""
+        """Note that the begun swap was not done."""
         if self.value is not None:
             self.value = self.value.withdrawn()
 
     # --- deletion ---
 
     def delete(self, delete_records_below: int, first: int) -> None:
-        """The segments below `first` are out of the log, and their files about to go; those below `delete_records_below` because
-        of DeleteRecords.
+        """Book the segments below `first`, which are out of the log and about to be deleted; those below
+        `delete_records_below` go because of DeleteRecords.
 
         A disk that takes no small file must not stop what helps it: a kill before the next write books them otherwise then.
         """
@@ -186,12 +187,14 @@ class LedgerKeeper:
     # --- the rest ---
 
     def was_counted(self, segment: SegmentExtent, live: int) -> None:
-        """A pass has read the segment and left it as it is."""
+        """Book the number of records of a segment that a pass has read and left unchanged."""
         if self.value is not None:
             self.value = self.value.counted(segment, live)
 
     def cut(self, end: int, last_base: int, count_missing: Callable[[], int]) -> None:
-        """The log was truncated and ends at `end`, in the segment `last_base`; `count_missing` is asked only if it had gaps."""
+        """Book a truncation to `end`, in the segment `last_base`; `count_missing` is called only if that segment had
+        gaps.
+        """
         if self.value is None:
             return
         is_touched = self.value.checkpoint > end or max(self.value.segments, default=-1) >= last_base
@@ -209,12 +212,12 @@ class LedgerKeeper:
         self._try_to_write()
 
     def start_anew(self, offset: int) -> None:
-        """The log is empty and begins at `offset`."""
+        """Book that the log was emptied and starts at `offset`."""
         self.value = Ledger(begin=offset, first=offset)
         self._try_to_write()
 
     def save(self, checkpoint: int) -> None:
-        """At the end of a pass, before the cleaner's checkpoint moves there. OSError."""
+        """Write the ledger at the end of a pass, before the cleaner's checkpoint moves to `checkpoint`. OSError."""
         if self.value is None:
             return
         self.value = self.value.at(checkpoint)
@@ -222,7 +225,7 @@ class LedgerKeeper:
             self._write(self.value)
 
     def close(self) -> None:
-        """A clean stop: nobody has to guess what was under way, whoever opens the directory next."""
+        """Write the ledger at a clean stop, so that the next start has nothing to guess."""
         told = self._on_disk
         if self.value is not None and (told.pending is not None or told.checkpoint > self.value.checkpoint):
             self._try_to_write()
@@ -253,7 +256,7 @@ class LedgerKeeper:
 def is_strange(
     ledger: Ledger, segments: Sequence[SegmentExtent], checkpoint: int | None, log_start_offset: int
 ) -> bool:
-    """Whether the directory is not the one that the ledger was kept for: somebody else has changed closed segments."""
+    """True if closed segments differ from those that the ledger describes: another program has changed them."""
     here = {segment.base_offset: segment.size for segment in segments}
     active = segments[-1].base_offset
     if segments[0].base_offset != ledger.first:
@@ -267,7 +270,7 @@ def is_strange(
 
 
 def resolved(ledger: Ledger, segments: Sequence[SegmentExtent], count: Count | None) -> Ledger | None:
-    """What the directory shows of that which was under way; None: `count` must say, and is not there."""
+    """The ledger with pending changes resolved by the files in the directory; None if `count` is needed but absent."""
     swapped = ledger.resolved_swap(segments)
     if swapped is None:
         if count is None:

@@ -1,4 +1,5 @@
-"""Ledger: what became of every offset of a partition: `appended = live + Σ removed by cause`, exactly. A value, and its steps.
+"""Ledger: accounts for every offset of a partition: `appended = live + Σ removed by cause`, exactly. A value and its
+transitions.
 
     begin                        first                                        log end offset
       | gone with its segments     | segments: whole, or with `missing` offsets |
@@ -32,9 +33,9 @@ LEDGER_FILE = "tidelog-ledger.json"
 RETENTION = "retention"
 DELETE_RECORDS = "delete-records"
 ELSEWHERE = "elsewhere"
-"""Offsets that were missing when they were first counted: Apache Kafka's cleaner took them, or they were lost."""
+"""Cause of offsets that were missing when first counted: Apache Kafka's cleaner removed them, or they were lost."""
 DAMAGED = "damaged"
-"""Records that lay in bytes that were damaged: a hole (`hole.py`)."""
+"""Cause of records in damaged bytes: a hole (`hole.py`)."""
 
 _VERSION = 1
 _MAX_INT64 = 2**63 - 1
@@ -42,55 +43,55 @@ _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class SegmentExtent(NamedTuple):
-    """One segment of the directory, in offset order."""
+    """Extent of one segment of the directory; lists of them are in offset order."""
 
     base_offset: int
     end_offset: int
-    """Base offset of the next one; of the active one the log's end."""
+    """Base offset of the next segment; for the active one the log end offset."""
     size: int
-    """Bytes of its log file."""
+    """Size of the log file, in bytes."""
 
 
 Count = Callable[[SegmentExtent], int]
-"""How many records a segment has, from its headers. Blocks; OSError, RecordError."""
+"""Counts a segment's records from batch headers. Blocks; OSError, RecordError."""
 
 
 class Entry(NamedTuple):
-    """A segment that is not whole."""
+    """A segment with missing offsets."""
 
     missing: int
-    """Offsets between its base and the next segment's that it has no record for."""
+    """Number of offsets, up to the next segment's base, without a record."""
     size: int
-    """Bytes of its log file."""
+    """Size of the log file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A group of segments on its way into the log. All by base offset."""
+    """A group of cleaned segments that is being swapped in. Keys are base offsets."""
 
     end: int
     """Base offset of the segment behind the group."""
     old: Mapping[int, int]
-    """Sizes of what is replaced."""
+    """Sizes of the segments that are replaced."""
     new: Mapping[int, Entry]
     removed: Mapping[str, int]
-    """What the log is poorer by afterwards."""
+    """Records removed by the swap, by cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One partition's. The default one is that of a log that has no file yet."""
+    """Account of one partition. The default value is that of a log without a file."""
 
     begin: int = 0
-    """The first offset that counts."""
+    """First offset that is accounted for."""
     first: int = 0
-    """Base offset of the oldest segment that counts as live; what lies before is in `removed`."""
+    """Base offset of the oldest live segment; the offsets before it are in `removed`."""
     reused: int = 0
-    """Offsets that were removed, lay above the point where the log was cut later, and were or will be given out again."""
+    """Number of removed offsets above a later truncation point: they were, or will be, assigned again."""
     checkpoint: int = 0
-    """Where the cleaner's checkpoint stands, or will at the end of the pass: one that is higher was moved by somebody else."""
+    """The cleaner's checkpoint, now or at the end of the pass: a higher one was written by another program."""
     deleting: int = 0
-    """What goes with segments below this offset goes because of DeleteRecords, all other because of retention."""
+    """Segments below this offset are deleted because of DeleteRecords, all others because of retention."""
     removed: Mapping[str, int] = field(default_factory=dict)
     segments: Mapping[int, Entry] = field(default_factory=dict)
     pending: Pending | None = None
@@ -100,21 +101,21 @@ class Ledger:
     # --- what it says ---
 
     def appended(self, log_end_offset: int) -> int:
-        """Offsets that were ever given out."""
+        """Number of offsets ever assigned."""
         return log_end_offset - self.begin + self.reused
 
     def live(self, log_end_offset: int) -> int:
-        """Offsets that have a record in the segments' files."""
+        """Number of offsets with a record in the segments' files."""
         return log_end_offset - self.first - self._missing(self.first, log_end_offset)
 
     def live_of(self, segment: SegmentExtent) -> int:
-        """The same of one segment."""
+        """Number of records in one segment."""
         entry = self.segments.get(segment.base_offset)
         return segment.end_offset - segment.base_offset - (0 if entry is None else entry.missing)
 
     @property
     def is_balanced(self) -> bool:
-        """Whether appended = live + Σ removed: the log's end is on both sides of it."""
+        """True if appended = live + Σ removed. The log end offset is on both sides and drops out."""
         missing = sum(entry.missing for entry in self.segments.values())
         return sum(self.removed.values()) == self.first - self.begin + missing + self.reused
 
@@ -129,7 +130,7 @@ class Ledger:
         new: Sequence[tuple[int, int, int]],
         removed: Mapping[str, int],
     ) -> Ledger:
-        """To be on disk before `old` (next to each other) make room for `new`: (base offset, live, size), in order.
+        """The ledger to write before `old`, neighbours, are replaced by `new`: (base offset, live, size), in order.
 
         What is neither live afterwards nor told by `removed` was missing before and is found now: it went elsewhere.
         """
@@ -143,7 +144,7 @@ class Ledger:
         return replace(self, pending=Pending(end, {s.base_offset: s.size for s in old}, entries, causes))
 
     def confirmed(self) -> Ledger:
-        """The pending swap is done."""
+        """The ledger after the pending swap was done."""
         pending = self.pending
         if pending is None:
             return self
@@ -154,11 +155,13 @@ class Ledger:
         )
 
     def withdrawn(self) -> Ledger:
-        """The pending swap did not happen."""
+        """The ledger after the pending swap was given up."""
         return replace(self, pending=None)
 
     def resolved_swap(self, segments: Sequence[SegmentExtent]) -> Ledger | None:
-        """The pending swap as the directory shows it; None: by names and sizes it may be either."""
+        """The ledger with the pending swap resolved by the directory's files; None if names and sizes fit both
+        outcomes.
+        """
         pending = self.pending
         if pending is None:
             return self
@@ -174,11 +177,13 @@ class Ledger:
     # --- deletion ---
 
     def begin_deletion(self, delete_records_below: int) -> Ledger:
-        """To be on disk before the first segments are renamed, if what is there would tell it differently (`gone`)."""
+        """The ledger to write before the first segments are renamed, if a start could not tell their cause from it
+        (`gone`).
+        """
         return replace(self, deleting=delete_records_below)
 
     def gone(self, first: int) -> Ledger:
-        """The segments below `first`, the base offset of the oldest that is left, are no more."""
+        """The ledger after the segments below `first`, the base offset of the oldest remaining one, were deleted."""
         if first <= self.first:
             return self
         border = min(max(self.deleting, self.first), first)
@@ -196,7 +201,9 @@ class Ledger:
     # --- what was found otherwise than it should be ---
 
     def with_holes(self, holes: Sequence[Hole], segments: Sequence[SegmentExtent], count: Count) -> Ledger:
-        """The log has these holes and no others. What the segments in which new ones lie have lost since a count was damaged."""
+        """The ledger of a log with exactly these holes. Losses since a count of segments with new holes are booked as
+        damaged.
+        """
         new = [hole for hole in holes if hole.name not in self.holes]
         ledger = self._without_missing(segments)
         for segment in segments:
@@ -206,7 +213,7 @@ class Ledger:
         return replace(ledger, holes=tuple(sorted(hole.name for hole in holes)))
 
     def _without_missing(self, segments: Sequence[SegmentExtent]) -> Ledger:
-        """What a segment that is no more had been known to miss, the one before it misses now."""
+        """Merge entries of segments that no longer exist into the segment before them."""
         entries = dict(self.segments)
         for base in sorted(entries.keys() - {segment.base_offset for segment in segments}):
             before = next((s for s in segments if s.base_offset < base < s.end_offset), None)
@@ -216,20 +223,20 @@ class Ledger:
         return replace(self, segments=dict(sorted(entries.items())))
 
     def counted(self, segment: SegmentExtent, live: int, cause: str = ELSEWHERE) -> Ledger:
-        """The segment has `live` records. Where another number was expected, the rest went for that cause."""
+        """The ledger after a count found `live` records in the segment. A difference is booked under `cause`."""
         found = self.live_of(segment) - live
         entry = self.segments.get(segment.base_offset)
         if not found and (entry is None or entry.size == segment.size):
             return self
-        entries = {base: one for base, one in self.segments.items() if base != segment.base_offset}
+        entries = {base: entry for base, entry in self.segments.items() if base != segment.base_offset}
         missing = segment.end_offset - segment.base_offset - live
         if missing:
             entries = dict(sorted({**entries, segment.base_offset: Entry(missing, segment.size)}.items()))
         return replace(self, segments=entries, removed=_plus(self.removed, {cause: found}))
 
     def recounted(self, segments: Sequence[SegmentExtent], live: Mapping[int, int]) -> Ledger:
-        """The log has these segments and no others, with so many records by base offset. What that changes went elsewhere, or
-        came back from there.
+        """The ledger of a log with exactly these segments, and counts by base offset. Differences are booked as
+        elsewhere.
         """
         first = segments[0].base_offset
         missing = {s.base_offset: Entry(s.end_offset - s.base_offset - live[s.base_offset], s.size) for s in segments}
@@ -241,7 +248,7 @@ class Ledger:
     # --- truncation ---
 
     def cut(self, end: int, last_base: int, missing: int) -> Ledger:
-        """The log ends at `end` now, in the segment that begins at `last_base`, of which so many offsets are missing."""
+        """The ledger after a truncation to `end`, in the segment at `last_base`, which has `missing` offsets missing."""
         kept = {base: entry for base, entry in self.segments.items() if base < last_base}
         if missing:
             kept[last_base] = Entry(missing, -1)
@@ -251,7 +258,7 @@ class Ledger:
         )
 
     def at(self, checkpoint: int) -> Ledger:
-        """The cleaner's checkpoint moves there."""
+        """The ledger with the cleaner's checkpoint at `checkpoint`."""
         return replace(self, checkpoint=checkpoint)
 
 
@@ -265,7 +272,7 @@ def _plus(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]
 
 
 def encode(ledger: Ledger) -> bytes:
-    """The content of the file."""
+    """Contents of the ledger's file."""
     pending = ledger.pending
     content: dict[str, object] = {
         "version": _VERSION,
@@ -295,7 +302,7 @@ def _entries(entries: Mapping[int, Entry]) -> dict[str, list[int]]:
 
 
 def decode(data: bytes) -> Ledger | None:
-    """None: it is not understood, or does not balance."""
+    """Parse the ledger's file; None if it is not understood or does not balance."""
     try:
         content = json.loads(data)
         if content["version"] != _VERSION:

@@ -47,7 +47,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 def read_lines(file_system: FileSystem, path: StrPath) -> list[str]:
-    """The entry lines of a Kafka text checkpoint (version, count, lines); none for a missing or empty file.
+    """Read the entry lines of a Kafka text checkpoint (version, count, lines); none for a missing or empty file.
 
     CorruptCheckpointError for an unknown version, a wrong count, a last line that is cut off, or bytes that are no
     text.
@@ -63,7 +63,7 @@ def read_lines(file_system: FileSystem, path: StrPath) -> list[str]:
 
 
 def parse_lines(data: bytes, path: StrPath) -> list[str]:
-    """The same of a file's content."""
+    """As `read_lines`, from a file's content."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -84,24 +84,24 @@ def parse_lines(data: bytes, path: StrPath) -> list[str]:
 
 
 def format_lines(lines: list[str]) -> bytes:
-    """The file that `read_lines` reads."""
+    """Contents of a file for `read_lines`."""
     return "".join(f"{line}\n" for line in (str(_VERSION), str(len(lines)), *lines)).encode()
 
 
 def parse_number(text: str, limit: int, path: StrPath, line: str) -> int:
-    """A decimal number from 0 to `limit`, else CorruptCheckpointError."""
+    """Parse a decimal number from 0 to `limit`, else CorruptCheckpointError."""
     if not _NUMBER.fullmatch(text) or int(text) > limit:
         raise CorruptCheckpointError(f"{path}: {line[:200]!r} has no valid number where {text[:30]!r} stands")
     return int(text)
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The content of an offset checkpoint."""
+    """Contents of an offset checkpoint."""
     return format_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
 def parse_offsets(data: bytes, path: StrPath) -> dict[TopicPartition, int]:
-    """What an offset checkpoint says; CorruptCheckpointError when it is damaged. `path`: for the message."""
+    """Parse an offset checkpoint; CorruptCheckpointError when it is damaged. `path` is for the message."""
     return _offsets_of(parse_lines(data, path), path)
 
 
@@ -117,7 +117,7 @@ def _offsets_of(lines: list[str], path: StrPath) -> dict[TopicPartition, int]:
 
 
 class OffsetCheckpointFile:
-    """One of the four files. Any thread; two writers must not meet."""
+    """One of the four checkpoint files. Any thread; the caller keeps two writes from overlapping."""
 
     __slots__ = ("_file_system", "path")
 
@@ -126,11 +126,11 @@ class OffsetCheckpointFile:
         self.path = str(path)
 
     def read(self) -> dict[TopicPartition, int]:
-        """Offsets by topic and partition; empty when there is no file. CorruptCheckpointError when it is damaged."""
+        """Offsets by topic and partition; empty without a file. CorruptCheckpointError when it is damaged."""
         return _offsets_of(read_lines(self._file_system, self.path), self.path)
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replaces the file, durably. Blocks."""
+        """Replace the file, durably. Blocks."""
         self._file_system.write_atomically(self.path, format_offsets(offsets))
 
 
@@ -142,7 +142,7 @@ _OURS = _mark(-1) + b"\n"  # Kafka's epoch for "none": it counts registrations w
 
 
 class CleanShutdownFile:
-    """The mark in a data directory. Blocks; not to be used from two threads at once."""
+    """Mark of a clean stop in a data directory. Blocks; not thread-safe."""
 
     __slots__ = ("_directory", "_file_system", "path")
 
@@ -152,11 +152,11 @@ class CleanShutdownFile:
         self.path = f"{self._directory}/{CLEAN_SHUTDOWN_FILE}"
 
     def exists(self) -> bool:
-        """Whether the last stop was clean."""
+        """True if the last stop was clean."""
         return self._file_system.exists(self.path)
 
     def read(self) -> int | None:
-        """The broker epoch in it, None when it has none or there is no file; whatever the content, never an error."""
+        """The broker epoch in the mark; None if it has none or there is no mark. Any content is accepted."""
         try:
             content = json.loads(self._file_system.read_bytes(self.path))
         except (FileNotFoundError, StorageError, ValueError, RecursionError):
@@ -165,22 +165,22 @@ class CleanShutdownFile:
         return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) and epoch >= 0 else None
 
     def write(self, broker_epoch: int) -> None:
-        """Says that all logs are closed and flushed."""
+        """Write the mark: all logs are closed and flushed."""
         self._file_system.write_atomically(self.path, _mark(broker_epoch))
 
     def write_ours(self) -> None:
-        """The same, so that `is_ours` knows it."""
+        """Write the mark in the form that `is_ours` recognizes."""
         self._file_system.write_atomically(self.path, _OURS)
 
     def is_ours(self) -> bool:
-        """Whether the last stop was clean, and this program's: Apache Kafka ends the file without a newline."""
+        """True if the last stop was clean and this program's: Apache Kafka ends the file without a newline."""
         try:
             return self._file_system.read_bytes(self.path) == _OURS
         except (FileNotFoundError, StorageError):
             return False
 
     def delete(self) -> None:
-        """Removes it so that even a power cut can't bring it back."""
+        """Remove the mark durably: not even a power cut can bring it back."""
         if self.exists():
             self._file_system.unlink(self.path)
             self._file_system.sync_directory(self._directory)

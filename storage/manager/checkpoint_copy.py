@@ -1,4 +1,4 @@
-"""Copies of the checkpoints, with a checksum: Apache Kafka's files have none, and one digit for another makes a sound one.
+"""Copies of the checkpoints with a checksum. Apache Kafka's files have none, and a wrong digit leaves them well-formed.
 
     recovery-point-offset-checkpoint            as Kafka reads and writes it
     tidelog-recovery-point-offset-checkpoint    tidelog 1 5f3c09aa     ← CRC-32C of what follows
@@ -33,22 +33,22 @@ logger = logging.getLogger(__name__)
 
 COPY_PREFIX = "tidelog-"
 COPIED_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
-"""Not the high watermarks: they are written every 5 s, and found again from the logs."""
+"""Checkpoints that get a copy. Not the high watermarks: they are written every 5 s, and found again from the logs."""
 
 
 def seal(content: bytes) -> bytes:
-    """The content with its checksum before it."""
+    """Prefix the content with its checksum."""
     return b"tidelog 1 %08x\n" % crc32c(content) + content
 
 
 def unsealed(data: bytes) -> bytes | None:
-    """The content; None where it is not what was sealed."""
+    """The content without its checksum; None if the checksum is wrong."""
     _, newline, content = data.partition(b"\n")
     return content if newline and data == seal(content) else None
 
 
 def read_sealed(file_system: FileSystem, path: str) -> bytes | None:
-    """The content of a sealed file; None where there is none, or a damaged one."""
+    """Read the content of a sealed file; None if it is missing or damaged."""
     try:
         return unsealed(file_system.read_bytes(path))
     except (FileNotFoundError, StorageError):
@@ -56,7 +56,7 @@ def read_sealed(file_system: FileSystem, path: str) -> bytes | None:
 
 
 def write_checkpoint(file_system: FileSystem, directory: str, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a checkpoint and its copy, each durably. OSError: of the copy nothing is left that contradicts the file."""
+    """Replace a checkpoint and its copy, each durably. On OSError no copy is left that contradicts the file."""
     OffsetCheckpointFile(file_system, f"{directory}/{name}").write(offsets)
     if name not in COPIED_CHECKPOINTS:
         return
@@ -66,7 +66,7 @@ def write_checkpoint(file_system: FileSystem, directory: str, name: str, offsets
 
 
 def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ours: bool) -> bool:
-    """Put the copy in the place of a checkpoint that is damaged; whether it was. One that is believed gets a copy like it.
+    """Replace a damaged checkpoint by its copy; True if that was done. A sound checkpoint gets a new copy.
 
     `is_ours`: the mark of a clean stop is there and this program's, so nobody else has written since.
     """
@@ -95,7 +95,7 @@ def mend_checkpoint(file_system: FileSystem, directory: str, name: str, *, is_ou
 
 
 def _read(file_system: FileSystem, path: str, name: str) -> tuple[bytes | None, str]:
-    """The content of a checkpoint; None, and what is wrong with that, where there is none."""
+    """Contents of a checkpoint; or None, and the reason."""
     try:
         return file_system.read_bytes(path), ""
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def _problem(found: bytes, path: str) -> str:
 
 
 def _copy(file_system: FileSystem, content: bytes, copy_path: str, *, is_empty: bool) -> OSError | None:
-    """Replace a copy, or do without and say why: what contradicts the file must not stay. OSError: it does.
+    """Replace a copy, or remove it and return why: no copy may contradict the file. OSError: one does.
 
     A checkpoint that `is_empty` gets no first copy.
     """

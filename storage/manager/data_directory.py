@@ -1,4 +1,4 @@
-"""DataDirectory: one of `log.dirs`: its lock, its identity, its checkpoints, and what lies in it.
+"""DataDirectory: one of `log.dirs`: its lock, its identity, its checkpoints and its partitions.
 
     .lock                              held as long as the daemon runs
     meta.properties                    cluster, node and directory ids
@@ -69,7 +69,7 @@ _OWN_FILES = frozenset((*CHECKPOINTS, *_COPIES, STOP_FILE, META_PROPERTIES_FILE)
 
 
 def start_failed(path: str, error: OSError, problem: str, remedy: str) -> DataDirectoryError:
-    """What the disk has refused a start, and what to do; where it is full, that."""
+    """Error for a disk operation that failed during a start, with a remedy; a full disk has its own text."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DataDirectoryError(
             path,
@@ -87,7 +87,7 @@ class PartitionDirectory(NamedTuple):
 
 
 class DataDirectory:
-    """One data directory, locked by `open` until `close`. Blocks; any thread, but not two at once except for `checkpoint`."""
+    """One data directory, locked by `open` until `close`. Blocks; any thread, one at a time except for `checkpoint`."""
 
     def __init__(self, path: str, file_system: FileSystem) -> None:
         self.path = path.rstrip("/") or "/"
@@ -100,7 +100,9 @@ class DataDirectory:
         self.last_stop: Mapping[TopicPartition, LogFiles] = {}
 
     def open(self) -> MetaProperties | None:
-        """Make it if it is missing, lock it, read whose it is (None: nobody's yet). DataDirectoryError: one clear line."""
+        """Create the directory if missing, lock it, and read its identity (None: not set yet). DataDirectoryError: one
+        clear line.
+        """
         try:
             self._make()
             self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
@@ -109,7 +111,7 @@ class DataDirectory:
             raise self._unusable(error) from error
 
     def _make(self) -> None:
-        """Make it and its parents, each name durable in the directory above it."""
+        """Create the directory and its parents, each name durable in the directory above it."""
         missing: list[str] = []
         path = self.path
         while path and not self._fs.exists(path):
@@ -122,7 +124,7 @@ class DataDirectory:
                 self._fs.sync_directory(parent or slash or ".")
 
     def identify(self, cluster_id: str, node_id: int, new_directory_id: UUID) -> MetaProperties:
-        """Check that it is this node's, or make it so. DataDirectoryError: it is another's."""
+        """Check that the directory belongs to this node, or claim it. DataDirectoryError: it belongs to another."""
         try:
             return ensure_meta_properties(
                 self._fs, self.path, cluster_id=cluster_id, node_id=node_id, new_directory_id=new_directory_id
@@ -139,7 +141,8 @@ class DataDirectory:
         )
 
     def begin_load(self, damage_policy: str = HOLE) -> None:
-        """Note whether the last stop was clean and take the mark away: a crash while loading must be seen by the next start.
+        """Note whether the last stop was clean, and remove the mark: a crash while loading must be visible to the next
+        start.
 
         Checkpoints that are damaged are made anew from their copies, while the mark still tells who has stopped last.
         DamagedLogError: segments are gone, and `damage_policy` (log.damage.policy) says to stop; the next start finds that, too.
@@ -159,7 +162,7 @@ class DataDirectory:
             raise self._unusable(error) from error
 
     def _tell_lost_segments(self, damage_policy: str) -> None:
-        """Make holes of segments that had records when we stopped, and are gone or empty. Durable when it returns.
+        """Make holes of segments that had records at the last stop, and are gone or empty now. Durable on return.
 
         Here and not where a log is loaded: a start that ends in between leaves nobody who could know of them.
         """
@@ -194,24 +197,28 @@ class DataDirectory:
                         self._fs.unlink(f"{path}/{file_name(base, suffix)}", missing_ok=True)
                 if lost.base < logs[0]:  # so that the log still begins there, until retention comes
                     self._fs.open(f"{path}/{file_name(lost.base, LOG_SUFFIX)}", create=True).close()
-                if any(one.first_offset <= hole.first_offset and one.last_offset >= hole.last_offset for one in holes):
+                if any(
+                    known.first_offset <= hole.first_offset and known.last_offset >= hole.last_offset for known in holes
+                ):
                     continue
                 note_missing(self._fs, path, hole, what)
 
     def mark_clean(self, logs: Mapping[TopicPartition, LogFiles]) -> None:
-        """All logs are closed and durable, the checkpoints written, and these are their files. OSError."""
+        """Write the mark of a clean stop: all logs are closed and durable, checkpoints written, `logs` are their files.
+        OSError.
+        """
         if logs:
             write_stop_record(self._fs, self.path, logs)
         self._clean_mark.write_ours()
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def partitions(self) -> list[PartitionDirectory]:
-        """Partition directories: live, deleted, future. What is none of them is named in one line and left alone."""
+        """Partition directories: live, deleted, future. Other names are logged in one line and left alone."""
         found: list[PartitionDirectory] = []
         foreign: list[str] = []
         try:
@@ -234,7 +241,7 @@ class DataDirectory:
         return found
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int] | None:
-        """Its offsets; None when there is no such file, or (with one line) when it is damaged."""
+        """Read a checkpoint; None when it is missing, or damaged (which is logged)."""
         path = f"{self.path}/{name}"
         try:
             if not self._fs.exists(path):
@@ -249,7 +256,7 @@ class DataDirectory:
             raise self._unusable(error) from error
 
     def checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write it if it would differ from what was written last: an idle broker writes nothing. OSError. Blocks."""
+        """Write a checkpoint if it differs from the last one written: an idle broker writes nothing. OSError. Blocks."""
         with self._checkpoint_lock:
             if self._written.get(name) != offsets:
                 self._write(name, offsets)
@@ -259,7 +266,7 @@ class DataDirectory:
         self._written[name] = dict(offsets)
 
     def forget(self, key: TopicPartition) -> None:
-        """Durably take a partition out of the checkpoints: what a deleted one has left there must not be said of its successor.
+        """Durably remove a partition from the checkpoints: entries of a deleted one must not apply to its successor.
 
         OSError. Blocks.
         """
@@ -270,7 +277,7 @@ class DataDirectory:
                     self._write(name, {other: offset for other, offset in written.items() if other != key})
 
     def make_missing_checkpoints(self) -> None:
-        """All four files are there from the first start on. OSError."""
+        """Create missing checkpoint files, so that all four exist from the first start on. OSError."""
         for name in CHECKPOINTS:
             if not self._fs.exists(f"{self.path}/{name}"):
                 self.checkpoint(name, {})

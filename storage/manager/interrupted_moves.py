@@ -1,4 +1,5 @@
-"""What a start makes of moves between data directories that the last stop interrupted. Pure: names in, decisions out.
+"""Decides how a start continues moves between data directories that the last stop interrupted. Pure: names in,
+decisions out.
 
 the partition, and its future copy          go on with the one, make the other again
 no partition, a future copy, and a          the change-over had begun (docs/adr/0032-moving-logs.md):
@@ -17,22 +18,22 @@ from .data_directory import PartitionDirectory
 
 
 class MovePlan(NamedTuple):
-    """Future directories by what becomes of them; of several of one partition the first counts."""
+    """Future directories, by what a start does with them. Of several for one partition the first counts."""
 
     promoted: Sequence[PartitionDirectory]
     resumed: Sequence[PartitionDirectory]
     superfluous: Sequence[PartitionDirectory]
-    """Further copies of a partition that has one already."""
+    """Further copies of a partition that already has one."""
     unknown: Sequence[PartitionDirectory]
 
 
 def key_of(entry: PartitionDirectory) -> TopicPartition:
-    """Which partition a directory is of."""
+    """Topic and partition of a directory."""
     return entry.name.topic, entry.name.partition
 
 
 def plan_moves(found: Iterable[PartitionDirectory]) -> MovePlan:
-    """`found`: what is in all data directories."""
+    """Sort the partition directories `found` in all data directories."""
     entries = list(found)
     live = {key_of(entry) for entry in entries if entry.name.state is DirectoryState.LIVE}
     # The topic's name may be cut in a deleted directory's: the unique part and the number tell.

@@ -1,4 +1,4 @@
-"""LogManager: all logs of the daemon. Loads them, makes and deletes them, looks after them in the background, closes them.
+"""LogManager: all logs of the daemon. Loads, creates, deletes, maintains and closes them.
 
     start    lock each data directory → note and remove the clean-stop mark → load its logs in threads of their own
     running  flush (flush.ms) · recovery points · log start offsets · high watermarks · retention · idle producers
@@ -64,16 +64,21 @@ _ALL = 1 << 63
 _CLOSERS = 16
 _FEW_LOGS = 100
 _COLD_BLOCKS = 8
-"""Blocks of 512 bytes that loading a log reads from the disk, on average, when its files are not in the page cache: a page."""
+"""Blocks of 512 bytes that loading a log reads from disk, on average, when its files are not in the page cache: one
+page.
+"""
 _MAKERS = 64
-"""Locks of each directory under which logs are made: syncs of many directories at once share the journal's commits."""
+"""Number of locks of each directory under which logs are created: concurrent directory syncs share the journal's
+commits.
+"""
 
 ProgressCallback = Callable[[int, int], None]
-"""(bytes done, bytes total) of recovery so far; from any loading thread, one call at a time."""
+"""(bytes done, bytes total) of recovery so far. Called by any loading thread, one call at a time."""
 
 
 class LogManager:
-    """All logs. `get` and `logs` from any thread, without a lock; the rest blocks and is for pool threads.
+    """All logs. `get` and `logs` may be called from any thread, without a lock; the rest blocks and is for pool
+    threads.
 
     Attributes:
         cluster_id, node_id: known after `load`.
@@ -92,7 +97,7 @@ class LogManager:
         *,
         randomness: random.Random | None = None,
     ) -> None:
-        """Touches nothing yet. `randomness` makes ids and roll jitter; each data directory gets a lane of `scheduler`."""
+        """Does no I/O. `randomness` makes ids and roll jitter; each data directory gets a lane of `scheduler`."""
         self._config = config
         self._fs = file_system
         self._time = time
@@ -138,16 +143,16 @@ class LogManager:
 
     @property
     def spaces(self) -> list[tuple[str, DiskSpace]]:
-        """Of each data directory, what is known of the room on its disk."""
+        """Path of each data directory, and the free space of its disk."""
         return [(upkeep.directory.path, upkeep.space) for upkeep in self._upkeeps]
 
     @property
     def paces(self) -> list[tuple[str, WritePace]]:
-        """Of each data directory, how long writes to it take."""
+        """Path of each data directory, and its pace of writes."""
         return [(upkeep.directory.path, upkeep.pace) for upkeep in self._upkeeps]
 
     def use(self, config: BrokerConfig) -> None:
-        """Other settings than at first hold. Topics' settings are told to their logs by who knows them. Any thread."""
+        """Apply a changed broker configuration. Topic settings are applied to their logs by the caller. Any thread."""
         self._config = self._opener.config = config
         self._default_config = log_config(config, {})
         for log in self.logs():
@@ -155,17 +160,19 @@ class LogManager:
             log.producers.transaction_max_timeout_ms = config.transaction_max_timeout_ms
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
-        """The log, or None."""
+        """The log of a partition, or None."""
         return self._logs.get((topic, partition))
 
     def logs(self) -> list[UnifiedLog]:
-        """All logs as of now."""
+        """Snapshot of all logs."""
         return list(self._logs.values())
 
     # --- load ---
 
     def open(self) -> None:
-        """Lock the data directories and learn or decide whose they are. DataDirectoryError: one line, nothing is left locked."""
+        """Lock the data directories, and read or set their identity. DataDirectoryError: one line, nothing is left
+        locked.
+        """
         try:
             found = [directory.open() for directory in self._directories]
             known = {properties.cluster_id for properties in found if properties is not None}
@@ -183,7 +190,7 @@ class LogManager:
     def load(
         self, config_of: Callable[[str], LogConfig] | None = None, progress: ProgressCallback | None = None
     ) -> None:
-        """Load every log, recovering where the last stop was not clean. Calls `open` if nobody has.
+        """Load every log, recovering after an unclean stop. Calls `open` if the caller has not.
 
         `config_of(topic)` gives a topic's settings (default: the broker's); it is called from loading threads. Raises
         DataDirectoryError with one clear line when a directory cannot be used.
@@ -293,7 +300,7 @@ class LogManager:
                 raise
 
     def _finish_moves(self, found: dict[str, list[PartitionDirectory]]) -> list[PartitionDirectory]:
-        """Complete the moves whose change-over had begun; returns the copies of those that are to be made again.
+        """Complete the moves whose change-over had begun; returns the copies that have to be made again.
 
         `found`: what is in each data directory; afterwards too.
         """
@@ -317,7 +324,7 @@ class LogManager:
         return list(plan.resumed)
 
     def _interrupted_moves(self, copies: Iterable[PartitionDirectory]) -> None:
-        """Of the logs that are loaded now, which were being moved; copies of what had their names before are removed."""
+        """Restart interrupted moves of loaded logs, and remove copies of deleted logs of the same names."""
         for entry in copies:
             key = (entry.name.topic, entry.name.partition)
             try:
@@ -331,7 +338,7 @@ class LogManager:
                 self._deleted.append(entry.path)
 
     def _put(self, key: TopicPartition, log: UnifiedLog, upkeep: LogUpkeep) -> None:
-        """Under the lock."""
+        """Add a loaded or new log. Call with the lock held."""
         self._logs[key] = upkeep.logs[key] = log
         self._homes[key] = upkeep
         upkeep.added(log)
@@ -352,7 +359,7 @@ class LogManager:
     # --- make and delete ---
 
     def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig | None = None) -> UnifiedLog:
-        """The log, made in the data directory with the fewest logs if it is not there. Blocks; KafkaStorageError."""
+        """The log, created in the data directory with the fewest logs if missing. Blocks; KafkaStorageError."""
         if not is_valid_topic(topic) or partition < 0:
             raise ValueError(f"{topic!r} {partition}: no such partition can be")
         key = (topic, partition)
@@ -390,7 +397,9 @@ class LogManager:
             return log
 
     def _home_of_new(self) -> LogUpkeep:
-        """The directory with the fewest logs, of those that take new ones. Under the lock; KafkaStorageError."""
+        """The directory with the fewest logs among those that take new ones. Call with the lock held;
+        KafkaStorageError.
+        """
         cordoned = self._config.cordoned_log_dirs
         open_ones = [upkeep for upkeep in self._upkeeps if upkeep.directory.path not in cordoned]
         if not open_ones:
@@ -398,7 +407,7 @@ class LogManager:
         return min(open_ones, key=lambda upkeep: len(upkeep.logs) + upkeep.making)
 
     def delete(self, topic: str, partition: int) -> None:
-        """Take the log away now; its files go after file.delete.delay.ms. Nothing happens when there is none. Blocks."""
+        """Remove the log now, and its files after file.delete.delay.ms. Does nothing for an unknown log. Blocks."""
         key = (topic, partition)
         if (move := self._moves.get(key)) is not None and not move.cancel():
             self.end_move(move)
@@ -424,11 +433,11 @@ class LogManager:
     # --- move to another data directory ---
 
     def move_of(self, topic: str, partition: int) -> LogMove | None:
-        """The move of that log that is under way. Any thread; never blocks."""
+        """The log's running move, or None. Any thread; never blocks."""
         return self._moves.get((topic, partition))
 
     def moves(self) -> list[LogMove]:
-        """All that are under way. Any thread; never blocks."""
+        """All running moves. Any thread; never blocks."""
         return list(self._moves.values())
 
     def new_move(self, topic: str, partition: int, path: str) -> LogMove | None:
@@ -456,7 +465,7 @@ class LogManager:
             return move
 
     def end_move(self, move: LogMove) -> None:
-        """It was committed, or is not to be: then its copy goes. Blocks; OSError where that can't be removed."""
+        """End a committed or cancelled move; the copy of the latter is removed. Blocks; OSError if it can't be removed."""
         key = (move.log.topic, move.log.partition)
         with self._lock:
             if self._moves.get(key) is move:
@@ -471,7 +480,7 @@ class LogManager:
     # --- background ---
 
     def start(self) -> None:
-        """Begin the periodic work of each directory."""
+        """Schedule the periodic work of each directory."""
         deleted, self._deleted = self._deleted, []
         for upkeep in self._upkeeps:
             paths = [path for path in deleted if path.startswith(f"{upkeep.directory.path}/")]
@@ -489,7 +498,7 @@ class LogManager:
             upkeep.flush_due_logs()
 
     def delete_old_segments(self) -> int:
-        """Apply retention to every log; returns how many segments went."""
+        """Apply retention to every log; returns the number of segments deleted."""
         return sum([upkeep.delete_old_segments() for upkeep in self._upkeeps])
 
     def remove_expired_producers(self) -> None:
@@ -497,17 +506,17 @@ class LogManager:
             upkeep.remove_expired_producers()
 
     def checkpoint_recovery_points(self) -> bool:
-        """What recovery may skip. False: it could not be written everywhere."""
+        """Checkpoint the offsets below which recovery has nothing to check. False: not written everywhere."""
         written = [upkeep.checkpoint_recovery_points() for upkeep in self._upkeeps]
         return all(written)
 
     def checkpoint_high_watermarks(self) -> bool:
-        """Likewise."""
+        """Checkpoint the high watermarks. False: not written everywhere."""
         written = [upkeep.checkpoint_high_watermarks() for upkeep in self._upkeeps]
         return all(written)
 
     def checkpoint_log_start_offsets(self) -> bool:
-        """Where logs start that don't start at their first segment. False: it could not be written everywhere."""
+        """Checkpoint the start of logs that do not start at their first segment. False: not written everywhere."""
         written = [upkeep.checkpoint_log_start_offsets() for upkeep in self._upkeeps]
         return all(written)
 
@@ -558,7 +567,7 @@ class LogManager:
         return files_of(self._fs, log.directory, [s.base_offset for s in view if s.size or s is view[-1]])
 
     def _release(self) -> None:
-        """Give files and locks back as they are."""
+        """Close files and release locks without writing."""
         for log in self._logs.values():
             log.abandon()
         self._logs.clear()

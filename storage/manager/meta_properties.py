@@ -1,4 +1,4 @@
-"""`meta.properties` in the root of each data directory: whose it is.
+"""`meta.properties` in the root of each data directory: the cluster and node that it belongs to.
 
     #
     #Sat Nov 21 09:30:12 UTC 2026
@@ -40,7 +40,7 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(file_system: FileSystem, directory: StrPath) -> MetaProperties | None:
-    """What the directory's file says, None when there is none. DataDirectoryError when it can't be understood.
+    """Read the directory's file, None if missing. DataDirectoryError when it can't be understood.
 
     Blocks.
     """
@@ -76,7 +76,7 @@ def read_meta_properties(file_system: FileSystem, directory: StrPath) -> MetaPro
 
 
 def write_meta_properties(file_system: FileSystem, directory: StrPath, properties: MetaProperties) -> None:
-    """Writes the directory's file, durably. Blocks."""
+    """Write the directory's file, durably. Blocks."""
     lines = [f"version={_VERSION}", f"cluster.id={properties.cluster_id}", f"node.id={properties.node_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={encode_uuid(properties.directory_id)}")
@@ -87,7 +87,7 @@ def write_meta_properties(file_system: FileSystem, directory: StrPath, propertie
 def ensure_meta_properties(
     file_system: FileSystem, directory: StrPath, *, cluster_id: str, node_id: int, new_directory_id: UUID
 ) -> MetaProperties:
-    """What the directory's file says after it was found to be ours, or made. Blocks.
+    """Check that the directory's file names this node, or create it; returns its contents. Blocks.
 
     A file without a directory id gets `new_directory_id`. DataDirectoryError when it is broken, or another cluster's
     or node's.
@@ -130,7 +130,7 @@ def _required(path: str, properties: Mapping[str, str], name: str) -> str:
 
 
 def _parse_properties(path: str, data: bytes) -> dict[str, str]:
-    """Java's property format as far as these files use it: comments, `=` or `:`, escapes; no continued lines."""
+    """Parse Java's property format as far as these files use it: comments, `=` or `:`, escapes; no continued lines."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""LogMove: one log on its way to another data directory (docs/adr/0032-moving-logs.md says why it is done so).
+"""LogMove: moves one log to another data directory (docs/adr/0032-moving-logs.md has the reasons).
 
     begin     `topic-partition.<unique>-future` is made there, empty
     copy      round after round: closed segments once, the active one as far as it goes; what retention took goes
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOSE_ENOUGH_BYTES = 1 << 20
-"""Less than this is missing: it can be copied while nothing is appended."""
+"""Lag below which the rest is copied while appends wait."""
 _CHUNK_BYTES = 1 << 20
 _TEMPORARY_SUFFIX = ".tmp"
 
 Pay = Callable[[int], None]
-"""Told how many bytes were copied; waits as the throttle says. Raises to end the move."""
+"""Called with the number of bytes copied; waits as the throttle requires. Raises to end the move."""
 
 
 class MoveState(Enum):
-    """How far it is. COPYING → COMMITTING → DONE, or COPYING → CANCELLED; COMMITTING → FAILED where the disk refuses."""
+    """Progress of a move. COPYING → COMMITTING → DONE, or COPYING → CANCELLED; COMMITTING → FAILED on a disk error."""
 
     COPYING = "copying"
     COMMITTING = "committing"
@@ -59,7 +59,7 @@ class MoveState(Enum):
 
 
 class LogMove:
-    """One move, run by one thread, which blocks; `cancel` and the attributes are for any.
+    """One move, run by one thread, which blocks; `cancel` and the attributes are for any thread.
 
     Attributes:
         log: what is moved.
@@ -90,37 +90,39 @@ class LogMove:
 
     @property
     def offset_lag(self) -> int:
-        """Offsets that the copy is behind the log."""
+        """Number of offsets by which the copy is behind the log."""
         return max(0, self.log.log_end_offset - self.next_offset)
 
     @property
     def is_done(self) -> bool:
-        """The log lies there now."""
+        """True once the log lies in the new directory."""
         return self.state is MoveState.DONE
 
     def cancel(self) -> bool:
-        """Ask that it ends; False: the change-over has been made. Waits for one that is under way."""
+        """Ask the move to end. False: the change-over is done. Waits for a change-over under way."""
         with self._lock:
             if self.state is MoveState.COPYING:
                 self.state = MoveState.CANCELLED
             return self.state is not MoveState.DONE
 
     def check(self) -> None:
-        """MoveCancelledError when it was cancelled, or the log takes no changes any more."""
+        """Raise MoveCancelledError if the move was cancelled, or the log takes no changes any more."""
         if self.state is MoveState.CANCELLED or self.log.failure is not None:
             raise MoveCancelledError(f"{self.log.name}: the move to {self.target.directory.path} was cancelled")
 
     # --- copy ---
 
     def begin(self) -> None:
-        """Make the directory; what an earlier try has left there goes. OSError."""
+        """Create the directory, after removing what an earlier try left there. OSError."""
         self._fs.remove_tree(self.path)
         self.target.directory.forget((self.log.topic, self.log.partition))
         self._fs.make_directory(self.path)
         self._fs.sync_directory(self.target.directory.path)
 
     def copy(self, pay: Pay) -> int:
-        """One round; returns how many bytes have come meanwhile. OSError, KafkaStorageError; what `pay` raises."""
+        """Copy one round; returns the bytes that were appended meanwhile. OSError, KafkaStorageError; what `pay`
+        raises.
+        """
         self._remove_gone()
         view = self.log.segments
         for index, segment in enumerate(view):
@@ -184,7 +186,7 @@ class LogMove:
             source.release()
 
     def _copy_file(self, name: str, pay: Pay = lambda _bytes: None) -> None:
-        """Chunk by chunk, durable but for its name; nothing where there is none."""
+        """Copy a file in chunks, durable but for its name; does nothing if it is missing."""
         try:
             source = self._fs.open(f"{self.log.directory}/{name}", writable=False)
         except FileNotFoundError:
@@ -202,7 +204,7 @@ class LogMove:
         self._keep_time(name)
 
     def _is_there(self, name: str) -> bool:
-        """Whether a file that is written once was copied: its time comes last."""
+        """True if a file that is written once was copied completely: the copy gets its modification time last."""
         there, here = f"{self.path}/{name}", f"{self.log.directory}/{name}"
         try:
             one, other = self._fs.stat(there), self._fs.stat(here)
@@ -216,7 +218,9 @@ class LogMove:
     # --- end ---
 
     def commit(self) -> None:
-        """The change-over. `MoveCancelledError`, OSError, StorageError: the log is where it was, unless it has failed."""
+        """Change over to the new directory. `MoveCancelledError`, OSError, StorageError: the log is where it was,
+        unless it has failed.
+        """
         log, key = self.log, (self.log.topic, self.log.partition)
         with self._lock:
             self.check()
@@ -288,7 +292,9 @@ class LogMove:
         self.source.scheduler.schedule("delete-log", lambda: fs.remove_tree(left), log.config.file_delete_delay_ms)
 
     def discard(self, unique: str) -> None:
-        """Remove the copy, under another unique part: the one that it has would make it the log. OSError."""
+        """Remove the copy. It is first renamed to another unique part: under its present name a start could take it for
+        the log. OSError.
+        """
         left = f"{self.target.directory.path}/{deleted_directory_name(self.log.topic, self.log.partition, unique)}"
         try:
             self._fs.rename(self.path, left)
@@ -299,7 +305,7 @@ class LogMove:
 
 
 def _copied_chunks(source: File, target: File, start: int, size: int) -> Iterator[bytes]:
-    """Cuts `target` at `start`, and appends what `source` has from there up to `size`: each chunk, once it was written."""
+    """Cut `target` at `start`, append `source` from there up to `size`, and yield each chunk once it was written."""
     target.truncate(start)
     position = start
     while position < size:

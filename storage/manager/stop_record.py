@@ -1,4 +1,4 @@
-"""What a clean stop has left of each log: so the next start notices files of closed segments that are gone.
+"""Record of each log's files at a clean stop, from which the next start notices files of closed segments that are gone.
 
     tidelog-last-stop     tidelog 1 93ab41c7                                CRC-32C of what follows
                           {"version":1,"logs":[
@@ -29,7 +29,7 @@ _VERSION = 1
 
 
 class LogFiles(NamedTuple):
-    """The files of one log.
+    """Files of one log at a clean stop.
 
     Attributes:
         bases: base offsets of the segments that have records, and of the last one, in order.
@@ -41,7 +41,7 @@ class LogFiles(NamedTuple):
 
 
 class LostSegments(NamedTuple):
-    """Neighbouring segments that are gone.
+    """A run of neighbouring segments that are gone.
 
     Attributes:
         base: of the first one.
@@ -54,7 +54,7 @@ class LostSegments(NamedTuple):
 
 
 def files_of(file_system: FileSystem, directory: str, bases: Iterable[int]) -> LogFiles:
-    """What a log that is closed has in its directory, with segments at `bases` (`LogFiles`)."""
+    """The `LogFiles` of a closed log with segments at `bases`."""
     known = tuple(bases)
     names = [name for name in file_system.list_directory(directory) if name.endswith(TRANSACTION_INDEX_SUFFIX)]
     indexes = sorted(parsed.base_offset for name in names if (parsed := parse_file_name(name)) is not None)
@@ -63,7 +63,7 @@ def files_of(file_system: FileSystem, directory: str, bases: Iterable[int]) -> L
 
 
 def index_checksum(file_system: FileSystem, directory: str, base_offset: int) -> int | None:
-    """Of a segment's transaction index; None where there is none, or an empty one, which says the same."""
+    """Checksum of a segment's transaction index; None if it is missing or empty, which means the same."""
     try:
         data = file_system.read_bytes(f"{directory}/{base_offset:020d}{TRANSACTION_INDEX_SUFFIX}")
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def index_checksum(file_system: FileSystem, directory: str, base_offset: int) ->
 
 
 def lost_segments(left: Sequence[int], here: Collection[int], log_start_offset: int) -> list[LostSegments]:
-    """What is missing of the segments that were `left`, where only those that are `here` are; of the last ones nothing is said.
+    """Segments of `left` that are missing from `here`. Missing ones at the end of the log are not reported.
 
     Both without those that are empty, but for the last one.
 
@@ -93,7 +93,7 @@ def lost_segments(left: Sequence[int], here: Collection[int], log_start_offset: 
 
 
 def write_stop_record(file_system: FileSystem, directory: str, logs: Mapping[TopicPartition, LogFiles]) -> None:
-    """Replace the file of a data directory, durably. OSError: there is none then."""
+    """Replace the record of a data directory, durably. OSError: the directory has no record then."""
     content = {
         "version": _VERSION,
         "logs": [
@@ -110,7 +110,7 @@ def write_stop_record(file_system: FileSystem, directory: str, logs: Mapping[Top
 
 
 def read_stop_record(file_system: FileSystem, directory: str) -> dict[TopicPartition, LogFiles]:
-    """What the file says; nothing where there is none, or it is damaged or another version's."""
+    """Read the record; empty if it is missing, damaged or of another version."""
     content = read_sealed(file_system, f"{directory}/{STOP_FILE}")
     if content is None:
         return {}

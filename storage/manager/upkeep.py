@@ -1,4 +1,4 @@
-"""LogUpkeep: the periodic work on the logs of one data directory: retention, syncs, checkpoints, idle producers.
+"""LogUpkeep: periodic work on the logs of one data directory: retention, syncs, checkpoints, idle producers.
 
     log-retention                  rolls logs that fell silent, then deletes what the policies name
     log-flusher                    syncs logs whose flush.ms has passed
@@ -44,7 +44,7 @@ _LONGEST_FLUSH_CHECK_MS = 1000
 
 
 class LogUpkeep:
-    """One data directory's. The methods that do the work block and are for pool threads, any of them.
+    """Upkeep of one data directory. The methods that do the work block, and may run on any pool thread.
 
     Attributes:
         directory: whose logs these are.
@@ -74,7 +74,7 @@ class LogUpkeep:
         self._longest_flush_ms = _LONGEST_FLUSH_CHECK_MS
 
     def start(self, config: BrokerConfig) -> None:
-        """Begin the periodic work."""
+        """Schedule the periodic work."""
         initial = config.log_initial_task_delay_ms
         check_ms = config.log_retention_check_interval_ms
         for name, task, delay_ms, period_ms in (
@@ -105,7 +105,7 @@ class LogUpkeep:
         self._schedule_flush()
 
     def cancel(self) -> None:
-        """No task starts any more."""
+        """Let no further task start."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -115,12 +115,12 @@ class LogUpkeep:
     # --- flush ---
 
     def added(self, log: UnifiedLog) -> None:
-        """The flusher looks in time for a log that has just come. Any thread."""
+        """Make the flusher look at a new log in time. Any thread."""
         if self._tasks and log.config.flush_ms // 2 < self._flush_check_ms:
             self._schedule_flush()
 
     def _schedule_flush(self) -> None:
-        """Next look: twice within the shortest flush.ms, so that no log's passes between two looks."""
+        """Schedule the next look twice within the shortest flush.ms, so that no log's time passes between two looks."""
         shortest = min((log.config.flush_ms for log in list(self.logs.values())), default=_LONGEST_FLUSH_CHECK_MS)
         with self._flusher_lock:
             if self._flusher is not None:
@@ -136,7 +136,7 @@ class LogUpkeep:
                 self._schedule_flush()
 
     def flush_due_logs(self) -> None:
-        """Flush each log whose flush.ms since its last flush would have passed before the next look."""
+        """Flush each log whose flush.ms since its last flush would pass before the next look."""
         latest = self._time.milliseconds() + self._flush_check_ms
         for log in list(self.logs.values()):
             if log.recovery_point < log.log_end_offset and latest - log.last_flush_ms > log.config.flush_ms:
@@ -148,7 +148,7 @@ class LogUpkeep:
     # --- retention ---
 
     def delete_old_segments(self) -> int:
-        """Roll what is old and silent, apply retention; returns how many segments went."""
+        """Roll old quiet segments, apply retention; returns the number of segments deleted."""
         count = 0
         for log in list(self.logs.values()):
             try:
@@ -168,25 +168,25 @@ class LogUpkeep:
     # --- checkpoints ---
 
     def checkpoint_all(self) -> bool:
-        """Write all three, before a stop. False: one of them could not be written."""
+        """Write all three checkpoints, before a stop. False: one of them could not be written."""
         written = [
             self.checkpoint_recovery_points(), self.checkpoint_log_start_offsets(), self.checkpoint_high_watermarks(),
         ]  # fmt: skip
         return all(written)
 
     def checkpoint_recovery_points(self) -> bool:
-        """What recovery may skip. Only ever lower than the truth, so the order with flushes does not matter.
+        """Write recovery points. The file may only lag behind the truth, so the order with flushes does not matter.
 
         False: it could not be written.
         """
         return self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
 
     def checkpoint_high_watermarks(self) -> bool:
-        """Likewise."""
+        """Write high watermarks, which may lag too."""
         return self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, lambda log: log.high_watermark)
 
     def checkpoint_log_start_offsets(self) -> bool:
-        """Where logs start that don't start at their first segment. False: it could not be written."""
+        """Write the start of logs that do not start at their first segment. False: it could not be written."""
 
         def start_offset(log: UnifiedLog) -> int | None:
             start = log.log_start_offset

@@ -1,4 +1,4 @@
-"""What a log remembers of one producer: its epoch, its last five batches, its open transaction.
+"""State that a log keeps of one producer: its epoch, its last five batches, its open transaction.
 
 Sequence numbers count records per producer and partition from 0 to 2^31 - 1 and then from 0 again; −1 is "none" (the
 batches that coordinators write have none).
@@ -21,12 +21,12 @@ _SEQUENCE_MASK = 2**31 - 1
 
 
 def in_sequence(last: int, following: int) -> bool:
-    """Whether a batch that starts at `following` continues after `last`."""
+    """True if a batch that starts at `following` continues after `last`."""
     return following == last + 1 or (following == 0 and last == _SEQUENCE_MASK)
 
 
 class BatchMetadata(NamedTuple):
-    """An appended batch: last sequence and offset, how far back the first ones lie, max timestamp (ms)."""
+    """An appended batch: last sequence and offset, distance back to the first ones, max timestamp (ms)."""
 
     last_sequence: int
     last_offset: int
@@ -43,7 +43,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerStateEntry:
-    """One producer id's state. Belongs to its `ProducerStateManager` and so to the log's writer; others read."""
+    """State of one producer id. Owned by its `ProducerStateManager`, and so by the log's writer; other threads read."""
 
     __slots__ = (
         "batches",
@@ -82,7 +82,7 @@ class ProducerStateEntry:
 
     @property
     def first_sequence(self) -> int:
-        """Of the oldest batch remembered, −1 without one."""
+        """First sequence of the oldest remembered batch, −1 without one."""
         return self.batches[0].first_sequence if self.batches else NO_SEQUENCE
 
     @property
@@ -91,7 +91,7 @@ class ProducerStateEntry:
 
     @property
     def last_offset(self) -> int:
-        """Offset of its last data record, −1 when no batch is remembered."""
+        """Offset of the last data record, −1 when no batch is remembered."""
         return self.batches[-1].last_offset if self.batches else -1
 
     @property
@@ -99,7 +99,7 @@ class ProducerStateEntry:
         return self.batches[-1].offset_delta if self.batches else 0
 
     def find_duplicate(self, producer_epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly these sequences in this epoch."""
+        """The remembered batch with exactly these sequences in this epoch, else None."""
         if producer_epoch != self.producer_epoch:
             return None
         for batch in self.batches:
@@ -108,7 +108,7 @@ class ProducerStateEntry:
         return None
 
     def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:
-        """Remembers an appended batch; a new epoch forgets those of the old one."""
+        """Remember an appended batch; a new epoch drops the batches of the old one."""
         self._take_epoch(producer_epoch)
         if len(self.batches) == BATCHES_TO_RETAIN:
             del self.batches[0]
@@ -116,7 +116,7 @@ class ProducerStateEntry:
         self.last_timestamp = batch.timestamp
 
     def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
-        """Remembers a transaction marker."""
+        """Note a transaction marker: the producer has no open transaction any more."""
         self._take_epoch(producer_epoch)
         self.coordinator_epoch = coordinator_epoch
         self.current_txn_first_offset = None
@@ -128,7 +128,7 @@ class ProducerStateEntry:
             self.producer_epoch = producer_epoch
 
     def __eq__(self, other: object) -> bool:
-        """The same state, whenever it was active."""
+        """Equal state, whatever `last_active_ms` says."""
         if not isinstance(other, ProducerStateEntry):
             return NotImplemented
         return self._state() == other._state()

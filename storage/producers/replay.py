@@ -1,4 +1,4 @@
-"""Rebuilding producer state: the newest snapshot, then the batches behind it.
+"""Rebuilds producer state: from the newest snapshot, then from the batches behind it.
 
 Used by loading and by truncation. During recovery the batches come from the scan that checks them anyway, and aborted
 transactions are written to the segment's transaction index again; otherwise headers alone are walked, in segments that may
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProducerReplay:
-    """One load or truncation of one log. The log's writer; blocks."""
+    """One load or truncation of one log. Used by the log's writer; blocks."""
 
     def __init__(self, directory: LogDirectory, producers: ProducerStateManager, time: Time) -> None:
         self._directory = directory
@@ -41,7 +41,7 @@ class ProducerReplay:
         self._collected: list[AbortedTxn] | None = None
 
     def catch_up(self, segments: Sequence[LogSegment], log_start_offset: int, end_offset: int) -> None:
-        """Bring the state to `end_offset`, which all batches of `segments` lie below.
+        """Advance the state to `end_offset`, the end of `segments`.
 
         Batches below the log's start count as long as they are there: their producers may send them again.
         """
@@ -75,7 +75,7 @@ class ProducerReplay:
             )
 
     def aborted_in(self, segments: Sequence[LogSegment]) -> list[AbortedTxn]:
-        """The transactions that end in `segments`, which the log begins with, by an abort. The replay is spent after it."""
+        """Aborted transactions that end in `segments`, the first ones of the log. Call it once, as the last method."""
         self._collected = []
         self._producers.truncate_fully_and_start_at(segments[0].base_offset)
         for segment in segments:
@@ -83,13 +83,15 @@ class ProducerReplay:
         return self._collected
 
     def begin_segment(self, base_offset: int) -> None:
-        """Recovery reads this segment from its start: its aborted transactions are found anew."""
+        """Called when recovery reads this segment from its start: its transaction index is rebuilt."""
         path = self._directory.file(base_offset, TRANSACTION_INDEX_SUFFIX)
         self._aborted = TransactionIndex(self._directory.file_system, path, base_offset)
         self._aborted.reset()
 
     def restart_segment(self, earlier: Sequence[LogSegment], log_start_offset: int, base_offset: int) -> None:
-        """The segment that was begun is not what it was taken for: as before it, behind the segments `earlier`."""
+        """Return to the state before the segment that was begun, behind the segments `earlier`: it has to be read
+        again.
+        """
         if self._aborted is not None:
             self._aborted.close()
             self._aborted = None
@@ -97,7 +99,8 @@ class ProducerReplay:
         self.begin_segment(base_offset)
 
     def end_segment(self, end_offset: int, *, is_last: bool) -> None:
-        """It is read up to its end, or to where it was cut. A snapshot spares the next recovery this one's work.
+        """Called when the segment was read to its end, or to where it was cut. Takes a snapshot, to spare the next
+        recovery this work.
 
         None for the last one: no recovery could use it, and once the segment is rolled there, unsynced, it would be taken for
         the sign of durable indexes.
@@ -110,7 +113,7 @@ class ProducerReplay:
             self._producers.take_snapshot()
 
     def add(self, batch: BatchInfo, data: Buffer) -> None:
-        """A batch with a producer id or control bit."""
+        """Apply a batch with a producer id or control bit."""
         if batch.producer_id < 0:
             return
         if not batch.is_control:
@@ -145,7 +148,7 @@ class ProducerReplay:
             self._producers.complete_txn(completed)
 
     def finish(self, segments: Sequence[LogSegment], log_start_offset: int, end_offset: int, *, clean: bool) -> None:
-        """The log is loaded and ends at `end_offset`."""
+        """Called when the log is loaded; it ends at `end_offset`."""
         producers = self._producers
         if clean and producers.latest_snapshot_offset is not None:
             self.catch_up(segments, log_start_offset, end_offset)

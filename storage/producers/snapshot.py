@@ -1,4 +1,4 @@
-"""Producer state on disk (`.snapshot` files): the state before the offset that the file's name says.
+"""Producer state on disk (`.snapshot` files): the state before the offset in the file's name.
 
     header    0     2         6         10
               +-----+---------+---------+     version 1; CRC-32C of all that follows it, so of count and entries
@@ -38,7 +38,7 @@ assert _ENTRY.size == 46
 
 
 def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
-    """The file for these entries."""
+    """Contents of a snapshot file with these entries."""
     body = bytearray(_COUNT.pack(len(entries)))
     for entry in entries:
         first = entry.current_txn_first_offset
@@ -56,7 +56,7 @@ def encode_snapshot(entries: Collection[ProducerStateEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """The entries of a file; CorruptSnapshotError for anything that is not exactly one."""
+    """Entries of a snapshot file; CorruptSnapshotError for anything that is not exactly one."""
     if data == _empty():  # most are: a log that no idempotent producer writes to
         return []
     if len(data) < _HEADER.size:
@@ -80,5 +80,5 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
 
 @cache
 def _empty() -> bytes:
-    """Made on first use: a checksum imports its package."""
+    """An empty snapshot, made on first use: its checksum imports a package."""
     return encode_snapshot(())

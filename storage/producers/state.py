@@ -1,4 +1,4 @@
-"""ProducerStateManager: which batches a log takes from idempotent producers, and where transactions stand.
+"""ProducerStateManager: decides which batches a log takes from idempotent producers, and tracks transactions.
 
 Per producer id the log knows the epoch, the last five batches and the open transaction (`entry.py`). With that
 - a batch that is sent again is answered with what the first one got, and not appended twice;
@@ -49,7 +49,7 @@ _SNAPSHOT_LIMIT = 1 << 30
 
 
 class ProducerBatch(Protocol):
-    """What is asked of a batch: the kernel's BatchInfo and BatchHeader have it."""
+    """Fields of a batch that are read here; the kernel's BatchInfo and BatchHeader have them."""
 
     @property
     def base_offset(self) -> int: ...
@@ -70,7 +70,7 @@ class ProducerBatch(Protocol):
 
 
 class DuplicateBatch(NamedTuple):
-    """Where the batch that came again already lies, and its timestamp (ms)."""
+    """Base offset and timestamp (ms) of the batch in the log of which this one is a repetition."""
 
     first_offset: int
     last_offset: int
@@ -78,7 +78,7 @@ class DuplicateBatch(NamedTuple):
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction and, as its last offset, that of its marker."""
+    """A completed transaction; its last offset is its marker's."""
 
     producer_id: int
     first_offset: int
@@ -87,8 +87,8 @@ class CompletedTxn(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that has no marker yet; `last_timestamp` is its producer's last one (ms), `began_ms` our clock's at its
-    first record (after a restart: at the last one before that).
+    """A transaction without a marker yet; `last_timestamp` is its producer's last one (ms), `began_ms` our clock at its
+    first record (after a restart: at the last record before that).
     """
 
     producer_id: int
@@ -98,7 +98,7 @@ class OpenTransaction(NamedTuple):
 
 
 class ProducerSummary(NamedTuple):
-    """What one producer has done here, as DescribeProducers tells it; -1 where there is nothing to tell."""
+    """Activity of one producer, as DescribeProducers reports it; -1 for unknown."""
 
     producer_id: int
     producer_epoch: int
@@ -130,7 +130,7 @@ class ProducerStateManager:
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         transaction_max_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS,
     ) -> None:
-        """Does no I/O: `load_snapshots` finds the snapshot files, `truncate_and_reload` reads one."""
+        """Does no I/O: `load_snapshots` lists the snapshot files, `truncate_and_reload` reads one."""
         self.directory = str(directory)
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.transaction_max_timeout_ms = transaction_max_timeout_ms
@@ -151,7 +151,8 @@ class ProducerStateManager:
     # --- appends ---
 
     def check(self, batch: ProducerBatch, origin: AppendOrigin = AppendOrigin.CLIENT) -> DuplicateBatch | None:
-        """Whether a data batch with a producer id may be appended; changes nothing.
+        """Check that a data batch with a producer id may be appended; changes nothing. Returns the original of a
+        repeated batch.
 
         A DuplicateBatch when it is one of the producer's last five. OutOfOrderSequenceError, InvalidProducerEpochError,
         InvalidTxnStateError when it must not be appended. Offsets of `batch` need not be assigned yet.
@@ -187,7 +188,7 @@ class ProducerStateManager:
         return None
 
     def update(self, batch: ProducerBatch) -> None:
-        """Takes note of a data batch with a producer id that is in the log now, its offsets assigned.
+        """Apply a data batch with a producer id that was appended, its offsets assigned.
 
         Does not move `map_end_offset`: batches without producers do that too.
         """
@@ -211,7 +212,7 @@ class ProducerStateManager:
         marker: TransactionMarker,
         origin: AppendOrigin = AppendOrigin.COORDINATOR,
     ) -> None:
-        """Whether a transaction marker may be appended.
+        """Check that a transaction marker may be appended; changes nothing.
 
         InvalidProducerEpochError or TransactionCoordinatorFencedError when it comes from the past.
         """
@@ -228,7 +229,7 @@ class ProducerStateManager:
     def update_marker(
         self, producer_id: int, producer_epoch: int, marker: TransactionMarker, offset: int, timestamp: int
     ) -> CompletedTxn | None:
-        """Takes note of a marker that is in the log now, at `offset`.
+        """Apply a marker that was appended at `offset`; returns the transaction that it completes.
 
         Returns the transaction that it ends, None when that had no records here. The caller asks `last_stable_offset`
         of it, writes the transaction index when it is aborted, and then calls `complete_txn`.
@@ -242,21 +243,23 @@ class ProducerStateManager:
         return None if first is None else CompletedTxn(producer_id, first, offset, not marker.is_commit)
 
     def completed_by(self, producer_id: int, marker: TransactionMarker, offset: int) -> CompletedTxn | None:
-        """The transaction that such a marker at `offset` will end; None when it has no records here. Changes nothing."""
+        """The transaction that such a marker at `offset` would complete; None if it has no records here. Changes
+        nothing.
+        """
         entry = self._producers.get(producer_id)
         if entry is None or entry.current_txn_first_offset is None:
             return None
         return CompletedTxn(producer_id, entry.current_txn_first_offset, offset, not marker.is_commit)
 
     def last_stable_offset(self, completed: CompletedTxn) -> int:
-        """The last stable offset once this transaction is complete: what its transaction index entry says."""
+        """The last stable offset once this transaction is complete, for its transaction index entry."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
         return completed.last_offset + 1
 
     def complete_txn(self, completed: CompletedTxn) -> None:
-        """The transaction is over; it stays unstable until the high watermark passes its marker."""
+        """Note that the transaction is over; it stays unstable until the high watermark passes its marker."""
         if completed.first_offset not in self._ongoing:
             raise StorageError(f"{self.directory}: no open transaction starts at {completed.first_offset}: {completed}")
         # In this order: who asks for the first unstable offset without a lock finds it in one of the two.
@@ -274,11 +277,11 @@ class ProducerStateManager:
 
     @property
     def map_end_offset(self) -> int:
-        """The offset before which all is taken note of. Never above logEndOffset."""
+        """Offset up to which batches were applied. Never above logEndOffset."""
         return self._map_end_offset
 
     def update_map_end_offset(self, offset: int) -> None:
-        """All batches below `offset` are in."""
+        """Note that all batches below `offset` were applied."""
         self._map_end_offset = offset
 
     @property
@@ -300,12 +303,12 @@ class ProducerStateManager:
         return next(iter(self._ongoing), None)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Transactions whose markers lie below it are stable."""
+        """Forget transactions whose markers lie below the high watermark: they are stable."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Records below it are gone; producers stay, so that their retries are still known."""
+        """Forget transactions below the new start. Producers stay, so that their retries are still recognized."""
         self.on_high_watermark_updated(log_start_offset)
         self._map_end_offset = max(self._map_end_offset, log_start_offset)
         with self._snapshot_lock:
@@ -314,7 +317,7 @@ class ProducerStateManager:
             self._last_snapshot_offset = max(self._snapshots, default=nothing_to_tell)
 
     def oldest_transaction(self) -> OpenTransaction | None:
-        """The open transaction that holds the last stable offset back."""
+        """The open transaction that holds back the last stable offset."""
         for first_offset, producer_id in self._ongoing.items():
             entry = self._producers.get(producer_id)
             if entry is None:
@@ -323,7 +326,7 @@ class ProducerStateManager:
         return None
 
     def has_late_transaction(self, now_ms: int) -> bool:
-        """Whether the oldest open transaction should have been ended by its coordinator: it hangs."""
+        """True if the oldest open transaction hangs: its coordinator should have ended it by now."""
         oldest = self.oldest_transaction()
         if oldest is None or oldest.last_timestamp <= 0:
             return False
@@ -332,7 +335,7 @@ class ProducerStateManager:
     # --- producers ---
 
     def __len__(self) -> int:
-        """How many producers are known."""
+        """Number of known producers."""
         return len(self._producers)
 
     @property
@@ -340,15 +343,15 @@ class ProducerStateManager:
         return not self._producers and not self._unreplicated
 
     def entry(self, producer_id: int) -> ProducerStateEntry | None:
-        """What is known of a producer; not to be changed."""
+        """State of one producer, read-only; None if unknown."""
         return self._producers.get(producer_id)
 
     def active_producers(self) -> Iterator[ProducerStateEntry]:
-        """All that are known; not to be changed."""
+        """States of all known producers, read-only."""
         return iter(self._producers.values())
 
     def summaries(self) -> list[ProducerSummary]:
-        """All that are known, as values."""
+        """Summaries of all known producers."""
         return [
             ProducerSummary(
                 entry.producer_id,
@@ -362,14 +365,14 @@ class ProducerStateManager:
         ]
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the producer's transaction of that epoch has records here and no marker yet."""
+        """True if the producer's transaction in that epoch has records here and no marker yet."""
         entry = self._producers.get(producer_id)
         return (
             entry is not None and entry.current_txn_first_offset is not None and entry.producer_epoch == producer_epoch
         )
 
     def is_fenced(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a higher epoch of the producer has been here: nothing of this one is taken any more."""
+        """True if a higher epoch of the producer has written here, so that no batch of this epoch is taken."""
         entry = self._producers.get(producer_id)
         return entry is not None and producer_epoch < entry.producer_epoch
 
@@ -405,20 +408,20 @@ class ProducerStateManager:
         return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def load_snapshots(self) -> None:
-        """Finds the snapshot files. Blocks."""
+        """List the snapshot files of the directory. Blocks."""
         parsed = map(parse_file_name, self._file_system.list_directory(self.directory))
         self.found_snapshots(
             name.base_offset for name in parsed if name and name.suffix == SNAPSHOT_SUFFIX and not name.stage
         )
 
     def found_snapshots(self, offsets: Iterable[int]) -> None:
-        """These are the snapshot files: `load_snapshots` for who has listed the directory already."""
+        """Take a list of snapshot files: `load_snapshots` for callers that have listed the directory already."""
         found: dict[int, PendingSnapshot | None] = dict.fromkeys(offsets)
         with self._snapshot_lock:
             self._snapshots = found
 
     def prepare_snapshot(self) -> PendingSnapshot | None:
-        """The state at `map_end_offset` as a file to be, None when the last snapshot is of this offset. No I/O."""
+        """Encode the state at `map_end_offset` as a snapshot; None when the last snapshot has this offset. No I/O."""
         offset = self._map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
@@ -429,7 +432,7 @@ class ProducerStateManager:
         return pending
 
     def write_snapshot(self, pending: PendingSnapshot) -> None:
-        """Writes it, durably; not when it was deleted or replaced since. Any thread; blocks.
+        """Write a prepared snapshot durably, unless it was deleted or replaced since. Any thread; blocks.
 
         On an OSError the snapshot is forgotten: the state can be rebuilt from the one before.
         """
@@ -454,7 +457,7 @@ class ProducerStateManager:
             self._file_system.unlink(self.snapshot_path(offset), missing_ok=True)
 
     def withdraw_snapshot(self, pending: PendingSnapshot) -> None:
-        """Takes back what `prepare_snapshot` gave, because it will not be written: the next one may be of the same offset.
+        """Drop a prepared snapshot that will not be written: the next one may have the same offset.
 
         Any thread. Nothing happens when it was deleted or replaced since.
         """
@@ -478,12 +481,14 @@ class ProducerStateManager:
         return None if pending is None else pending.offset
 
     def forget_snapshot(self, offset: int) -> bool:
-        """Takes it off the list: the caller moves or deletes the file. False when there was none."""
+        """Take a snapshot off the list; the caller moves or deletes the file. False when there was none."""
         with self._snapshot_lock:
             return self._snapshots.pop(offset, _DELETED) is not _DELETED
 
     def mark_snapshot_deleted(self, offset: int) -> list[str]:
-        """Forgets the snapshot and renames its file to `.deleted`; its path, for the caller to unlink. Any thread."""
+        """Take a snapshot off the list and rename its file to `.deleted`; returns its path, for the caller to unlink.
+        Any thread.
+        """
         if not self.forget_snapshot(offset):
             return []
         path = self.snapshot_path(offset)
@@ -494,11 +499,11 @@ class ProducerStateManager:
         return [path + DELETED_STAGE]
 
     def delete_snapshot_file(self, offset: int) -> None:
-        """Removes the file of a forgotten snapshot. Any thread; blocks."""
+        """Delete the file of a snapshot that is off the list. Any thread; blocks."""
         self._file_system.unlink(self.snapshot_path(offset), missing_ok=True)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Deletes snapshots of no segment, but for the newest when it lies above all: a clean stop wrote that."""
+        """Delete snapshots that belong to no segment, except the newest if it lies above all: a clean stop wrote that."""
         last = max(segment_base_offsets, default=-1)
         stray = [offset for offset in self.snapshot_offsets if offset not in segment_base_offsets]
         if stray and stray[-1] > last:
@@ -513,7 +518,7 @@ class ProducerStateManager:
     # --- loading and truncating ---
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Goes back to the newest good snapshot in [log_start_offset, log_end_offset]; deletes those outside. Blocks.
+        """Return to the newest sound snapshot in [log_start_offset, log_end_offset], and delete those outside. Blocks.
 
         One at the log's start is what is left of the producers of a log that retention has emptied.
 
@@ -528,14 +533,14 @@ class ProducerStateManager:
         self._load_from_snapshot(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forgets everything, snapshots too. Blocks."""
+        """Forget all state, snapshots too. Blocks."""
         self._clear()
         self._delete(self.snapshot_offsets)
         self._last_snapshot_offset = 0
         self._map_end_offset = offset
 
     def load_entry(self, entry: ProducerStateEntry) -> None:
-        """Takes an entry over, its open transaction too."""
+        """Add an entry with its open transaction, from a snapshot."""
         self._producers[entry.producer_id] = entry
         first = entry.current_txn_first_offset
         if first is not None:

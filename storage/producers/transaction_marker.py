@@ -1,4 +1,4 @@
-"""The record in a transaction's control batch: it commits or aborts.
+"""Transaction markers: the record in a control batch that commits or aborts a transaction.
 
     key    0      2      4            value   0      2          6
            +------+------+                    +------+----------+    version 0 each; type 0 abort, 1 commit;
@@ -29,11 +29,11 @@ assert _KEY.size == 4
 assert _VALUE.size == 6
 
 MARKER_BATCH_SIZE = 78
-"""Bytes of a control batch with one such record: no limit on sizes may keep one out."""
+"""Size in bytes of a control batch with one marker: no size limit may keep one out."""
 
 
 class TransactionMarker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator that says so."""
+    """Outcome of a transaction, and the epoch of the coordinator that decided it."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -46,7 +46,7 @@ class TransactionMarker(NamedTuple):
 
 
 def parse_transaction_marker(key: bytes | None, value: bytes | None) -> TransactionMarker | None:
-    """The marker in a control record; None for control records of other kinds, CorruptRecordError for none at all."""
+    """Parse a control record's marker; None for other control records, CorruptRecordError for bytes that are none."""
     if key is None or len(key) < _KEY.size:
         raise CorruptRecordError("control record without a version and type in its key")
     version, kind = _KEY.unpack_from(key)
@@ -63,7 +63,7 @@ def parse_transaction_marker(key: bytes | None, value: bytes | None) -> Transact
 
 
 def marker_batch(producer_id: int, producer_epoch: int, marker: TransactionMarker, timestamp_ms: int) -> bytearray:
-    """The control batch that ends a producer's transaction, ready to be appended."""
+    """Build the control batch that ends a producer's transaction, ready to be appended."""
     record = Record(0, timestamp_ms, marker.key(), marker.value())
     return bytearray(
         build_batch(
@@ -73,7 +73,7 @@ def marker_batch(producer_id: int, producer_epoch: int, marker: TransactionMarke
 
 
 def marker_of(batch: Buffer) -> TransactionMarker:
-    """The marker in a control batch. InvalidRecordError when there is none, or something else."""
+    """Read the marker in a control batch. InvalidRecordError when it holds none, or something else."""
     found = [parse_transaction_marker(record.key, record.value) for record in iterate_records(batch)]
     if len(found) != 1 or found[0] is None:
         raise InvalidRecordError("a control batch with a producer id holds one transaction marker, and nothing else")

@@ -79,7 +79,8 @@ def _feed(
         taken = scanner.feed(buffer, 0, length, position)
         _drain(scanner, buffer, position, on_batch)
         if durable_below is not None and taken and scanner.next_offset > durable_below:
-            # The very bytes that were checked: the kernel may drop the page now, and what the disk has may be others.
+            # After a failed sync the page cache can hold bytes that the disk lacks, in pages marked clean. Writing the
+            # checked bytes over themselves makes the pages dirty, so that the sync after recovery writes them.
             file.rewrite(memoryview(buffer)[:taken], position)
             has_rewritten = True
         if on_progress is not None:
