@@ -35,9 +35,8 @@ from ...protocol.message_set.wire import (
 )
 from ..network.outbound import FileSlice
 from ..requests.context import RequestContext
-from ..requests.counters import BITS, BOUNDS_S, told_buckets
+from ..requests.counters import BITS
 from ..runtime.error_codes import error_code
-from ..runtime.metric_family import AnyFamily, Family, HistogramFamily
 from ..security.acl.model import AclOperation, ResourceType
 from .fetch import MAX_FETCHES, MessageSetFetches
 from .offsets import offsets_before
@@ -46,14 +45,12 @@ from .produce import MAX_PRODUCES, MessageSetAppends
 if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..network.outbound import Part
-    from ..network.socket_server import SocketServer
     from ..quotas.manager import QuotaManager
     from ..server import Broker
 
 log = logging.getLogger(__name__)
 
 _TYPE = struct.Struct(">h")
-_ERRORS = {int(code): code.name for code in ErrorCode}
 #: One line about requests that can't be read in so many seconds; it says how many there were.
 LOG_INTERVAL_S = 1.0
 
@@ -65,27 +62,6 @@ _OPERATIONS = {
 }
 
 Answer = bytes | list["Part"]
-
-
-def message_set_families(listener: MessageSetListener, server: SocketServer) -> list[AnyFamily]:
-    """Its metrics; bytes and records are counted with the Kafka listeners'. Loop thread."""
-    names = {int(kind): kind.name.lower() for kind in RequestType}
-    errors = [((what, _ERRORS[code]), count) for (what, code), count in sorted(listener.errors.items())]
-    connections = sum(connection.listener in server.message_set_endpoints for connection in server.connections)
-    return [
-        Family("tidelog_message_set_requests", "counter", "Requests of the message-set protocol, counted when answered.",
-               ("type",), [((names[kind],), count) for kind, count in enumerate(listener.requests)]),
-        Family("tidelog_message_set_errors", "counter", "Its message sets, offsets and malformed requests answered with "
-               "an error.", ("type", "error"), errors),
-        HistogramFamily(
-            "tidelog_message_set_request_seconds",
-            "From such a request's last byte until its answer is ready to be sent; the wait for the disk of a produce is in it.",
-            ("type",), BOUNDS_S,
-            [((names[kind],), told_buckets(by_bits), listener.nanoseconds[kind] / 1e9)
-             for kind, by_bits in enumerate(listener.latencies) if any(by_bits)],
-        ),
-        Family("tidelog_message_set_connections", "gauge", "Its open connections.", (), [((), connections)]),
-    ]  # fmt: skip
 
 
 class MessageSetListener:

@@ -1,20 +1,21 @@
 """What `/metrics` says of the cleaner: Apache Kafka's own nine gauges by meaning, and for each partition what users ask for.
 
 Reads values that cleaner threads left behind; no log is looked at for a scrape, so partitions appear once they were examined
-and their numbers are as of then (at most log.cleaner.backoff.ms ago where threads are idle).
+and their numbers are as of then (at most log.cleaner.backoff.ms ago where threads are idle). Any thread.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...cleaner.eligibility import Cause
-from ..runtime.metric_family import Family
+from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, Metric, Table, families_of, families_of_each
 
 if TYPE_CHECKING:
-    from ...cleaner.cleaner_manager import PartitionCleaning
+    from ...cleaner.cleaner_manager import Failure, PartitionCleaning
     from ...cleaner.cleaner_pool import ThreadState
     from ...cleaner.cleaning import PassResult
     from ..cleaning.service import LogCleaner
@@ -24,146 +25,187 @@ _STATES = ("in_work", "due", "waiting", "clean", "uncleanable")
 _CAUSES = ("superseded", "tombstones_expired", "aborted", "keyless", "markers_expired", "below_start")
 
 
-def _one(name: str, text: str, value: float, kind: str = "gauge") -> Family:
-    return Family(f"tidelog_cleaner_{name}", kind, text, (), [((), value)])
+class Seen(NamedTuple):
+    """The cleaner at the moment of a scrape."""
+
+    cleaner: LogCleaner
+    now_ms: int
+    partitions: Sequence[PartitionCleaning]
+    """The compacted ones."""
+    failed: Sequence[PartitionCleaning]
+    results: Sequence[PassResult]
+    """Of each thread's last pass."""
 
 
-def cleaner_families(cleaner: LogCleaner, now_ms: int, told: Container[tuple[str, int]] | None) -> Iterator[Family]:
-    """Every metric of the cleaner, and those of single partitions for `told`; None: for none. Any thread; no I/O."""
-    manager, pool = cleaner.manager, cleaner.pool
-    results = pool.results()
-    partitions = [one for one in manager.partitions() if one.eligibility.cause is not Cause.NOT_COMPACTED]
-    failed = [one for one in partitions if one.failure is not None]
-    yield _one("max_dirty_percent", "Dirty share of the dirtiest log.", 100 * manager.max_dirty_ratio)
-    yield _one("uncleanable_partitions", "Partitions whose last pass failed.", len(failed))
-    yield _one(
-        "uncleanable_bytes", "Dirty bytes of those partitions.", sum(one.eligibility.dirty_bytes for one in failed)
+class Dirt(NamedTuple):
+    """A partition, and the age of its dirty part."""
+
+    of: PartitionCleaning
+    age_s: float | None
+
+
+def cleaner_families(cleaner: LogCleaner, now_ms: int, shown: Container[tuple[str, int]] | None) -> Iterator[AnyFamily]:
+    """Every metric of the cleaner, and those of single partitions for `shown`; None: for none. No I/O."""
+    partitions = [found for found in cleaner.manager.partitions() if found.eligibility.cause is not Cause.NOT_COMPACTED]
+    failed = [found for found in partitions if found.failure is not None]
+    yield from families_of(cleaner_metrics(), Seen(cleaner, now_ms, partitions, failed, cleaner.pool.results()))
+    if shown is not None:
+        places = [
+            ((found.topic, str(found.partition)), Dirt(found, _dirty_age(found, now_ms)))
+            for found in partitions
+            if (found.topic, found.partition) in shown
+        ]
+        for table in (dirt_metrics, pass_metrics, last_pass_metrics):
+            yield from families_of_each(table(), places)
+
+
+# fmt: off
+@cache
+def cleaner_metrics() -> Table[Seen]:
+    """Of the cleaner as a whole."""
+    return (
+        Metric("tidelog_cleaner_max_dirty_percent", GAUGE, "Dirty share of the dirtiest log.",
+               lambda seen: 100 * seen.cleaner.manager.max_dirty_ratio),
+        Metric("tidelog_cleaner_uncleanable_partitions", GAUGE, "Partitions whose last pass failed.",
+               lambda seen: len(seen.failed)),
+        Metric("tidelog_cleaner_uncleanable_bytes", GAUGE, "Dirty bytes of those partitions.",
+               lambda seen: sum(found.eligibility.dirty_bytes for found in seen.failed)),
+        Metric("tidelog_cleaner_max_clean_time_seconds", GAUGE, "Longest last pass of any thread.",
+               lambda seen: max((result.elapsed_ms for result in seen.results), default=0) / 1000),
+        Metric("tidelog_cleaner_max_buffer_utilization_percent", GAUGE, "Fullest map of keys in any thread's last pass.",
+               lambda seen: 100 * max((result.map_utilization for result in seen.results), default=0.0)),
+        Metric("tidelog_cleaner_recopy_percent", GAUGE, "Bytes kept for bytes read, in the last pass of each thread.",
+               lambda seen: _recopy_percent(seen.results)),
+        Metric("tidelog_cleaner_max_compaction_delay_seconds", GAUGE,
+               "For how long max.compaction.lag.ms has been due for the oldest record.",
+               lambda seen: seen.cleaner.manager.max_overdue_ms / 1000),
+        Metric("tidelog_cleaner_time_since_last_run_seconds", GAUGE, "Since a thread last looked for work.",
+               lambda seen: max(0, seen.now_ms - seen.cleaner.manager.last_run_ms) / 1000),
+        Metric("tidelog_cleaner_dead_threads", GAUGE, "Cleaner threads that have died.",
+               lambda seen: seen.cleaner.pool.dead_threads),
+        Metric("tidelog_cleaner_enabled", GAUGE, "1 when compacted topics are cleaned.",
+               lambda seen: int(seen.cleaner.is_enabled)),
+        Metric("tidelog_cleaner_threads", GAUGE, "Cleaner threads.", lambda seen: seen.cleaner.pool.thread_count),
+        Metric("tidelog_cleaner_busy_seconds", COUNTER, "Time that cleaner threads spent in passes.",
+               lambda seen: seen.cleaner.pool.busy_ms / 1000),
+        Metric("tidelog_cleaner_idle_seconds", COUNTER, "Time that cleaner threads waited for work.",
+               lambda seen: seen.cleaner.pool.idle_ms / 1000),
+        Metric("tidelog_cleaner_thread_state", GAUGE, "1 beside what each thread does: cleaning, idle or dead.",
+               lambda seen: {(str(thread.number), _thread_state(thread)): 1 for thread in seen.cleaner.pool.threads()},
+               ("thread", "state")),
+        Metric("tidelog_cleaner_partitions", GAUGE, "Compacted partitions by what the manager thinks of them: in work, due "
+               "for a pass, waiting for something, clean, or uncleanable.", _states, ("state",)),
+        Metric("tidelog_cleaner_max_dirty_age_seconds", GAUGE,
+               "Age of the oldest record of any log that was not cleaned with all before it.",
+               lambda seen: max((_dirty_age(found, seen.now_ms) or 0.0 for found in seen.partitions), default=0.0)),
+        Metric("tidelog_cleaner_throttled_seconds", COUNTER, "Time that cleaner threads waited for the throttle.",
+               lambda seen: seen.cleaner.pool.throttler.waited_ms / 1000),
+        Metric("tidelog_cleaner_io_bytes", COUNTER, "Bytes that cleaner threads read and wrote.",
+               lambda seen: seen.cleaner.pool.throttler.total_bytes),
     )
-    yield _one("max_clean_time_seconds", "Longest last pass of any thread.",
-               max((result.elapsed_ms for result in results), default=0) / 1000)  # fmt: skip
-    yield _one("max_buffer_utilization_percent", "Fullest map of keys in any thread's last pass.",
-               100 * max((result.map_utilization for result in results), default=0.0))  # fmt: skip
-    yield _one(
-        "recopy_percent", "Bytes kept for bytes read, in the last pass of each thread.", _recopy_percent(results)
+
+
+@cache
+def dirt_metrics() -> Table[Dirt]:
+    """What of a partition is dirty, and why it is cleaned or is not."""
+    return (
+        Metric("tidelog_cleaner_dirty_ratio", GAUGE, "Dirty share of the log, by bytes.",
+               lambda dirt: dirt.of.eligibility.dirty_ratio, _LABELS),
+        Metric("tidelog_cleaner_dirty_ratio_threshold", GAUGE, "Share that it must exceed for a pass.",
+               lambda dirt: dirt.of.eligibility.threshold, _LABELS),
+        Metric("tidelog_cleaner_clean_bytes", GAUGE, "Bytes that were cleaned.",
+               lambda dirt: dirt.of.eligibility.clean_bytes, _LABELS),
+        Metric("tidelog_cleaner_dirty_bytes", GAUGE, "Bytes that a pass could clean now.",
+               lambda dirt: dirt.of.eligibility.dirty_bytes, _LABELS),
+        Metric("tidelog_cleaner_first_dirty_offset", GAUGE, "Where the dirty part begins.",
+               lambda dirt: dirt.of.eligibility.first_dirty, _LABELS),
+        Metric("tidelog_cleaner_first_uncleanable_offset", GAUGE, "Where what must stay as it is begins.",
+               lambda dirt: dirt.of.eligibility.first_uncleanable, _LABELS),
+        Metric("tidelog_cleaner_dirty_age_seconds", GAUGE, "Age of the first record that was not cleaned with all before it: "
+               "nothing superseded has been kept for longer. By its timestamp.", lambda dirt: dirt.age_s, _LABELS),
+        Metric("tidelog_cleaner_live_bytes", GAUGE, "Bytes below the dirty part: what the last pass has left. The log's bytes "
+               "over these are its space amplification.", lambda dirt: dirt.of.section.clean_bytes, _LABELS),
+        Metric("tidelog_cleaner_future_dated_bytes", GAUGE,
+               "Dirty bytes that min.compaction.lag.ms holds since a record is dated in the future.",
+               lambda dirt: dirt.of.eligibility.future_bytes, _LABELS),
+        Metric("tidelog_cleaner_first_uncleanable_cause", GAUGE, "1 beside what makes the rest of the log stay as it is: "
+               "the active segment, an open transaction, or min.compaction.lag.ms.",
+               lambda dirt: {dirt.of.eligibility.held_by.name.lower(): 1}, (*_LABELS, "cause")),
+        Metric("tidelog_cleaner_state", GAUGE, "1 beside why a log is cleaned now, or is not.",
+               lambda dirt: {_cause(dirt.of): 1}, (*_LABELS, "cause")),
+        Metric("tidelog_cleaner_compaction_overdue_seconds", GAUGE, "For how long max.compaction.lag.ms has been due.",
+               lambda dirt: dirt.of.eligibility.overdue_ms / 1000, _LABELS),
+        Metric("tidelog_cleaner_next_horizon_timestamp_seconds", GAUGE,
+               "When the next deletion mark or transaction marker may go.",
+               lambda dirt: None if dirt.of.next_horizon_ms is None else dirt.of.next_horizon_ms / 1000, _LABELS),
     )
-    yield _one("max_compaction_delay_seconds", "For how long max.compaction.lag.ms has been due for the oldest record.",
-               manager.max_overdue_ms / 1000)  # fmt: skip
-    yield _one("time_since_last_run_seconds", "Since a thread last looked for work.",
-               max(0, now_ms - manager.last_run_ms) / 1000)  # fmt: skip
-    yield _one("dead_threads", "Cleaner threads that have died.", pool.dead_threads)
-    yield _one("enabled", "1 when compacted topics are cleaned.", int(cleaner.is_enabled))
-    yield _one("threads", "Cleaner threads.", pool.thread_count)
-    yield _one("busy_seconds", "Time that cleaner threads spent in passes.", pool.busy_ms / 1000, "counter")
-    yield _one("idle_seconds", "Time that cleaner threads waited for work.", pool.idle_ms / 1000, "counter")
-    yield Family("tidelog_cleaner_thread_state", "gauge", "1 beside what each thread does: cleaning, idle or dead.",
-                 ("thread", "state"), [((str(one.number), _thread_state(one)), 1) for one in pool.threads()])  # fmt: skip
-    states = Counter(_state(one) for one in partitions)
-    yield Family("tidelog_cleaner_partitions", "gauge", "Compacted partitions by what the manager thinks of them: in work, due "
-                 "for a pass, waiting for something, clean, or uncleanable.", ("state",),
-                 [((state,), states[state]) for state in _STATES])  # fmt: skip
-    yield _one("max_dirty_age_seconds", "Age of the oldest record of any log that was not cleaned with all before it.",
-               max((_dirty_age(one, now_ms) or 0.0 for one in partitions), default=0.0))  # fmt: skip
-    yield _one("throttled_seconds", "Time that cleaner threads waited for the throttle.",
-               pool.throttler.waited_ms / 1000, "counter")  # fmt: skip
-    yield _one("io_bytes", "Bytes that cleaner threads read and wrote.", pool.throttler.total_bytes, "counter")
-    if told is not None:
-        yield from _partition_families([one for one in partitions if (one.topic, one.partition) in told], now_ms)
 
 
-def _recopy_percent(results: list[PassResult]) -> float:
+@cache
+def pass_metrics() -> Table[Dirt]:
+    """How the passes over a partition ended."""
+    return (
+        Metric("tidelog_cleaner_passes", COUNTER, "Passes that came to their end.", lambda dirt: dirt.of.passes, _LABELS),
+        Metric("tidelog_cleaner_failures", COUNTER, "Passes that failed.", lambda dirt: dirt.of.failures, _LABELS),
+        Metric("tidelog_cleaner_damaged_batches", COUNTER,
+               "Passes that met a damaged batch and gave the log up: it is served as it is.",
+               lambda dirt: dirt.of.damaged, _LABELS),
+        Metric("tidelog_cleaner_failed_attempts", GAUGE, "Failed passes in a row; 0: the last one did not fail.",
+               lambda dirt: 0 if dirt.of.failure is None else dirt.of.failure.attempts, _LABELS),
+        Metric("tidelog_cleaner_uncleanable", GAUGE, "1 beside the kind of error that the last pass died of.",
+               lambda dirt: None if dirt.of.failure is None else {dirt.of.failure.cause.partition(":")[0]: 1},
+               (*_LABELS, "error")),
+        Metric("tidelog_cleaner_uncleanable_since_timestamp_seconds", GAUGE, "When it failed first, in a row.",
+               _of_failure(lambda failure: failure.since_ms / 1000), _LABELS),
+        Metric("tidelog_cleaner_retry_timestamp_seconds", GAUGE, "When it is tried again at the latest.",
+               _of_failure(lambda failure: failure.retry_ms / 1000), _LABELS),
+        Metric("tidelog_cleaner_last_pass_timestamp_seconds", GAUGE, "When the last pass came to its end.",
+               lambda dirt: None if dirt.of.last_pass is None else dirt.of.last_pass_ms / 1000, _LABELS),
+    )
+
+
+@cache
+def last_pass_metrics() -> Table[Dirt]:
+    """What the last pass over a partition did; no rows before the first."""
+    return (
+        Metric("tidelog_cleaner_last_pass_seconds", GAUGE, "How long the last pass took.",
+               _of_last(lambda last: last.elapsed_ms / 1000), _LABELS),
+        Metric("tidelog_cleaner_last_pass_read_bytes", GAUGE, "Bytes that it read.",
+               _of_last(lambda last: last.counts.bytes_read), _LABELS),
+        Metric("tidelog_cleaner_last_pass_kept_bytes", GAUGE, "Bytes that it kept.",
+               _of_last(lambda last: last.counts.bytes_kept), _LABELS),
+        Metric("tidelog_cleaner_last_pass_bytes_per_second", GAUGE,
+               "Bytes that it read in its second walk, over the time of both.",
+               _of_last(lambda last: last.counts.bytes_read * 1000 / last.elapsed_ms if last.elapsed_ms else None), _LABELS),
+        Metric("tidelog_cleaner_last_pass_map_keys", GAUGE, "Distinct keys in its map.",
+               _of_last(lambda last: last.map_entries), _LABELS),
+        Metric("tidelog_cleaner_last_pass_map_utilization", GAUGE,
+               "How full its map of keys was: distinct keys over entries of 24 bytes.",
+               _of_last(lambda last: last.map_utilization), _LABELS),
+        Metric("tidelog_cleaner_last_pass_tombstones_kept", GAUGE, "Deletion marks that wait for their time.",
+               _of_last(lambda last: last.counts.tombstones_kept), _LABELS),
+        Metric("tidelog_cleaner_last_pass_markers_kept", GAUGE, "Transaction markers that are still there.",
+               _of_last(lambda last: last.counts.markers_kept), _LABELS),
+        Metric("tidelog_cleaner_last_pass_removed_records", GAUGE, "Records that it removed, by cause.",
+               lambda dirt: None if dirt.of.last_pass is None else {
+                   cause: float(getattr(dirt.of.last_pass.counts, cause)) for cause in _CAUSES}, (*_LABELS, "cause")),
+    )
+# fmt: on
+
+
+def _of_failure(read: Callable[[Failure], float]) -> Callable[[Dirt], float | None]:
+    """Read of a partition that can't be cleaned; no row for others."""
+    return lambda dirt: None if dirt.of.failure is None else read(dirt.of.failure)
+
+
+def _of_last(read: Callable[[PassResult], float | None]) -> Callable[[Dirt], float | None]:
+    """Read of a partition's last pass; no row before the first."""
+    return lambda dirt: None if dirt.of.last_pass is None else read(dirt.of.last_pass)
+
+
+def _recopy_percent(results: Sequence[PassResult]) -> float:
     read = sum(result.counts.bytes_read for result in results)
     return 100 * sum(result.counts.bytes_kept for result in results) / read if read else 0.0
-
-
-def _partition_families(partitions: list[PartitionCleaning], now_ms: int) -> Iterator[Family]:
-    def family(name: str, text: str, values: list[float | None], kind: str = "gauge") -> Family:
-        rows = [
-            ((one.topic, str(one.partition)), value)
-            for one, value in zip(partitions, values, strict=True)
-            if value is not None
-        ]
-        return Family(f"tidelog_cleaner_{name}", kind, text, _LABELS, rows)
-
-    last = [one.last_pass for one in partitions]
-    yield family(
-        "dirty_ratio", "Dirty share of the log, by bytes.", [one.eligibility.dirty_ratio for one in partitions]
-    )
-    yield family("dirty_ratio_threshold", "Share that it must exceed for a pass.",
-                 [one.eligibility.threshold for one in partitions])  # fmt: skip
-    yield family("clean_bytes", "Bytes that were cleaned.", [one.eligibility.clean_bytes for one in partitions])
-    yield family(
-        "dirty_bytes", "Bytes that a pass could clean now.", [one.eligibility.dirty_bytes for one in partitions]
-    )
-    yield family(
-        "first_dirty_offset", "Where the dirty part begins.", [one.eligibility.first_dirty for one in partitions]
-    )
-    yield family("first_uncleanable_offset", "Where what must stay as it is begins.",
-                 [one.eligibility.first_uncleanable for one in partitions])  # fmt: skip
-    yield family("dirty_age_seconds", "Age of the first record that was not cleaned with all before it: nothing superseded has "
-                 "been kept for longer. By its timestamp.",
-                 [_dirty_age(one, now_ms) for one in partitions])  # fmt: skip
-    yield family("live_bytes", "Bytes below the dirty part: what the last pass has left. The log's bytes over these are its "
-                 "space amplification.", [one.section.clean_bytes for one in partitions])  # fmt: skip
-    yield family("future_dated_bytes", "Dirty bytes that min.compaction.lag.ms holds since a record is dated in the future.",
-                 [one.eligibility.future_bytes for one in partitions])  # fmt: skip
-    yield Family("tidelog_cleaner_first_uncleanable_cause", "gauge", "1 beside what makes the rest of the log stay as it is: "
-                 "the active segment, an open transaction, or min.compaction.lag.ms.", (*_LABELS, "cause"),
-                 [((one.topic, str(one.partition), one.eligibility.held_by.name.lower()), 1)
-                  for one in partitions])  # fmt: skip
-    yield Family("tidelog_cleaner_state", "gauge", "1 beside why a log is cleaned now, or is not.", (*_LABELS, "cause"),
-                 [((one.topic, str(one.partition), _cause(one)), 1) for one in partitions])  # fmt: skip
-    yield family("compaction_overdue_seconds", "For how long max.compaction.lag.ms has been due.",
-                 [one.eligibility.overdue_ms / 1000 for one in partitions])  # fmt: skip
-    yield family("next_horizon_timestamp_seconds", "When the next deletion mark or transaction marker may go.",
-                 [None if one.next_horizon_ms is None else one.next_horizon_ms / 1000 for one in partitions])  # fmt: skip
-    yield family("passes", "Passes that came to their end.", [one.passes for one in partitions], "counter")
-    yield family("failures", "Passes that failed.", [one.failures for one in partitions], "counter")
-    yield family("damaged_batches", "Passes that met a damaged batch and gave the log up: it is served as it is.",
-                 [one.damaged for one in partitions], "counter")  # fmt: skip
-    yield family("failed_attempts", "Failed passes in a row; 0: the last one did not fail.",
-                 [0 if one.failure is None else one.failure.attempts for one in partitions])  # fmt: skip
-    broken = [one.failure for one in partitions]
-    yield Family("tidelog_cleaner_uncleanable", "gauge", "1 beside the kind of error that the last pass died of.",
-                 (*_LABELS, "error"), [((one.topic, str(one.partition), failure.cause.partition(":")[0]), 1)
-                 for one, failure in zip(partitions, broken, strict=True) if failure is not None])  # fmt: skip
-    yield family("uncleanable_since_timestamp_seconds", "When it failed first, in a row.",
-                 [None if failure is None else failure.since_ms / 1000 for failure in broken])  # fmt: skip
-    yield family("retry_timestamp_seconds", "When it is tried again at the latest.",
-                 [None if failure is None else failure.retry_ms / 1000 for failure in broken])  # fmt: skip
-    yield family("last_pass_timestamp_seconds", "When the last pass came to its end.",
-                 [None if one.last_pass is None else one.last_pass_ms / 1000 for one in partitions])  # fmt: skip
-    yield family(
-        "last_pass_seconds", "How long the last pass took.", [None if r is None else r.elapsed_ms / 1000 for r in last]
-    )
-    yield family(
-        "last_pass_read_bytes", "Bytes that it read.", [None if r is None else r.counts.bytes_read for r in last]
-    )
-    yield family(
-        "last_pass_kept_bytes", "Bytes that it kept.", [None if r is None else r.counts.bytes_kept for r in last]
-    )
-    yield family("last_pass_bytes_per_second", "Bytes that it read in its second walk, over the time of both.",
-                 [None if r is None or not r.elapsed_ms else r.counts.bytes_read * 1000 / r.elapsed_ms
-                  for r in last])  # fmt: skip
-    yield family(
-        "last_pass_map_keys", "Distinct keys in its map.", [None if r is None else r.map_entries for r in last]
-    )
-    yield family(
-        "last_pass_map_utilization",
-        "How full its map of keys was: distinct keys over entries of 24 bytes.",
-        [None if r is None else r.map_utilization for r in last],
-    )
-    yield family("last_pass_tombstones_kept", "Deletion marks that wait for their time.",
-                 [None if r is None else r.counts.tombstones_kept for r in last])  # fmt: skip
-    yield family("last_pass_markers_kept", "Transaction markers that are still there.",
-                 [None if r is None else r.counts.markers_kept for r in last])  # fmt: skip
-    removed = [
-        ((one.topic, str(one.partition), cause), float(getattr(result.counts, cause)))
-        for one, result in zip(partitions, last, strict=True)
-        if result is not None
-        for cause in _CAUSES
-    ]
-    yield Family("tidelog_cleaner_last_pass_removed_records", "gauge", "Records that it removed, by cause.",
-                 (*_LABELS, "cause"), removed)  # fmt: skip
 
 
 def _dirty_age(one: PartitionCleaning, now_ms: int) -> float | None:
@@ -176,6 +218,11 @@ def _thread_state(thread: ThreadState) -> str:
     if not thread.is_alive:
         return "dead"
     return "idle" if thread.log_name is None else "cleaning"
+
+
+def _states(seen: Seen) -> dict[str, float]:
+    counts = Counter(_state(found) for found in seen.partitions)
+    return {state: counts[state] for state in _STATES}
 
 
 def _state(one: PartitionCleaning) -> str:

@@ -1,13 +1,12 @@
 """`/metrics`: a snapshot of the whole daemon, taken when Prometheus asks.
 
-What is counted is counted in plain numbers by who has them; the modules of each subject turn them into families:
+What is counted is counted in plain numbers by who has them; the tables of each subject (`Metric` rows) say how a scrape reads
+them. A new metric is a row in one of them, and a line of docs/METRICS.md (`make docs`):
 
-    request_metrics   requests, errors, latencies, connections, bytes        on the loop thread, which owns the numbers
-    quota_metrics     clients over a quota, and what clients push           likewise
-    group_metrics     groups and their lag in records                        copied on the loop, counted here
-    log_metrics       logs, retention, syncs, disks                          here: published values
-    cleaner_metrics   the cleaner                                            here
-    daemon_metrics    the process, its start, its health, background work    here
+    requests message_set quotas limits security transactions    on the loop thread, which owns the numbers
+    groups                              groups and their lag    copied on the loop, counted here
+    logs partitions                     logs, retention, disks  here: published values
+    cleaner daemon                                              here
 
 The loop thread does as little as can be: a scrape of ten thousand partitions must not hold up a client. `BrokerCollector` is the
 only place that knows prometheus-client, and imports it when it is first asked.
@@ -16,22 +15,43 @@ only place that knows prometheus-client, and imports it when it is first asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..requests.counters import RequestCounters
-from ..runtime.metric_family import AnyFamily, Family, HistogramFamily
-from .cleaner import cleaner_families
-from .daemon import build_families, health_families, state_families, task_families
-from .groups import GroupFacts, GroupLag, group_facts
+from ..runtime.metric_family import (
+    COUNTER,
+    AnyFamily,
+    Family,
+    Histogram,
+    HistogramFamily,
+    Metric,
+    Table,
+    families_of,
+    families_of_each,
+)
+from .cleaner import cleaner_families, cleaner_metrics, dirt_metrics, last_pass_metrics, pass_metrics
+from .daemon import build_metrics, health_metrics, state_metrics, task_metrics, thread_metrics
+from .groups import GroupFacts, GroupLag, group_facts, group_metrics
 from .health import Health
-from .limits import limit_families, long_request_families, maker_families
-from .logs import LogMetrics, told_logs
-from .quotas import quota_families
-from .requests import connection_families, request_families
-from .security import access_families, audit_families, security_families
-from .transactions import transaction_families
+from .limits import limit_metrics, long_request_metrics, maker_metrics
+from .logs import (
+    LogMetrics,
+    deletion_metrics,
+    move_metrics,
+    omission_metrics,
+    pace_metrics,
+    shown_logs,
+    space_metrics,
+    sum_metrics,
+)
+from .message_set import message_set_connection_metrics, message_set_metrics
+from .partitions import ledger_metrics, offset_metrics, partition_metrics, retention_metrics
+from .quotas import quota_metrics
+from .requests import connection_metrics, request_metrics, waiting_metrics
+from .security import access_metrics, audit_metrics, doors_of, security_metrics
+from .transactions import share_metrics, transaction_metrics
 
 if TYPE_CHECKING:
     from ..server import Broker
@@ -51,22 +71,22 @@ class LoopFacts(NamedTuple):
 
 def loop_facts(broker: Broker) -> LoopFacts:
     """Loop thread."""
-    from ..message_set.listener import message_set_families
-    from .transactions import share_families
-
+    server, lanes = broker.socket_server, {"look": broker.long_requests, "change": broker.long_changes}
     families = [
-        *request_families(broker.counters),
-        *connection_families(broker),
-        *message_set_families(broker.message_sets, broker.socket_server),
-        *quota_families(broker),
-        *audit_families(broker.known_audit),
-        *limit_families(broker.socket_server),
-        *long_request_families(broker.long_requests, broker.long_changes),
-        *(maker_families(broker.topics.makers) if broker.ready else ()),
-        *access_families(broker.authorizer),
-        *security_families(broker.socket_server, broker.http),
-        *transaction_families(broker.known_transactions),
-        *share_families(broker.known_share),
+        *families_of(request_metrics(), broker.counters),
+        *families_of(connection_metrics(), server),
+        *families_of(waiting_metrics(), broker),
+        *families_of(message_set_metrics(), broker.message_sets),
+        *families_of(message_set_connection_metrics(), server),
+        *families_of(quota_metrics(), broker),
+        *families_of(audit_metrics(), broker.known_audit),
+        *families_of(limit_metrics(), server),
+        *families_of(long_request_metrics(), lanes),
+        *(families_of(maker_metrics(), broker.topics.makers) if broker.ready else ()),
+        *families_of(access_metrics(), broker.authorizer),
+        *families_of(security_metrics(), doors_of(server, broker.http)),
+        *families_of(transaction_metrics(), broker.known_transactions),
+        *families_of(share_metrics(), broker.known_share),
     ]
     groups = group_facts(broker.groups, per_group=broker.config.metrics_per_group) if broker.ready else None
     return LoopFacts(families, groups)
@@ -95,19 +115,24 @@ class BrokerCollector:
             asked.cancel()
             taken = LoopFacts([], None)
         yield from taken.families
-        yield from build_families()
-        yield from state_families(broker)
-        yield from health_families(self._health)
-        yield from task_families(broker)
+        yield from families_of(build_metrics(), None)
+        yield from families_of(state_metrics(), broker)
+        yield from families_of(health_metrics(), self._health)
+        yield from families_of_each(
+            task_metrics(), [((task,), of) for task, of in broker.scheduler.statistics().items()]
+        )
+        yield from families_of(thread_metrics(), broker)
         if taken.groups is not None:
             if self._lag is None:
                 self._lag = GroupLag(broker.logs)
-            yield from self._lag.families(taken.groups, broker.config.metrics_max_group_partitions)
+            yield from families_of(
+                group_metrics(), self._lag.measure(taken.groups, broker.config.metrics_max_group_partitions)
+            )
         if broker.ready:
             logs = list(broker.logs.logs())
-            told = told_logs(logs, broker.config.metrics_max_partitions if broker.config.metrics_per_topic else 0)
-            yield from self._logs.families(broker, logs, told)
-            places = {(log.topic, log.partition) for log in told} if broker.config.metrics_per_topic else None
+            shown = shown_logs(logs, broker.config.metrics_max_partitions if broker.config.metrics_per_topic else 0)
+            yield from self._logs.families(broker, logs, shown)
+            places = {(log.topic, log.partition) for log in shown} if broker.config.metrics_per_topic else None
             yield from cleaner_families(broker.cleaner, broker.time.milliseconds(), places)
 
     def collect(self) -> Iterator[Any]:
@@ -122,8 +147,23 @@ class BrokerCollector:
                     histogram.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
                 yield histogram
                 continue
-            kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            kind = CounterMetricFamily if family.kind == COUNTER else GaugeMetricFamily
             metric = kind(family.name, family.help, labels=family.labels)
             for labels, value in family.rows:
                 metric.add_metric(labels, value)
             yield metric
+
+
+def every_metric() -> list[Metric[Any] | Histogram[Any]]:
+    """Each row of all tables, in the order of a scrape: what docs/METRICS.md is made from."""
+    tables: tuple[Callable[[], Table[Any]], ...] = (
+        request_metrics, connection_metrics, waiting_metrics, message_set_metrics, message_set_connection_metrics,
+        quota_metrics, audit_metrics, limit_metrics, long_request_metrics, maker_metrics, access_metrics, security_metrics,
+        transaction_metrics, share_metrics,
+        build_metrics, state_metrics, health_metrics, task_metrics, thread_metrics,
+        group_metrics,
+        sum_metrics, deletion_metrics, space_metrics, pace_metrics, move_metrics, omission_metrics,
+        offset_metrics, partition_metrics, retention_metrics, ledger_metrics,
+        cleaner_metrics, dirt_metrics, pass_metrics, last_pass_metrics,
+    )  # fmt: skip
+    return [metric for table in tables for metric in table()]

@@ -1,46 +1,88 @@
-"""What `/metrics` says of the daemon as a whole: what runs, how far its start is, whether it is well, its background work."""
+"""What `/metrics` says of the daemon as a whole: what runs, how far its start is, whether it is well, its background work.
+
+Any thread; of `/health`, any but the loop's.
+"""
 
 from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ..runtime.metric_family import Family, one
+from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table
 from .health import DEGRADED
 
 if TYPE_CHECKING:
+    from ...storage.scheduler import TaskCounts
     from ..server import Broker
     from .health import Health
 
 
-def state_families(broker: Broker) -> Iterator[Family]:
-    """Whether it serves, and how far recovery is. Any thread."""
-    recovery = broker.recovery
-    yield one(
-        "tidelog_ready", "gauge", "1 when the daemon serves, 0 while it loads its logs or stops.", int(broker.ready)
+# fmt: off
+@cache
+def build_metrics() -> Table[None]:
+    """Which tidelog this is."""
+    return (
+        Metric("tidelog_build_info", GAUGE, "1, with the versions of tidelog and Python.",
+               lambda _: {(_version(), platform.python_version()): 1}, ("version", "python")),
     )
-    yield one(
-        "tidelog_recovery_checked_bytes", "gauge", "Segment bytes that this start has checked.", recovery.done_bytes
-    )
-    yield one("tidelog_recovery_expected_bytes", "gauge", "Segment bytes that this start checks.", recovery.total_bytes)
-    yield one("tidelog_recovery_partitions_remaining", "gauge", "Partitions that this start has still to load.",
-              broker.logs.partitions_remaining if hasattr(broker, "logs") else 0)  # fmt: skip
 
 
-def health_families(health: Health) -> Iterator[Family]:
-    """The reasons of /health as numbers. Any thread but the loop's."""
+@cache
+def state_metrics() -> Table[Broker]:
+    """Whether it serves, and how far recovery is."""
+    return (
+        Metric("tidelog_ready", GAUGE, "1 when the daemon serves, 0 while it loads its logs or stops.",
+               lambda broker: int(broker.ready)),
+        Metric("tidelog_recovery_checked_bytes", GAUGE, "Segment bytes that this start has checked.",
+               lambda broker: broker.recovery.done_bytes),
+        Metric("tidelog_recovery_expected_bytes", GAUGE, "Segment bytes that this start checks.",
+               lambda broker: broker.recovery.total_bytes),
+        Metric("tidelog_recovery_partitions_remaining", GAUGE, "Partitions that this start has still to load.",
+               lambda broker: broker.logs.partitions_remaining if hasattr(broker, "logs") else 0),
+    )
+
+
+@cache
+def health_metrics() -> Table[Health]:
+    """The reasons of /health as numbers."""
+    return (
+        Metric("tidelog_degraded", GAUGE,
+               "How many partitions, directories or threads /health names for the reason; 0: all is well.",
+               _degraded, ("reason",)),
+    )
+
+
+@cache
+def task_metrics() -> Table[TaskCounts]:
+    """Background work by the task's name, as log lines have it: delete-file, log-retention, log-flusher …"""
+    task = ("task",)
+    return (
+        Metric("tidelog_background_tasks_scheduled", GAUGE, "Background tasks that wait for their time.",
+               lambda counts: counts.scheduled, task),
+        Metric("tidelog_background_tasks_waiting", GAUGE, "Background tasks that wait for a thread.",
+               lambda counts: counts.waiting, task),
+        Metric("tidelog_background_tasks_running", GAUGE, "Background tasks under way.", lambda counts: counts.running, task),
+        Metric("tidelog_background_task_runs", COUNTER, "Background tasks that have run.", lambda counts: counts.runs, task),
+        Metric("tidelog_background_task_failures", COUNTER, "Background tasks that have failed.",
+               lambda counts: counts.failures, task),
+    )
+
+
+@cache
+def thread_metrics() -> Table[Broker]:
+    """Background work of all tasks together."""
+    return (
+        Metric("tidelog_background_threads", GAUGE, "Threads that background tasks may have.",
+               lambda broker: broker.scheduler.limit),
+    )
+# fmt: on
+
+
+def _degraded(health: Health) -> dict[str, float]:
     counts = Counter(problem.reason for problem in health.problems())
-    yield Family("tidelog_degraded", "gauge", "How many partitions, directories or threads /health names for the reason; 0: all "
-                 "is well.", ("reason",), [((reason,), counts[reason]) for reason in DEGRADED])  # fmt: skip
-
-
-def build_families() -> Iterator[Family]:
-    """Which tidelog this is. Any thread."""
-    yield Family("tidelog_build_info", "gauge", "1, with the versions of tidelog and Python.", ("version", "python"),
-                 [((_version(), platform.python_version()), 1)])  # fmt: skip
+    return {reason: counts[reason] for reason in DEGRADED}
 
 
 @cache
@@ -48,20 +90,3 @@ def _version() -> str:
     from importlib import metadata  # costs a start 20 ms
 
     return metadata.version("tidelog")
-
-
-def task_families(broker: Broker) -> Iterator[Family]:
-    """Background work by the task's name, as log lines have it: delete-file, log-retention, log-flusher … Any thread."""
-    tasks = broker.scheduler.statistics()
-
-    def per_task(name: str, kind: str, text: str, values: Iterable[float]) -> Family:
-        rows = [((task,), value) for task, value in zip(tasks, values, strict=True)]
-        return Family(f"tidelog_background_task{name}", kind, text, ("task",), rows)
-
-    counts = tasks.values()
-    yield per_task("s_scheduled", "gauge", "Background tasks that wait for their time.", (c.scheduled for c in counts))
-    yield per_task("s_waiting", "gauge", "Background tasks that wait for a thread.", (c.waiting for c in counts))
-    yield per_task("s_running", "gauge", "Background tasks under way.", (c.running for c in counts))
-    yield per_task("_runs", "counter", "Background tasks that have run.", (c.runs for c in counts))
-    yield per_task("_failures", "counter", "Background tasks that have failed.", (c.failures for c in counts))
-    yield one("tidelog_background_threads", "gauge", "Threads that background tasks may have.", broker.scheduler.limit)

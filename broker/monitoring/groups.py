@@ -18,13 +18,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.log.record_counts import RecordCounts
 from ..groups.store.records import read_offset_value
-from ..runtime.metric_family import Family, label_of, one
+from ..runtime.metric_family import COUNTER, GAUGE, Labels, Metric, Table, label_of
 
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
@@ -60,6 +61,20 @@ class GroupFacts(NamedTuple):
     rebalances: int
     epochs: Sequence[tuple[str, int]]
     committed: Sequence[Committed]
+    omitted: int
+
+
+class GroupReport(NamedTuple):
+    """The facts, and what one scrape made of them. Mappings are by group, or by group, topic and partition, as labels."""
+
+    facts: GroupFacts
+    members: Mapping[str, int]
+    all_lags: int
+    """Lag in offsets, of what has no row too."""
+    committed: Mapping[Labels, float]
+    offsets: Mapping[Labels, float]
+    records: Mapping[Labels, float]
+    uncounted: int
     omitted: int
 
 
@@ -115,57 +130,34 @@ class GroupLag:
         self._counts = RecordCounts()
         self._lock = threading.Lock()
 
-    def families(self, facts: GroupFacts, most: int) -> Iterator[Family]:
-        """All metrics of groups, with rows for at most `most` partitions of groups and as many groups."""
-        yield Family("tidelog_groups", "gauge", "Groups by type and state.", ("type", "state"),
-                     sorted(facts.states.items()))  # fmt: skip
-        yield one("tidelog_group_loading_partitions", "gauge", "Partitions of __consumer_offsets that are still being read.",
-                  facts.loading)  # fmt: skip
-        yield one("tidelog_group_offsets", "gauge", "Committed offsets.", facts.offsets)
-        yield one("tidelog_group_commits", "counter", "Offsets that were committed.", facts.commits)
-        yield one("tidelog_group_expired_offsets", "counter", "Committed offsets that expired.", facts.expired)
-        yield one("tidelog_group_rebalances", "counter", "Generations that classic groups began.", facts.rebalances)
-        yield Family("tidelog_group_epochs", "counter", "Group epochs that groups of the newer protocols began.", ("type",),
-                     [((kind,), count) for kind, count in facts.epochs])  # fmt: skip
+    def measure(self, facts: GroupFacts, most: int) -> GroupReport:
+        """What has rows: at most `most` partitions of groups, and as many groups."""
         largest = nlargest(most, facts.members, key=lambda member: member[1])
-        yield Family("tidelog_group_members", "gauge", "Members of the group; of the groups with the most.", ("group",),
-                     [((label_of(group),), count) for group, count in largest])  # fmt: skip
-        yield one("tidelog_groups_members", "gauge", "Members of all groups together.",
-                  sum(count for _, count in facts.members))  # fmt: skip
-        lags = [self._lag(one_offset) for one_offset in facts.committed]
-        yield one("tidelog_groups_lag_offsets", "gauge", "Lag in offsets of all groups and partitions together.",
-                  sum(lag.offsets for lag in lags if lag.offsets is not None))  # fmt: skip
-        told = nlargest(most, lags, key=lambda lag: -1 if lag.offsets is None else lag.offsets)
-        committed, offsets, records = [], [], []
+        lags = [self._lag(commit) for commit in facts.committed]
+        shown = nlargest(most, lags, key=lambda lag: -1 if lag.offsets is None else lag.offsets)
+        records: dict[Labels, float] = {}
         uncounted = 0
         with self._lock:
             deadline = time.monotonic() + COUNTING_S
-            for lag in told:
-                place, offset, log = lag.place, lag.committed, lag.log
-                committed.append((place, offset))
-                if log is None or lag.offsets is None:
+            for lag in shown:
+                if lag.log is None or lag.offsets is None:
                     continue
-                offsets.append((place, lag.offsets))
-                count = self._counts.count(log, offset, lambda: time.monotonic() >= deadline)
+                count = self._counts.count(lag.log, lag.committed, lambda: time.monotonic() >= deadline)
                 if count is None:
                     uncounted += 1
                 else:
-                    records.append((place, count))
+                    records[lag.place] = count
             self._counts.forget_others()
-        yield Family(
-            "tidelog_group_committed_offset", "gauge", "The offset that the group has committed.", _LABELS, committed
+        return GroupReport(
+            facts,
+            {label_of(group): count for group, count in largest},
+            sum(lag.offsets for lag in lags if lag.offsets is not None),
+            {lag.place: lag.committed for lag in shown},
+            {lag.place: lag.offsets for lag in shown if lag.log is not None and lag.offsets is not None},
+            records,
+            uncounted,
+            len(lags) - len(shown),
         )
-        yield Family("tidelog_group_lag_records", "gauge", "Records from the committed offset to the high watermark, counted: "
-                     "offsets that compaction emptied and transaction markers are none.", _LABELS, records)  # fmt: skip
-        yield Family("tidelog_group_lag_offsets", "gauge", "High watermark less committed offset (or the log's start, where that "
-                     "is above).", _LABELS, offsets)  # fmt: skip
-        yield one("tidelog_group_lag_uncounted_partitions", "gauge", "Partitions of groups whose records are not all counted "
-                  "yet: the next scrapes go on.", uncounted)  # fmt: skip
-        yield one("tidelog_group_lag_omitted_partitions", "gauge", "Partitions of groups that have no row, see "
-                  "metrics.max.group.partitions: their lag is less than that of those that have one.",
-                  facts.omitted + len(lags) - len(told))  # fmt: skip
-        yield one("tidelog_group_lag_unseen_partitions", "gauge", f"Partitions of groups beyond {MAX_COPIED:,}, which are not "
-                  "looked at: they are in no sum of lags.", facts.omitted)  # fmt: skip
 
     def _lag(self, commit: Committed) -> _Lag:
         place = label_of(commit.group), commit.topic, str(commit.partition)
@@ -173,3 +165,41 @@ class GroupLag:
         log = self._logs.get(commit.topic, commit.partition)
         lag = None if log is None else max(0, log.high_watermark - max(offset, log.log_start_offset))
         return _Lag(place, offset, log, lag)
+
+
+# fmt: off
+@cache
+def group_metrics() -> Table[GroupReport]:
+    """Groups, their members and their lag."""
+    return (
+        Metric("tidelog_groups", GAUGE, "Groups by type and state.",
+               lambda report: dict(sorted(report.facts.states.items())), ("type", "state")),
+        Metric("tidelog_group_loading_partitions", GAUGE, "Partitions of __consumer_offsets that are still being read.",
+               lambda report: report.facts.loading),
+        Metric("tidelog_group_offsets", GAUGE, "Committed offsets.", lambda report: report.facts.offsets),
+        Metric("tidelog_group_commits", COUNTER, "Offsets that were committed.", lambda report: report.facts.commits),
+        Metric("tidelog_group_expired_offsets", COUNTER, "Committed offsets that expired.", lambda report: report.facts.expired),
+        Metric("tidelog_group_rebalances", COUNTER, "Generations that classic groups began.",
+               lambda report: report.facts.rebalances),
+        Metric("tidelog_group_epochs", COUNTER, "Group epochs that groups of the newer protocols began.",
+               lambda report: dict(report.facts.epochs), ("type",)),
+        Metric("tidelog_group_members", GAUGE, "Members of the group; of the groups with the most.",
+               lambda report: report.members, ("group",)),
+        Metric("tidelog_groups_members", GAUGE, "Members of all groups together.",
+               lambda report: sum(count for _, count in report.facts.members)),
+        Metric("tidelog_groups_lag_offsets", GAUGE, "Lag in offsets of all groups and partitions together.",
+               lambda report: report.all_lags),
+        Metric("tidelog_group_committed_offset", GAUGE, "The offset that the group has committed.",
+               lambda report: report.committed, _LABELS),
+        Metric("tidelog_group_lag_records", GAUGE, "Records from the committed offset to the high watermark, counted: "
+               "offsets that compaction emptied and transaction markers are none.", lambda report: report.records, _LABELS),
+        Metric("tidelog_group_lag_offsets", GAUGE, "High watermark less committed offset (or the log's start, where that "
+               "is above).", lambda report: report.offsets, _LABELS),
+        Metric("tidelog_group_lag_uncounted_partitions", GAUGE, "Partitions of groups whose records are not all counted "
+               "yet: the next scrapes go on.", lambda report: report.uncounted),
+        Metric("tidelog_group_lag_omitted_partitions", GAUGE, "Partitions of groups that have no row, see "
+               "metrics.max.group.partitions: their lag is less than that of those that have one.",
+               lambda report: report.facts.omitted + report.omitted),
+        Metric("tidelog_group_lag_unseen_partitions", GAUGE, f"Partitions of groups beyond {MAX_COPIED:,}, which are not "
+               "looked at: they are in no sum of lags.", lambda report: report.facts.omitted),
+    )

@@ -2,134 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...config.listener_checks import HTTP
-from ..runtime.metric_family import COUNTER, GAUGE, AnyFamily, Family, by, one
+from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table, if_made
 
 if TYPE_CHECKING:
     from ..http.server import HttpServer
     from ..network.socket_server import SocketServer
     from ..requests.audit_log import AuditLog
     from ..security.acl.authorizer import Authorizer
+    from ..security.sasl.jwks import Keys
+    from ..security.tls import TlsListener
 
 
-def security_families(server: SocketServer, http: HttpServer | None = None) -> Iterator[AnyFamily]:
-    """By listener, HTTP's too; listeners that ask for nothing are not there."""
-    securities = server.securities.values()
+class Doors(NamedTuple):
+    """What lets clients in: Kafka's and the message-set listeners, and HTTP's. Mappings are by the listener's name; listeners
+    that ask for nothing are not there."""
+
+    failed_handshakes: int
+    successes: Mapping[str, int]
+    failures: Mapping[str, int]
+    turned_away: Mapping[str, int]
+    http_turned_away: int
+    tls: Mapping[str, TlsListener]
+    keys: Mapping[str, Keys]
+
+
+def doors_of(server: SocketServer, http: HttpServer | None = None) -> Doors:
+    """Of both servers."""
     https = None if http is None else http.https
     users = None if http is None or http.gate is None else http.gate.users
-    yield one(
-        "tidelog_failed_tls_handshakes",
-        COUNTER,
-        "TLS handshakes that failed: no TLS, or a certificate that is not good.",
-        server.failed_handshakes + (0 if https is None else https.failed_handshakes),
-    )
-    yield by(
-        "tidelog_authentications",
-        COUNTER,
-        "Clients that authenticated by SASL, by AUTHENTICATE of the message-set protocol, or by a password over HTTP.",
-        "listener",
-        {one.name: one.successes for one in securities if one.sasl}
-        | ({} if users is None else {HTTP: users.successes}),
-    )
-    yield by(
-        "tidelog_failed_authentications",
-        COUNTER,
-        "Clients that gave a wrong user, password or token.",
-        "listener",
-        {one.name: one.failures for one in securities if one.sasl}
-        | ({} if users is None else {HTTP: users.failures.failures}),
-    )
-    yield one(
-        "tidelog_http_turned_away",
-        COUNTER,
-        "Requests by HTTP that were not looked at, because their user, at that address, or their address had failed too often.",
-        0 if users is None else users.failures.turned_away,
-    )
-    yield by(
-        "tidelog_authentications_turned_away",
-        COUNTER,
-        "Attempts by SASL or AUTHENTICATE that were not looked at, because their user, at that address, or their address had "
-        "failed too often.",
-        "listener",
-        {one.name: one.turned_away for one in securities if one.sasl},
-    )
-    with_tls = {one.name: one.tls for one in securities if one.tls is not None} | (
-        {} if https is None else {HTTP: https.tls}
-    )
-    tokens = {one.name: one.tokens.keys for one in securities if one.tokens is not None}
+    securities = server.securities.values()
+    asking = [found for found in securities if found.sasl]
+    tls = {found.name: found.tls for found in securities if found.tls is not None}
+    keys = {found.name: found.tokens.keys for found in securities if found.tokens is not None}
+    if https is not None:
+        tls[HTTP] = https.tls
     if users is not None and users.verifier is not None:
-        tokens[HTTP] = users.verifier.keys
-    yield by(
-        "tidelog_token_key_reads",
-        COUNTER,
-        "Times that the public keys of tokens were read (OAUTHBEARER).",
-        "listener",
-        {name: keys.reads for name, keys in tokens.items()},
-    )
-    yield by(
-        "tidelog_failed_token_key_reads",
-        COUNTER,
-        "Times that the public keys of tokens could not be read; the ones from before stayed.",
-        "listener",
-        {name: keys.failed_reads for name, keys in tokens.items()},
-    )
-    yield by(
-        "tidelog_certificate_expiry_timestamp_seconds",
-        GAUGE,
-        "When a listener's certificate ends, in seconds since 1970; 0 where it is not good any more.",
-        "listener",
-        {name: tls.not_after_s for name, tls in with_tls.items()},
-    )
-    yield by(
-        "tidelog_certificate_reloads",
-        COUNTER,
-        "Times that a listener's certificate was read again.",
-        "listener",
-        {name: tls.reloads for name, tls in with_tls.items()},
-    )
-    yield by(
-        "tidelog_failed_certificate_reloads",
-        COUNTER,
-        "Times that a listener's certificate changed into one that can't be used; the old one stayed.",
-        "listener",
-        {name: tls.failed_reloads for name, tls in with_tls.items()},
+        keys[HTTP] = users.verifier.keys
+    return Doors(
+        server.failed_handshakes + (0 if https is None else https.failed_handshakes),
+        {found.name: found.successes for found in asking} | ({} if users is None else {HTTP: users.successes}),
+        {found.name: found.failures for found in asking} | ({} if users is None else {HTTP: users.failures.failures}),
+        {found.name: found.turned_away for found in asking},
+        0 if users is None else users.failures.turned_away,
+        tls,
+        keys,
     )
 
 
-def access_families(authorizer: Authorizer | None) -> Iterator[AnyFamily]:
-    """What access control decided; no rows where it is not switched on."""
-    counts = {} if authorizer is None else {("allowed",): authorizer.allowed, ("denied",): authorizer.denied}
-    yield Family(
-        "tidelog_access_decisions",
-        COUNTER,
-        "Answers of the authorizer to what requests asked, one for each resource and operation.",
-        ("result",),
-        list(counts.items()),
-    )
-    yield Family(
-        "tidelog_acl_rules",
-        GAUGE,
-        "Access rules that there are.",
-        (),
-        [] if authorizer is None else [((), authorizer.rule_count)],
+# fmt: off
+@cache
+def security_metrics() -> Table[Doors]:
+    """By listener, HTTP's too."""
+    listener = ("listener",)
+    return (
+        Metric("tidelog_failed_tls_handshakes", COUNTER,
+               "TLS handshakes that failed: no TLS, or a certificate that is not good.", lambda doors: doors.failed_handshakes),
+        Metric("tidelog_authentications", COUNTER,
+               "Clients that authenticated by SASL, by AUTHENTICATE of the message-set protocol, or by a password over HTTP.",
+               lambda doors: doors.successes, listener),
+        Metric("tidelog_failed_authentications", COUNTER, "Clients that gave a wrong user, password or token.",
+               lambda doors: doors.failures, listener),
+        Metric("tidelog_http_turned_away", COUNTER, "Requests by HTTP that were not looked at, because their user, at that "
+               "address, or their address had failed too often.", lambda doors: doors.http_turned_away),
+        Metric("tidelog_authentications_turned_away", COUNTER, "Attempts by SASL or AUTHENTICATE that were not looked at, "
+               "because their user, at that address, or their address had failed too often.",
+               lambda doors: doors.turned_away, listener),
+        Metric("tidelog_token_key_reads", COUNTER, "Times that the public keys of tokens were read (OAUTHBEARER).",
+               lambda doors: {name: keys.reads for name, keys in doors.keys.items()}, listener),
+        Metric("tidelog_failed_token_key_reads", COUNTER,
+               "Times that the public keys of tokens could not be read; the ones from before stayed.",
+               lambda doors: {name: keys.failed_reads for name, keys in doors.keys.items()}, listener),
+        Metric("tidelog_certificate_expiry_timestamp_seconds", GAUGE,
+               "When a listener's certificate ends, in seconds since 1970; 0 where it is not good any more.",
+               lambda doors: {name: tls.not_after_s for name, tls in doors.tls.items()}, listener),
+        Metric("tidelog_certificate_reloads", COUNTER, "Times that a listener's certificate was read again.",
+               lambda doors: {name: tls.reloads for name, tls in doors.tls.items()}, listener),
+        Metric("tidelog_failed_certificate_reloads", COUNTER,
+               "Times that a listener's certificate changed into one that can't be used; the old one stayed.",
+               lambda doors: {name: tls.failed_reloads for name, tls in doors.tls.items()}, listener),
     )
 
 
-def audit_families(audit: AuditLog | None) -> Iterator[AnyFamily]:
+@cache
+def access_metrics() -> Table[Authorizer | None]:
+    """What access control decided; no rows where it is not switched on (None)."""
+    return (
+        Metric("tidelog_access_decisions", COUNTER,
+               "Answers of the authorizer to what requests asked, one for each resource and operation.",
+               lambda found: None if found is None else {"allowed": found.allowed, "denied": found.denied}, ("result",)),
+        Metric("tidelog_acl_rules", GAUGE, "Access rules that there are.",
+               lambda found: None if found is None else found.rule_count),
+    )
+
+
+@cache
+def audit_metrics() -> Table[AuditLog | None]:
     """What access control said no to; None: nothing has been noted yet."""
-    yield by(
-        "tidelog_authorization_denials",
-        COUNTER,
-        "Questions of access control that were answered with no, by the API that asked.",
-        "api",
-        {key.label: count for key, count in sorted(audit.denials.items())} if audit is not None else {},
-    )
-    yield one(
-        "tidelog_audit_lines_left_out",
-        COUNTER,
-        "Lines that the audit log left out since there were too many.",
-        audit.left_out if audit is not None else 0,
+    return (
+        Metric("tidelog_authorization_denials", COUNTER,
+               "Questions of access control that were answered with no, by the API that asked.",
+               lambda audit: None if audit is None else {key.label: count for key, count in sorted(audit.denials.items())},
+               ("api",)),
+        Metric("tidelog_audit_lines_left_out", COUNTER, "Lines that the audit log left out since there were too many.",
+               if_made(lambda audit: audit.left_out)),
     )

@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .metric_family import Family
-
 if TYPE_CHECKING:
     from ...config.log_config import LogConfig
 
@@ -26,10 +24,3 @@ def durability_line(defaults: LogConfig, logs: Iterable[LogConfig]) -> str:
         f"{counts[level]} of {counts.total()} logs: {level}" for level in LEVELS if level != usual and counts[level]
     ]
     return "; ".join([f"durability: {usual}", *others])
-
-
-def durability_family(logs: Iterable[LogConfig]) -> Family:
-    """How many logs have each level."""
-    counts = Counter(config.durability for config in logs)
-    rows = [((level,), float(counts[level])) for level in LEVELS]
-    return Family("tidelog_logs", "gauge", "Logs by when an answer to a produce is sent.", ("durability",), rows)

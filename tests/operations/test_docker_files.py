@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from generate.metrics_page import exposed_names, sample_families
+from generate.metrics_page import exposed_names
 from ruamel.yaml import YAML
+from tidelog.broker.monitoring.collector import every_metric
 from tidelog.config.loader import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +32,7 @@ def yaml(path: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def known() -> set[str]:
-    return {name for family in sample_families() for name in exposed_names(family)} | PROCESS
+    return {name for metric in every_metric() for name in exposed_names(metric)} | PROCESS
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "spark/compose.yaml"])

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from support.cleaning import CleaningWorld, put
-from tidelog.broker.cleaning.ledger_facts import CAUSES, describe_ledger, ledger_families
+from tidelog.broker.cleaning.ledger_facts import CAUSES, describe_ledger
+from tidelog.broker.monitoring.partitions import ledger_metrics, seen
+from tidelog.broker.runtime.metric_family import families_of_each
 
 
 def test_the_equation_in_json_and_in_metrics() -> None:
@@ -16,7 +18,7 @@ def test_the_equation_in_json_and_in_metrics() -> None:
     put(other, "k", "v")
     assert describe_ledger(log) == {"appended": 41, "live": 4, "removed": {"superseded": 37}}
     assert describe_ledger(other) == {"appended": 1, "live": 1, "removed": {}}
-    families = {family.name: family for family in ledger_families([log, other])}
+    families = {family.name: family for family in families_of_each(ledger_metrics(), seen([log, other], 0))}
     assert {name: family.kind for name, family in families.items()} == {
         "tidelog_log_offsets_appended": "counter",
         "tidelog_log_offsets_live": "gauge",
@@ -34,7 +36,7 @@ def test_one_that_is_not_known_is_left_out() -> None:
     put(world.log(), "k", "v")
     world.log().ledger.value = None
     assert describe_ledger(world.log()) is None
-    assert [family.rows for family in ledger_families(world.manager.logs())] == [[], [], []]
+    assert [family.rows for family in families_of_each(ledger_metrics(), seen(world.manager.logs(), 0))] == [[], [], []]
 
 
 def test_the_causes_are_few() -> None:

@@ -17,8 +17,10 @@ from support.message_sets import (
     listener_world,
 )
 from tidelog.broker.message_set.fetch import MAX_FETCHES
-from tidelog.broker.message_set.listener import LOG_INTERVAL_S, message_set_families
+from tidelog.broker.message_set.listener import LOG_INTERVAL_S
 from tidelog.broker.message_set.produce import MAX_PRODUCES
+from tidelog.broker.monitoring.message_set import message_set_connection_metrics, message_set_metrics
+from tidelog.broker.runtime.metric_family import families_of
 from tidelog.protocol.message_set.wire import RequestType, authenticate_request
 
 INVALID_REQUEST = 42
@@ -109,7 +111,10 @@ async def test_metrics_by_type(world: ListenerWorld) -> None:
     await world.ask(FETCH, by_hand.fetch("x", 0, 0, 1))
     await world.ask(9, b"")
     await world.ask(OFFSETS, by_hand.fetch("t", 0, -1, 1))
-    requests, errors, seconds, connections = message_set_families(world.listener, world.broker.socket_server)
+    requests, errors, seconds, connections = [
+        *families_of(message_set_metrics(), world.listener),
+        *families_of(message_set_connection_metrics(), world.broker.socket_server),
+    ]
     assert requests.rows == [
         (("produce",), 0), (("fetch",), 2), (("multifetch",), 0), (("multiproduce",), 0), (("offsets",), 1),
         (("authenticate",), 0),

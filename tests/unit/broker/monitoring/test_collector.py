@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tidelog.broker.monitoring import collector as metrics
-from tidelog.broker.monitoring.collector import BrokerCollector
+from tidelog.broker.monitoring.collector import BrokerCollector, every_metric
 from tidelog.broker.server import Broker
 from tidelog.config.loader import load_config
 from tidelog.protocol.api_keys import ApiKey
@@ -36,6 +36,20 @@ async def scrape(directory: Path, *settings: str) -> dict[str, float]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+async def test_a_scrape_has_every_row_of_the_tables_in_their_order(tmp_path: Path) -> None:
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", "http.listener=", f"log.dirs={tmp_path / 'data'}"]
+    broker = Broker(load_config(None, {}, settings), asyncio.get_running_loop())
+    try:
+        await broker.start()
+        families = await asyncio.to_thread(lambda: list(BrokerCollector(broker).families()))
+    finally:
+        await broker.stop()
+    found = [(family.name, family.kind, family.help, family.labels) for family in families]
+    assert found == [(metric.name, metric.kind, metric.help, metric.labels) for metric in every_metric()]
+    for family in families:
+        assert all(len(row[0]) == len(family.labels) for row in family.rows), family.name
 
 
 async def test_a_histogram_is_cumulative_and_ends_with_all(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from tidelog.broker.groups.classic.metadata import EMPTY, GroupMetadata
 from tidelog.broker.groups.store.group import GroupType
 from tidelog.broker.groups.store.offsets import OffsetStore
 from tidelog.broker.groups.store.records import OffsetAndMetadata, offset_value
-from tidelog.broker.monitoring import groups as group_metrics
-from tidelog.broker.monitoring.groups import GroupLag, group_facts
-from tidelog.broker.runtime.metric_family import MAX_LABEL
+from tidelog.broker.monitoring import groups as groups_module
+from tidelog.broker.monitoring.groups import GroupLag, group_facts, group_metrics
+from tidelog.broker.runtime.metric_family import MAX_LABEL, families_of
 from tidelog.storage.log.record_counts import RecordCounts
 
 
@@ -39,7 +39,7 @@ def scrape(
     lag: GroupLag, groups: Groups, most: int = 2000, *, per_group: bool = True
 ) -> dict[str, dict[tuple[str, ...], float]]:
     facts = group_facts(groups, per_group=per_group)  # type: ignore[arg-type]
-    return {family.name: dict(family.rows) for family in lag.families(facts, most)}
+    return {family.name: dict(family.rows) for family in families_of(group_metrics(), lag.measure(facts, most))}
 
 
 def test_lag_is_in_records_that_are_there() -> None:
@@ -84,7 +84,7 @@ def test_rows_are_bounded_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatc
     world = CleaningWorld()
     world.start()
     groups = Groups({("g", "t", partition): 0 for partition in range(5)} | {("h", "t", 0): 0})
-    monkeypatch.setattr(group_metrics, "MAX_COPIED", 3)
+    monkeypatch.setattr(groups_module, "MAX_COPIED", 3)
     told = scrape(GroupLag(world.manager), groups)
     assert told["tidelog_group_lag_unseen_partitions"] == told["tidelog_group_lag_omitted_partitions"] == {(): 5}
     assert len(told["tidelog_group_committed_offset"]) == 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from tidelog.broker.metadata.creation_limits import MakerAccounts, Makers
-from tidelog.broker.monitoring.limits import limit_families, long_request_families, maker_families
+from tidelog.broker.monitoring.limits import limit_metrics, long_request_metrics, maker_metrics
 from tidelog.broker.network.receive_budget import ReceiveRoom
 from tidelog.broker.network.send_budget import SendRoom
+from tidelog.broker.runtime.metric_family import families_of
 from tidelog.config.broker_config import BrokerConfig
 
 
@@ -18,7 +19,7 @@ def test_every_limit_has_its_row() -> None:
     server = SimpleNamespace(receiving=receiving, sending=sending, turns=SimpleNamespace(taken=8))
     rows = {
         (family.name, *labels): value
-        for family in limit_families(server)  # type: ignore[arg-type]
+        for family in families_of(limit_metrics(), server)  # type: ignore[arg-type]
         for labels, value in family.rows  # type: ignore[union-attr]
     }
     del rows["tidelog_log_lines_left_out",]
@@ -42,7 +43,7 @@ def test_topics_that_were_refused_and_the_largest_accounts() -> None:
     makers.refused["partitions"] = 3
     rows = {
         (family.name, *labels): value
-        for family in maker_families(makers)
+        for family in families_of(maker_metrics(), makers)
         for labels, value in family.rows  # type: ignore[union-attr]
     }
     assert rows == {
@@ -57,7 +58,7 @@ def test_topics_that_were_refused_and_the_largest_accounts() -> None:
 def test_long_requests_by_what_they_do() -> None:
     rows = {
         (family.name, *labels): value
-        for family in long_request_families(Requests(3, 2), Requests(5, 4))  # type: ignore[arg-type]
+        for family in families_of(long_request_metrics(), {"look": Requests(3, 2), "change": Requests(5, 4)})  # type: ignore[arg-type]
         for labels, value in family.rows  # type: ignore[union-attr]
     }
     assert rows == {

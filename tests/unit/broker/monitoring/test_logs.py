@@ -8,15 +8,17 @@ import pytest
 from support.logs import World, append, batch
 from support.slow_disks import SlowDisks
 from tidelog.broker.monitoring.logs import (
+    All,
     LogMetrics,
-    offset_families,
-    pace_families,
-    retention_families,
-    space_families,
-    sum_families,
-    told_logs,
+    deletion_metrics,
+    pace_metrics,
+    paces_of,
+    shown_logs,
+    space_metrics,
+    sum_metrics,
 )
-from tidelog.broker.runtime.metric_family import Family
+from tidelog.broker.monitoring.partitions import offset_metrics, retention_metrics, seen
+from tidelog.broker.runtime.metric_family import Family, families_of, families_of_each
 from tidelog.storage.io.disk_space import DiskSpace
 
 YEAR_2100 = 4_102_444_800_000
@@ -35,7 +37,7 @@ def test_what_retention_deleted_is_told_by_partition_and_policy() -> None:
         append(log, value * 50)
     append(future, "a", timestamp=YEAR_2100)
     log.delete_old_segments()
-    told = rows(retention_families([log, future], world.time.milliseconds()))
+    told = rows(families_of_each(retention_metrics(), seen([log, future], world.time.milliseconds())))
     assert told["tidelog_retention_deleted_segments"] == [(("t", "3", "size"), 2)]
     assert told["tidelog_retention_deleted_bytes"] == [(("t", "3", "size"), 2 * log.segments[0].size)]
     assert told["tidelog_retention_policy_failures"] == []
@@ -49,9 +51,9 @@ def test_of_very_many_logs_the_largest_and_those_that_have_failed_are_told_one_b
         return SimpleNamespace(size=size, failure=failure)
 
     logs = [log(1), log(9), log(0, "failed"), log(5), log(9)]
-    assert told_logs(logs, 3) == [logs[1], logs[2], logs[4]], "in their order"
-    assert told_logs(logs, 5) == told_logs(logs, 99) == logs
-    assert told_logs(logs, 0) == []
+    assert shown_logs(logs, 3) == [logs[1], logs[2], logs[4]], "in their order"
+    assert shown_logs(logs, 5) == shown_logs(logs, 99) == logs
+    assert shown_logs(logs, 0) == []
 
 
 async def test_a_slow_directory_is_told_by_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +63,7 @@ async def test_a_slow_directory_is_told_by_its_path(monkeypatch: pytest.MonkeyPa
     waiting = asyncio.ensure_future(disks.ask({1: batch("b")}))
     await disks.turn()
     paces, directories = disks.machine.manager.paces, {"/b": disks.directories[1]}
-    told = rows(pace_families(paces, directories))
+    told = rows(families_of_each(pace_metrics(), paces_of(paces, directories)))
     queued = told.pop("tidelog_log_directory_thread_queue_bytes")
     assert queued == [(("/a",), 0), (("/b",), len(batch("b")))]
     assert told == {
@@ -70,7 +72,7 @@ async def test_a_slow_directory_is_told_by_its_path(monkeypatch: pytest.MonkeyPa
         "tidelog_log_directory_longest_write_seconds": [(("/a",), 0), (("/b",), 0.25)],
         "tidelog_log_directory_thread_appends": [(("/a",), 0), (("/b",), 1)],
     }
-    again = rows(pace_families(paces, directories))
+    again = rows(families_of_each(pace_metrics(), paces_of(paces, directories)))
     assert again["tidelog_log_directory_longest_write_seconds"] == [(("/a",), 0), (("/b",), 0)]
     await disks.drain()
     await waiting
@@ -85,14 +87,15 @@ def test_sums_and_offsets() -> None:
     append(log, "c")
     log.increment_log_start_offset(1)
     world.time.advance(5000)
-    told = rows(sum_families([log, other], world.time.milliseconds()))
+    told = rows(families_of(sum_metrics(), All([log, other], world.time.milliseconds())))
     assert told["tidelog_partitions"] == [((), 2)]
+    assert told["tidelog_logs"] == [(("page cache",), 2), (("interval",), 0), (("ack after sync",), 0)]
     assert told["tidelog_segments"] == [((), 2)]
     assert told["tidelog_logs_bytes"] == [((), log.size)]
     assert told["tidelog_failed_partitions"] == [((), 0)]
     assert told["tidelog_max_unsynced_seconds"] == [((), 5)]
     assert told["tidelog_flush_behind_partitions"] == [((), 0)]
-    offsets = rows(offset_families([log]))
+    offsets = rows(families_of_each(offset_metrics(), seen([log], world.time.milliseconds())))
     assert offsets == {
         "tidelog_log_bytes": [(("t", "1"), log.size)],
         "tidelog_log_start_offset": [(("t", "1"), 1)],
@@ -114,7 +117,7 @@ def test_what_retention_took_of_a_topic_that_is_deleted_still_counts() -> None:
     size = kept.segments[0].size
 
     def told(*logs: Any) -> Any:
-        found = rows(metrics.retention_totals(logs))
+        found = rows(families_of(deletion_metrics(), metrics.deletions(logs)))
         return found["tidelog_retention_segments"], found["tidelog_retention_bytes"]
 
     assert told(kept, deleted) == ([(("size",), 4)], [(("size",), 4 * size)])
@@ -129,7 +132,7 @@ def test_room_and_reserve_are_told_by_directory() -> None:
     world = World()
     space = DiskSpace(world.file_system, "/", 1000)
     space.sample()
-    told = rows(space_families([("/data", space)]))
+    told = rows(families_of_each(space_metrics(), [(("/data",), space)]))
     assert told["tidelog_log_dir_free_bytes"] == [(("/data",), space.free_bytes)]
     assert told["tidelog_log_dir_reserve_bytes"] == [(("/data",), 1000)]
     assert told["tidelog_log_dir_full"] == [(("/data",), 0)]

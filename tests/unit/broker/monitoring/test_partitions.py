@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from typing import cast
+
 from support.cleaning import CleaningWorld, Producer, put
 from support.logs import World, append
 from support.mock_time import START_MS
-from tidelog.broker.monitoring.partitions import partition_families
+from tidelog.broker.monitoring.partitions import partition_metrics, seen
+from tidelog.broker.runtime.metric_family import Family, families_of_each
 from tidelog.storage.log.unified_log import UnifiedLog
 
 PLACE = ("t", "0")
 
 
 def told(log: UnifiedLog, now_ms: int) -> dict[str, dict[tuple[str, ...], float]]:
-    families = list(partition_families([log], now_ms))
+    families = [cast(Family, family) for family in families_of_each(partition_metrics(), seen([log], now_ms))]
     assert len({family.name for family in families}) == len(families)
     assert all(family.help.endswith(".") for family in families)
     return {family.name.removeprefix("tidelog_"): dict(family.rows) for family in families}

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidelog.broker.monitoring.requests import connection_families, request_families
+from tidelog.broker.monitoring.requests import connection_metrics, request_metrics, waiting_metrics
 from tidelog.broker.network.outbound import SendCounters
 from tidelog.broker.network.socket_server import ListenerCounts
 from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.requests.counters import BOUNDS_S, RequestCounters, told_buckets
-from tidelog.broker.runtime.metric_family import Family, HistogramFamily
+from tidelog.broker.runtime.metric_family import Family, HistogramFamily, families_of
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
 
@@ -33,7 +33,7 @@ def test_requests_errors_and_latencies_by_api() -> None:
     counters.nanoseconds[ApiKey.API_VERSIONS] += 1_500_000
     counters.errors[ApiKey.PRODUCE, ErrorCode.CORRUPT_MESSAGE] += 3
     counters.errors[ApiKey.PRODUCE, 30_000] += 1  # a code that has no name here
-    families = {family.name: family for family in request_families(counters)}
+    families = {family.name: family for family in families_of(request_metrics(), counters)}
     requests, errors = families["tidelog_requests"], families["tidelog_request_errors"]
     assert isinstance(requests, Family)
     assert requests.rows == [(("ApiVersions",), 2)]
@@ -67,7 +67,8 @@ def test_who_waits_is_told_by_api() -> None:
         conversions=SimpleNamespace(under_way=0, queued_bytes=0, checked=0, refused=0),
         fetch_sessions=FetchSessions(10, None, None),  # type: ignore[arg-type]
     )
-    told = {family.name: family.rows for family in connection_families(broker)}  # type: ignore[arg-type]
+    families = [*families_of(connection_metrics(), broker.socket_server), *families_of(waiting_metrics(), broker)]  # type: ignore[arg-type]
+    told = {family.name: family.rows for family in families}
     rows = [(("Fetch",), 2), (("Produce",), 0), (("JoinGroup",), 0), (("SyncGroup",), 1)]
     assert told["tidelog_waiting_requests"] == rows
     assert told["tidelog_connections"] == [((), 4)]

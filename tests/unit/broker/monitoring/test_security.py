@@ -3,7 +3,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tidelog.broker.monitoring.security import access_families, audit_families, security_families
+from tidelog.broker.monitoring.security import access_metrics, audit_metrics, doors_of, security_metrics
+from tidelog.broker.runtime.metric_family import families_of
 from tidelog.protocol.api_keys import ApiKey
 
 
@@ -17,7 +18,7 @@ def test_numbers_by_listener() -> None:
             "B": SimpleNamespace(name="B", sasl=False, tls=tls, successes=0, failures=0, tokens=None),
         },
     )
-    rows = {family.name: dict(family.rows) for family in security_families(server)}  # type: ignore[arg-type]
+    rows = {family.name: dict(family.rows) for family in families_of(security_metrics(), doors_of(server))}
     assert rows == {
         "tidelog_failed_tls_handshakes": {(): 5},
         "tidelog_authentications": {("A",): 3},
@@ -34,7 +35,7 @@ def test_numbers_by_listener() -> None:
 
 def test_decisions_by_result() -> None:
     def rows(authorizer: Any) -> dict[str, dict[tuple[str, ...], float]]:
-        return {family.name: dict(family.rows) for family in access_families(authorizer)}  # type: ignore[arg-type]
+        return {family.name: dict(family.rows) for family in families_of(access_metrics(), authorizer)}  # type: ignore[arg-type]
 
     assert rows(SimpleNamespace(allowed=7, denied=2, rule_count=3)) == {
         "tidelog_access_decisions": {("allowed",): 7, ("denied",): 2},
@@ -45,7 +46,7 @@ def test_decisions_by_result() -> None:
 
 def test_denials_by_api() -> None:
     def rows(audit: Any) -> dict[str, dict[tuple[str, ...], float]]:
-        return {family.name: dict(family.rows) for family in audit_families(audit)}  # type: ignore[arg-type]
+        return {family.name: dict(family.rows) for family in families_of(audit_metrics(), audit)}  # type: ignore[arg-type]
 
     assert rows(SimpleNamespace(denials={ApiKey.PRODUCE: 3, ApiKey.FETCH: 1}, left_out=2)) == {
         "tidelog_authorization_denials": {("Produce",): 3, ("Fetch",): 1},

@@ -6,12 +6,12 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tidelog.broker.monitoring.transactions import share_families
-from tidelog.broker.runtime.metric_family import Family
+from tidelog.broker.monitoring.transactions import share_metrics
+from tidelog.broker.runtime.metric_family import Family, families_of
 
 
 def told(shares: Any) -> dict[str, dict[tuple[str, ...], float]]:
-    families = [cast(Family, family) for family in share_families(shares)]
+    families = [cast(Family, family) for family in families_of(share_metrics(), shares)]
     return {family.name.removeprefix("tidelog_share_"): dict(family.rows) for family in families}
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import cast
 
 from support.transactions import Node
-from tidelog.broker.monitoring.transactions import transaction_families
-from tidelog.broker.runtime.metric_family import Family
+from tidelog.broker.monitoring.transactions import transaction_metrics
+from tidelog.broker.runtime.metric_family import Family, families_of
 from tidelog.broker.transactions.coordinator import TransactionCoordinator
 
 
 def told(transactions: TransactionCoordinator | None) -> dict[str, float]:
-    families = [cast(Family, family) for family in transaction_families(transactions)]
+    families = [cast(Family, family) for family in families_of(transaction_metrics(), transactions)]
     return {family.name.removeprefix("tidelog_transaction"): next(iter(family.rows))[1] for family in families}
 
 

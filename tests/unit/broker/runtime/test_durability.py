@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tidelog.broker.runtime.durability import durability_family, durability_line
+from tidelog.broker.runtime.durability import durability_line
 from tidelog.config.log_config import LogConfig
 
 CACHE, INTERVAL, SYNC = LogConfig(), LogConfig(flush_ms=1000), LogConfig(flush_messages=1)
@@ -12,8 +12,3 @@ def test_the_line_names_the_level_of_new_topics_and_counts_those_that_differ() -
     mixed = durability_line(CACHE, [CACHE, SYNC, INTERVAL, SYNC])
     assert mixed == "durability: page cache; 1 of 4 logs: interval; 2 of 4 logs: ack after sync"
     assert durability_line(SYNC, [SYNC, CACHE]) == "durability: ack after sync; 1 of 2 logs: page cache"
-
-
-def test_the_metric_has_every_level() -> None:
-    family = durability_family([CACHE, SYNC, SYNC])
-    assert dict(family.rows) == {("page cache",): 1, ("interval",): 0, ("ack after sync",): 2}
