@@ -40,7 +40,7 @@ def limit_metrics() -> Table[SocketServer]:
                                "request_memory": server.receiving.shed, "response_memory": server.sending.shed}, ("limit",)),
         Metric("tidelog_heavy_turns", COUNTER,
                "Times that a client whose requests take long was let go on, after everybody else.",
-               lambda server: server.turns.taken),
+               lambda server: server.fair_queue.taken),
         Metric("tidelog_log_lines_left_out", COUNTER, "Log lines that were not written, since there were too many of a kind.",
                lambda _: FLOOD.left_out),
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import socket
 
     from ..security.sasl.handshake import Authentication
-    from .fair_queue import Turn
+    from .fair_queue import Ticket
     from .socket_server import Endpoint, SocketServer
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: asyncio.Future[object] | LaterAnswer | None = None
         self._paused = False
         self._closing = False
-        self._muted: asyncio.TimerHandle | Turn | None = None
+        self._muted: asyncio.TimerHandle | Ticket | None = None
         # Its requests took the loop for long: the next ones wait for their turn. None: it has had none yet, and waits too
         # where others do.
         self._is_heavy: bool | None = None
@@ -156,8 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         server = self._server
         server.received_bytes += nbytes
         self.last_active = server.now()
-        if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.turns.has_row):
-            self._muted = server.turns.join(self.client, self._unmute)
+        if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.fair_queue.has_row):
+            self._muted = server.fair_queue.join(self.client, self._unmute)
         buffer = self._buffer
         waiting = self._pending is not None or self._paused or self._muted is not None
         if buffer is None:
@@ -271,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
             self._muted.cancel()
         self._muted = loop.call_at(until, self._unmute)
 
-    def mute_in(self, join: Callable[[Callable[[], None]], Turn]) -> None:
+    def mute_in(self, join: Callable[[Callable[[], None]], Ticket]) -> None:
         """Handles no further request until the turn comes that `join` gives."""
         if self._muted is None:
             self._muted = join(self._unmute)
@@ -284,9 +284,9 @@ class Connection(asyncio.BufferedProtocol):
         look.register(self._transport.get_extra_info("socket").fileno(), 0)
         return bool(look.poll(0))
 
-    def wait_turn(self, go_on: Callable[[], None]) -> Turn:
+    def wait_turn(self, go_on: Callable[[], None]) -> Ticket:
         """`go_on` is called in the turn of this connection's client, while its request is in work."""
-        return self._server.turns.join(self.client, go_on)
+        return self._server.fair_queue.join(self.client, go_on)
 
     def _unmute(self) -> None:
         self._muted = None
@@ -379,7 +379,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._muted is not None:
                 break
             if position < end and now() - began > LONGEST_NS:
-                self._muted = self._server.turns.join(self.client, self._unmute)
+                self._muted = self._server.fair_queue.join(self.client, self._unmute)
                 break
             if len(parts) >= PARTS_PER_WRITE or gathered >= most:
                 if not self._flush(parts, sliced):

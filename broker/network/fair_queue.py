@@ -22,7 +22,7 @@ MEAN_SHIFT = 3
 LONGEST_NS = 5_000_000
 
 
-class Turn:
+class Ticket:
     """A place in the row: what a connection's `mute` has in place of a timer."""
 
     __slots__ = ("_go_on",)
@@ -38,7 +38,7 @@ class Turn:
         """Before any time that a connection may be muted until."""
         return 0.0
 
-    def come(self) -> bool:
+    def resume(self) -> bool:
         """Goes on; False: nobody is there any more."""
         go_on, self._go_on = self._go_on, None
         if go_on is None:
@@ -47,7 +47,7 @@ class Turn:
         return True
 
 
-class Turns:
+class FairQueue:
     """Loop thread.
 
     Attributes:
@@ -58,7 +58,7 @@ class Turns:
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], asyncio.Handle]) -> None:
         self._call_soon = call_soon
-        self._rows: dict[str, deque[Turn]] = {}  # none is empty; the first is the next
+        self._rows: dict[str, deque[Ticket]] = {}  # none is empty; the first is the next
         self.taken = 0
 
     def __len__(self) -> int:
@@ -69,23 +69,23 @@ class Turns:
         """Whether somebody waits."""
         return bool(self._rows)
 
-    def join(self, client: str, go_on: Callable[[], None]) -> Turn:
+    def join(self, client: str, go_on: Callable[[], None]) -> Ticket:
         """A place at the end of the client's row; `go_on` is called in its turn, after a look at the sockets."""
-        turn = Turn(go_on)
+        ticket = Ticket(go_on)
         row = self._rows.get(client)
         if row is not None:
-            row.append(turn)
-            return turn
+            row.append(ticket)
+            return ticket
         if not self._rows:
             self._call_soon(self._next)
-        self._rows[client] = deque((turn,))
-        return turn
+        self._rows[client] = deque((ticket,))
+        return ticket
 
     def _next(self) -> None:
         """One turn; those that were given up cost nothing."""
         while self._rows:
             client, row = next(iter(self._rows.items()))
-            came = row[0].come()  # which may join the row again: it is still there
+            came = row[0].resume()  # which may join the row again: it is still there
             row.popleft()
             del self._rows[client]
             if row:

@@ -23,7 +23,7 @@ from ..runtime.log_flood import FLOOD
 from .advertised_address import HINT, container_network, plain_host
 from .connection import Connection
 from .descriptor_limit import Descriptors, open_limit
-from .fair_queue import Turns
+from .fair_queue import FairQueue
 from .outbound import SendCounters
 from .receive_budget import ReceiveRoom
 from .send_budget import CROWDED_UNSENT_BYTES, SendRoom
@@ -119,7 +119,7 @@ class SocketServer:
         self._ciphertext_view: memoryview | None = None
         self.receiving = ReceiveRoom(config.queued_max_request_bytes, config.request_receive_timeout_ms)
         self.sending = SendRoom(config.queued_max_response_bytes, config.response_send_timeout_ms)
-        self.turns = Turns(loop.call_soon)
+        self.fair_queue = FairQueue(loop.call_soon)
         self.descriptors = Descriptors(open_limit())
         self._ticker: asyncio.TimerHandle | None = None
         self._crowded = False

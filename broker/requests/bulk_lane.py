@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from ..network.fair_queue import Turn
+from ..network.fair_queue import Ticket
 from ..runtime.exceptions import NotYet
 from ..runtime.garbage import go_on, hold_off
 from ..runtime.switch_interval import short_turns
@@ -41,7 +41,7 @@ class LongRequests:
         self._loop = loop
         self._thread: ThreadPoolExecutor | None = None
         # Who waits, in the order in which they came: bytes of the request, and how its connection goes on.
-        self._row: dict[int, tuple[int, Turn]] = {}
+        self._row: dict[int, tuple[int, Ticket]] = {}
         self._count = 0
         self._is_taken = False
         self.taken = 0
@@ -59,12 +59,12 @@ class LongRequests:
         hold_off()
         return Pass(self)
 
-    def join(self, size: int, go_on: Callable[[], None]) -> Turn:
+    def join(self, size: int, go_on: Callable[[], None]) -> Ticket:
         """A place in the row; `go_on` is called when there is room, and comes back with `enter`."""
-        turn = Turn(go_on)
+        ticket = Ticket(go_on)
         self._count += 1
-        self._row[self._count] = (size, turn)
-        return turn
+        self._row[self._count] = (size, ticket)
+        return ticket
 
     def admit(self, connection: Connection, size: int) -> Pass:
         """As `enter`, for the request of `size` bytes that `connection` hands over; NotYet, and a place in the row, where another
@@ -95,8 +95,8 @@ class LongRequests:
                 place = min(self._row, key=lambda place: self._row[place][0])
             else:
                 place = next(iter(self._row))
-            _, turn = self._row.pop(place)
-            turn.come()
+            _, ticket = self._row.pop(place)
+            ticket.resume()
 
 
 class Pass:

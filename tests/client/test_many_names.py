@@ -99,7 +99,7 @@ def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
     for request, kind in ((fetch, FetchResponse), (produce, ProduceResponse)):
         frame = request_frame(request, version)
         daemon: Any = broker._daemon
-        turns = daemon.socket_server.turns.taken
+        turns = daemon.socket_server.fair_queue.taken
         bodies: list[bytes] = []
         with client_of(broker) as client:
 
@@ -111,7 +111,7 @@ def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
         answer: Any = decode(kind, version, bodies[0], header)[0]
         rows = [topic.partitions if kind is FetchResponse else topic.partition_responses for topic in answer.responses]
         assert [len(of) for of in rows] == [each] * topics
-        assert daemon.socket_server.turns.taken - turns >= len(bodies) * (topics * each // SLICE_UNITS)
+        assert daemon.socket_server.fair_queue.taken - turns >= len(bodies) * (topics * each // SLICE_UNITS)
         assert is_in_turns(found), (kind, found)
 
 
@@ -233,7 +233,7 @@ def test_another_client_is_served_in_between(broker: Broker) -> None:
     with client_of(broker) as heavy, client_of(broker) as light:
         light.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
         daemon: Any = broker._daemon
-        requests, turns = daemon.long_requests, daemon.socket_server.turns.taken
+        requests, turns = daemon.long_requests, daemon.socket_server.fair_queue.taken
         taken = requests.taken
         heavy.send(large)
         until(lambda: requests.taken != taken, "its turn")
@@ -247,7 +247,7 @@ def test_another_client_is_served_in_between(broker: Broker) -> None:
             except BlockingIOError:
                 served += 1
         assert served >= 1
-        assert daemon.socket_server.turns.taken - turns >= 99_000 // SLICE_UNITS - 2
+        assert daemon.socket_server.fair_queue.taken - turns >= 99_000 // SLICE_UNITS - 2
         heavy.socket.settimeout(60)
         assert len(heavy.receive()) > 99_000 * 30
 

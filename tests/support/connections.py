@@ -7,7 +7,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.network.fair_queue import Turns
+from tidelog.broker.network.fair_queue import FairQueue
 from tidelog.broker.network.outbound import SendCounters
 from tidelog.broker.network.receive_budget import ReceiveRoom
 from tidelog.broker.network.send_budget import SendRoom
@@ -52,7 +52,7 @@ class Server:
         self.ciphertext_view = memoryview(bytearray(8192))
         self.receiving = ReceiveRoom(-1, 30_000)
         self.sending = SendRoom(-1, 300_000)
-        self.turns = Turns(self.loop.call_soon)
+        self.fair_queue = FairQueue(self.loop.call_soon)
 
     def now(self) -> int:
         return self.now_ns

@@ -16,7 +16,7 @@ def test_every_limit_has_its_row() -> None:
     receiving, sending = ReceiveRoom(1, 1), SendRoom(1, 1)
     receiving.buffers.lent, receiving.waits, receiving.timed_out, receiving.shed = 1, 2, 3, 4
     sending.held, sending.timed_out, sending.shed = 5, 6, 7
-    server = SimpleNamespace(receiving=receiving, sending=sending, turns=SimpleNamespace(taken=8))
+    server = SimpleNamespace(receiving=receiving, sending=sending, fair_queue=SimpleNamespace(taken=8))
     rows = {
         (family.name, *labels): value
         for family in families_of(limit_metrics(), server)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import pytest
 from support.connections import Server, Transport, frame
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.descriptor_limit import open_count
-from tidelog.broker.network.fair_queue import Turn
+from tidelog.broker.network.fair_queue import Ticket
 from tidelog.broker.network.pending_response import LaterAnswer
 from tidelog.broker.network.receive_budget import ReceiveRoom
 from tidelog.broker.network.socket_server import Endpoint
@@ -424,7 +424,7 @@ async def test_a_client_whose_requests_take_long_lets_others_go_on_between_them(
     rig.feed(frame(b"x"))
     rig.end()
     await asyncio.sleep(0)
-    assert len(rig.server.turns) == 0
+    assert len(rig.server.fair_queue) == 0
 
 
 async def test_a_client_is_heavy_by_what_its_requests_take_in_the_mean() -> None:
@@ -470,7 +470,7 @@ async def test_a_client_that_has_gone_while_it_waited_is_answered_no_more(how: s
     rig = Rig(lambda body: body)
     near.setblocking(False)
     rig.connection._transport = Transport(near)
-    rig.server.turns.join("another", lambda: None)
+    rig.server.fair_queue.join("another", lambda: None)
     rig.feed(frame(b"waits"))
     if how == "reset":
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -506,9 +506,9 @@ async def test_a_client_that_sends_its_requests_in_parts_is_as_heavy() -> None:
 
 async def test_a_new_client_waits_where_others_wait_and_one_that_is_known_does_not() -> None:
     rig, known = Rig(lambda body: body), Rig(lambda body: body)
-    known.server.turns = rig.server.turns
+    known.server.fair_queue = rig.server.fair_queue
     known.feed(frame(b"first"))
-    rig.server.turns.join("another", lambda: None)
+    rig.server.fair_queue.join("another", lambda: None)
     known.feed(frame(b"second"))
     rig.feed(frame(b"new"))
     assert (known.seen, rig.seen) == ([b"first", b"second"], [])
@@ -529,10 +529,10 @@ async def test_a_request_that_has_to_wait_comes_again_whole_and_in_order(size: i
         if data.startswith(b"w") and len(refused) < 2:
             refused.append(data)
 
-            def join(go_on: Callable[[], None]) -> Turn:
-                turn = Turn(go_on)
-                waiting.append(turn.come)  # type: ignore[arg-type]
-                return turn
+            def join(go_on: Callable[[], None]) -> Ticket:
+                ticket = Ticket(go_on)
+                waiting.append(ticket.resume)  # type: ignore[arg-type]
+                return ticket
 
             rig.connection.mute_in(join)
             raise NotYet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.broker.network.fair_queue import Turns
+from tidelog.broker.network.fair_queue import FairQueue
 
 
 class Loop:
@@ -22,28 +22,28 @@ class Loop:
 
 def test_each_round_serves_one_in_the_order_in_which_they_came() -> None:
     loop, seen = Loop(), list[str]()
-    turns = Turns(loop.call_soon)  # type: ignore[arg-type]
+    queue = FairQueue(loop.call_soon)  # type: ignore[arg-type]
     for name in "abc":
-        turns.join("h", lambda name=name: seen.append(name))  # type: ignore[misc]
+        queue.join("h", lambda name=name: seen.append(name))  # type: ignore[misc]
     assert not seen, "the sockets are looked at first"
     for count in (1, 2, 3):
         loop.round()
         assert "".join(seen) == "abc"[:count]
     loop.round()
-    assert (len(turns), turns.taken, loop.soon) == (0, 3, [])
+    assert (len(queue), queue.taken, loop.soon) == (0, 3, [])
 
 
 def test_who_comes_again_stands_at_the_end() -> None:
     loop, seen = Loop(), list[str]()
-    turns = Turns(loop.call_soon)  # type: ignore[arg-type]
+    queue = FairQueue(loop.call_soon)  # type: ignore[arg-type]
 
     def again() -> None:
         seen.append("a")
         if len(seen) < 4:
-            turns.join("h", again)
+            queue.join("h", again)
 
-    turns.join("h", again)
-    turns.join("h", lambda: seen.append("b"))
+    queue.join("h", again)
+    queue.join("h", lambda: seen.append("b"))
     for _ in range(5):
         loop.round()
     assert "".join(seen) == "abaa"
@@ -51,43 +51,43 @@ def test_who_comes_again_stands_at_the_end() -> None:
 
 def test_places_that_were_given_up_take_no_round() -> None:
     loop, seen = Loop(), list[str]()
-    turns = Turns(loop.call_soon)  # type: ignore[arg-type]
-    gone = [turns.join("h", lambda: seen.append("gone")) for _ in range(3)]
-    turns.join("h", lambda: seen.append("here"))
-    for turn in gone:
-        turn.cancel()
+    queue = FairQueue(loop.call_soon)  # type: ignore[arg-type]
+    gone = [queue.join("h", lambda: seen.append("gone")) for _ in range(3)]
+    queue.join("h", lambda: seen.append("here"))
+    for ticket in gone:
+        ticket.cancel()
     assert gone[0].when() == 0
     loop.round()
-    assert (seen, turns.taken) == (["here"], 1)
+    assert (seen, queue.taken) == (["here"], 1)
 
 
 def test_each_client_has_a_row_and_each_row_its_turn() -> None:
     loop, seen = Loop(), list[str]()
-    turns = Turns(loop.call_soon)  # type: ignore[arg-type]
+    queue = FairQueue(loop.call_soon)  # type: ignore[arg-type]
     for client, number in (("a", 4), ("b", 1), ("c", 2)):
         for n in range(number):
-            turns.join(client, lambda client=client, n=n: seen.append(f"{client}{n}"))  # type: ignore[misc]
-    assert len(turns) == 7
+            queue.join(client, lambda client=client, n=n: seen.append(f"{client}{n}"))  # type: ignore[misc]
+    assert len(queue) == 7
     for _ in range(4):
         loop.round()
-    turns.join("d", lambda: seen.append("d0"))
+    queue.join("d", lambda: seen.append("d0"))
     for _ in range(4):
         loop.round()
     assert seen == ["a0", "b0", "c0", "a1", "c1", "a2", "d0", "a3"]
-    assert (len(turns), turns.has_row, turns.taken, loop.soon) == (0, False, 8, [])
+    assert (len(queue), queue.has_row, queue.taken, loop.soon) == (0, False, 8, [])
 
 
 def test_who_joins_in_its_turn_stands_behind_the_others_of_its_row() -> None:
     loop, seen = Loop(), list[str]()
-    turns = Turns(loop.call_soon)  # type: ignore[arg-type]
+    queue = FairQueue(loop.call_soon)  # type: ignore[arg-type]
 
     def first() -> None:
         seen.append("first")
-        turns.join("a", lambda: seen.append("again"))
+        queue.join("a", lambda: seen.append("again"))
 
-    turns.join("a", first)
-    turns.join("a", lambda: seen.append("second"))
-    turns.join("b", lambda: seen.append("b"))
+    queue.join("a", first)
+    queue.join("a", lambda: seen.append("second"))
+    queue.join("b", lambda: seen.append("b"))
     for _ in range(4):
         loop.round()
     assert seen == ["first", "b", "second", "again"]
