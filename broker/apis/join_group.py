@@ -15,7 +15,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ..groups.classic.events import GroupProtocol, JoinRequest, JoinResult
 from ..groups.store.visible_topics import visible_topics
-from ..network.pending_response import then
+from ..network.pending_response import map_maybe_awaitable
 from ..requests.access import on_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
@@ -52,7 +52,7 @@ def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupR
             visible=visible_topics(context),
         )
     )
-    return then(outcome, lambda result: _answer(result, version))
+    return map_maybe_awaitable(outcome, lambda result: _answer(result, version))
 
 
 def _answer(result: JoinResult, version: int) -> JoinGroupResponse:

@@ -13,7 +13,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ..groups.classic.events import SyncRequest, SyncResult
-from ..network.pending_response import then
+from ..network.pending_response import map_maybe_awaitable
 from ..requests.access import on_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
@@ -42,7 +42,7 @@ def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupR
             {each.member_id: each.assignment for each in request.assignments},
         )
     )
-    return then(outcome, _answer)
+    return map_maybe_awaitable(outcome, _answer)
 
 
 def _answer(result: SyncResult) -> SyncGroupResponse:

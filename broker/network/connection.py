@@ -32,7 +32,7 @@ from ..runtime.exceptions import ConnectionAborted, NotYet
 from ..security.principal import ANONYMOUS
 from .fair_queue import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
 from .outbound import Outbound, Part, release_parts
-from .pending_response import LaterAnswer
+from .pending_response import PendingResponse
 
 if TYPE_CHECKING:
     import socket
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end = 0
         # Where the incomplete frame in the own buffer will end; 0 while that is not known.
         self._frame_end = 0
-        self._pending: asyncio.Future[object] | LaterAnswer | None = None
+        self._pending: asyncio.Future[object] | PendingResponse | None = None
         self._paused = False
         self._closing = False
         self._muted: asyncio.TimerHandle | Ticket | None = None
@@ -496,7 +496,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- answers that wait, clients that do not read
 
     def _wait(self, answer: Awaitable[object]) -> None:
-        if type(answer) is LaterAnswer:
+        if type(answer) is PendingResponse:
             self._pending = answer
             answer.add_done_callback(self._answered)
             return
@@ -504,7 +504,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending = future
         future.add_done_callback(self._answered)
 
-    def _answered(self, future: asyncio.Future[object] | LaterAnswer) -> None:
+    def _answered(self, future: asyncio.Future[object] | PendingResponse) -> None:
         if future.cancelled():
             return
         self._pending = None

@@ -1,7 +1,9 @@
-"""Answers that come later: `LaterAnswer` waits for syncs, `then` goes on with a value that is there or is awaited.
+"""Answers that come later: `PendingResponse` waits for syncs; `map_maybe_awaitable` goes on with a value that is there or is
+awaited.
 
 With `flush.messages=1` every produce waits, and a coroutine with a gather was a third of what such a request cost. To its
-connection a `LaterAnswer` looks like a future; unlike one it calls back at once, when the last thing that it waits for has ended.
+connection a `PendingResponse` looks like a future; unlike one it calls back at once, when the last sync that it waits for has
+ended.
 """
 
 from __future__ import annotations
@@ -12,24 +14,24 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 
-class LaterAnswer:
-    """Made by a handler, which registers `settle` with each thing to wait for; nothing of it may have ended when the
+class PendingResponse:
+    """Made by a handler, which registers `one_done` with each thing to wait for; nothing of it may have ended when the
     handler returns. Loop thread.
     """
 
     __slots__ = ("_answer", "_callback", "_error", "_failure", "_finish", "_is_cancelled", "_left")
 
     def __init__(self, finish: Callable[[Exception | None], bytes], count: int) -> None:
-        """`finish` makes the answer, from the first failure if there was one, after `count` calls of `settle`."""
+        """`finish` makes the answer, from the first failure if there was one, after `count` calls of `one_done`."""
         self._finish = finish
         self._left = count
         self._failure: Exception | None = None
-        self._callback: Callable[[LaterAnswer], object] | None = None
+        self._callback: Callable[[PendingResponse], object] | None = None
         self._answer = b""
         self._error: Exception | None = None
         self._is_cancelled = False
 
-    def settle(self, failure: Exception | None) -> None:
+    def one_done(self, failure: Exception | None) -> None:
         """One of the things has ended, well (None) or not."""
         if failure is not None and self._failure is None:
             self._failure = failure
@@ -45,7 +47,7 @@ class LaterAnswer:
 
     # What connections use of futures.
 
-    def add_done_callback(self, callback: Callable[[LaterAnswer], object]) -> None:
+    def add_done_callback(self, callback: Callable[[PendingResponse], object]) -> None:
         """One, before it is done."""
         self._callback = callback
 
@@ -67,7 +69,7 @@ class LaterAnswer:
         if self._left:
             future = asyncio.get_running_loop().create_future()
 
-            def wake(_: LaterAnswer) -> None:
+            def wake(_: PendingResponse) -> None:
                 if not future.done():
                     future.set_result(None)
 
@@ -82,7 +84,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def then(outcome: T | Awaitable[T], finish: Callable[[T], R]) -> R | Coroutine[Any, Any, R]:
+def map_maybe_awaitable(outcome: T | Awaitable[T], finish: Callable[[T], R]) -> R | Coroutine[Any, Any, R]:
     """`finish(outcome)` now, or a coroutine of it when `outcome` has to be awaited. Loop thread."""
     if inspect.isawaitable(outcome):
         return _later(outcome, finish)

@@ -30,7 +30,7 @@ from ...protocol.records.exceptions import (
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..metadata.topics import INTERNAL_TOPICS
-from ..network.pending_response import LaterAnswer
+from ..network.pending_response import PendingResponse
 from ..partitions.format_conversion import MOST_QUICK_BYTES, is_quick, quick_expansion
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
@@ -58,7 +58,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 #: Topic → why nothing of it is appended.
 Denied = dict[str, ErrorCode] | None
 
-Answer = bytes | LaterAnswer | Awaitable[bytes | None] | None
+Answer = bytes | PendingResponse | Awaitable[bytes | None] | None
 
 LOOP_NS = 20_000_000
 """Of one client's requests that came together: compressed batches after it are looked at by the conversions' thread."""
@@ -253,10 +253,10 @@ def answer(counters: RequestCounters, version: int, correlation_id: int, acks: i
                 return write_produce_response(version, correlation_id, answers)
             return _after_syncs(counters, version, correlation_id, answers, record_errors, failure)
 
-        later_answer = LaterAnswer(finish, len(unsynced))
+        pending = PendingResponse(finish, len(unsynced))
         for partition, offset in unsynced:
-            partition.tell_when_durable(offset, later_answer.settle)
-        return later_answer
+            partition.tell_when_durable(offset, pending.one_done)
+        return pending
     if record_errors is not None:
         return _with_record_errors(version, correlation_id, answers, record_errors)
     return write_produce_response(version, correlation_id, answers)

@@ -15,7 +15,7 @@ from support.connections import Server, Transport, frame
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.descriptor_limit import open_count
 from tidelog.broker.network.fair_queue import Ticket
-from tidelog.broker.network.pending_response import LaterAnswer
+from tidelog.broker.network.pending_response import PendingResponse
 from tidelog.broker.network.receive_budget import ReceiveRoom
 from tidelog.broker.network.socket_server import Endpoint
 from tidelog.broker.runtime.exceptions import ConnectionAborted, NotYet
@@ -221,21 +221,21 @@ async def test_a_client_that_does_not_read_is_not_read_from() -> None:
 
 
 async def test_requests_behind_a_later_answer_are_handled_when_it_is_sent() -> None:
-    waiting: list[LaterAnswer] = []
+    waiting: list[PendingResponse] = []
 
-    def handle(body: bytes) -> LaterAnswer:
-        waiting.append(LaterAnswer(lambda failure: frame(body if failure is None else b"failed"), 1))
+    def handle(body: bytes) -> PendingResponse:
+        waiting.append(PendingResponse(lambda failure: frame(body if failure is None else b"failed"), 1))
         return waiting[-1]
 
     rig = Rig(handle)
     rig.feed(frame(b"a") + frame(b"b") + frame(b"c"))
     assert rig.seen == [b"a"]
-    waiting[0].settle(None)
+    waiting[0].one_done(None)
     assert rig.seen == [b"a", b"b"], "at once, not with the next turn of the loop"
-    waiting[1].settle(OSError("disk"))
+    waiting[1].one_done(OSError("disk"))
     assert rig.far.recv(100) == frame(b"a") + frame(b"failed")
     rig.end()
-    waiting[2].settle(None)
+    waiting[2].one_done(None)
     assert waiting[2].cancelled()
 
 
