@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
             # They know each other: what a TLS connection holds would stay until a full collection.
             self._outbound = None
         self._release_buffer()
-        self._server.sending.ends(self)
+        self._server.sending.untrack(self)
         self._server.connection_closed(self)
 
     # -- what the server calls
@@ -414,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
             done = outbound.write(answers[0] if len(answers) == 1 else b"".join(answers))
         if not done:
             self._pause()
-            self._server.sending.begins(self)
+            self._server.sending.track(self)
             self._server.connection_waits()
         return done
 
@@ -424,7 +424,7 @@ class Connection(asyncio.BufferedProtocol):
         server = self._server
         room = server.receiving
         needed = max(room_for_frame(source, start, end, server.max_request_bytes, room.scarce), left)
-        if not room.grants(self, needed, 0, waits=False):
+        if not room.try_reserve(self, needed, 0, waits=False):
             needed = 1 << left.bit_length()
         self._take_buffer(needed)
         assert self._buffer is not None
@@ -432,7 +432,7 @@ class Connection(asyncio.BufferedProtocol):
         self._start, self._end = 0, left
         self._frame_end = _announced_end(self._buffer, left)
         if self._pending is None and not self._paused and self._muted is None:
-            room.begins(self)
+            room.track(self)
             server.connection_waits()
         if left == self._capacity:
             self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
@@ -446,7 +446,7 @@ class Connection(asyncio.BufferedProtocol):
         self._start = self._process(buffer, before, self._end)
         room = self._server.receiving
         if self._start != before or self._muted is not None:  # it is whole, and may wait for others
-            room.ends(self)
+            room.untrack(self)
         if self._closing or self._buffer is None:
             return
         left = self._end - self._start
@@ -457,11 +457,11 @@ class Connection(asyncio.BufferedProtocol):
             if self._end == self._capacity:
                 self._pause()
             return
-        room.begins(self)
+        room.track(self)
         self._server.connection_waits()
         needed = room_for_frame(buffer, self._start, self._end, self._server.max_request_bytes, room.scarce)
         is_full = left == self._capacity
-        if needed > self._capacity and room.grants(self, needed, len(buffer), waits=is_full):
+        if needed > self._capacity and room.try_reserve(self, needed, len(buffer), waits=is_full):
             old = memoryview(buffer)[self._start : self._end]
             self._take_buffer(needed)
             self._buffer[:left] = old
@@ -488,7 +488,7 @@ class Connection(asyncio.BufferedProtocol):
             server = self._server
             self._view = None
             server.receiving.buffers.give(self._buffer)
-            server.receiving.ends(self)
+            server.receiving.untrack(self)
             self._buffer = None
             self._start = self._end = self._capacity = self._frame_end = 0
             server.room_changed()
@@ -537,7 +537,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _drained(self) -> None:
-        self._server.sending.ends(self)
+        self._server.sending.untrack(self)
         if self._pending is None:
             self._resume()
 

@@ -76,7 +76,7 @@ class BufferPool:
             self._free.setdefault(size, []).append(buffer)
 
 
-class ReceiveRoom:
+class RequestMemoryBudget:
     """Loop thread.
 
     Attributes:
@@ -111,17 +111,17 @@ class ReceiveRoom:
         """Connections that are paused until there is memory."""
         return len(self._waiting)
 
-    def begins(self, connection: Receiver) -> None:
+    def track(self, connection: Receiver) -> None:
         """The first bytes of a request are there, or more of them."""
         if connection not in self._incomplete:
             self._incomplete[connection] = 0
 
-    def ends(self, connection: Receiver) -> None:
+    def untrack(self, connection: Receiver) -> None:
         """The request is whole, or its connection gone. Harmless when there is none."""
         if self._incomplete.pop(connection, None) is not None and connection in self._waiting:
             self._waiting.remove(connection)
 
-    def grants(self, connection: Receiver, capacity: int, instead_of: int, waits: bool) -> bool:
+    def try_reserve(self, connection: Receiver, capacity: int, instead_of: int, waits: bool) -> bool:
         """Whether the connection may have a buffer of `capacity` bytes in place of the one of `instead_of`. If not, one that
         `waits` is told to go on when there is room; those that wait come first."""
         asking = self._asking is connection
@@ -137,7 +137,7 @@ class ReceiveRoom:
             self._waiting.append(connection)
         return False
 
-    def given_back(self) -> None:
+    def wake_waiters(self) -> None:
         """Lets those ask again who wait: the oldest request's, which always may, then the others in their order until one
         has to wait on. Not from within a connection's work."""
         oldest = next(iter(self._incomplete), None)
@@ -179,4 +179,4 @@ class ReceiveRoom:
                     f"{have} bytes of a request came in {age} ms, while others waited for memory (queued.max.request.bytes)"
                 )
         if self._waiting:
-            self.given_back()
+            self.wake_waiters()

@@ -41,7 +41,7 @@ class _Waiting:
         self.still_ms = 0
 
 
-class SendRoom:
+class ResponseMemoryBudget:
     """Loop thread.
 
     Attributes:
@@ -67,15 +67,15 @@ class SendRoom:
         half as many."""
         return 0 <= self.limit < len(self._waiting) * _KERNEL_BYTES * (1 + was)
 
-    def begins(self, connection: Sender) -> None:
+    def track(self, connection: Sender) -> None:
         """The socket did not take all. Above the limit, those go that have been waiting longest, never the newest."""
-        self.ends(connection)
+        self.untrack(connection)
         waiting = self._waiting[connection] = _Waiting(connection.unsent_bytes, connection.send_turns)
         self.held += waiting.size
         if 0 <= self.limit < self.held:
             self._shed(connection)
 
-    def ends(self, connection: Sender) -> None:
+    def untrack(self, connection: Sender) -> None:
         """All has gone, or the connection has. Harmless when there is nothing."""
         waiting = self._waiting.pop(connection, None)
         if waiting is not None:
@@ -95,7 +95,7 @@ class SendRoom:
                     f"the client took nothing of its answer for {waiting.still_ms} ms "
                     f"(response.send.timeout.ms={self.timeout_ms})"
                 )
-                self.ends(connection)
+                self.untrack(connection)
 
     def _shed(self, newest: Sender) -> None:
         """By the time that each stands still; of equals the one that came first goes first."""
@@ -109,4 +109,4 @@ class SendRoom:
                 f"the client does not take its answer, and {self.held} bytes of answers wait "
                 f"(queued.max.response.bytes={self.limit})"
             )
-            self.ends(connection)
+            self.untrack(connection)

@@ -25,8 +25,8 @@ from .connection import Connection
 from .descriptor_limit import Descriptors, open_limit
 from .fair_queue import FairQueue
 from .outbound import SendCounters
-from .receive_budget import ReceiveRoom
-from .send_budget import CROWDED_UNSENT_BYTES, SendRoom
+from .receive_budget import RequestMemoryBudget
+from .send_budget import CROWDED_UNSENT_BYTES, ResponseMemoryBudget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -117,8 +117,8 @@ class SocketServer:
         self.scratch_view = self._whole_view
         """What connections without a buffer of their own read into."""
         self._ciphertext_view: memoryview | None = None
-        self.receiving = ReceiveRoom(config.queued_max_request_bytes, config.request_receive_timeout_ms)
-        self.sending = SendRoom(config.queued_max_response_bytes, config.response_send_timeout_ms)
+        self.receiving = RequestMemoryBudget(config.queued_max_request_bytes, config.request_receive_timeout_ms)
+        self.sending = ResponseMemoryBudget(config.queued_max_response_bytes, config.response_send_timeout_ms)
         self.fair_queue = FairQueue(loop.call_soon)
         self.descriptors = Descriptors(open_limit())
         self._ticker: asyncio.TimerHandle | None = None
@@ -283,7 +283,7 @@ class SocketServer:
 
     def _wake(self) -> None:
         self._waking = False
-        self.receiving.given_back()
+        self.receiving.wake_waiters()
 
     def _tick(self) -> None:
         now = self.loop.time()

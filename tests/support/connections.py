@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.fair_queue import FairQueue
 from tidelog.broker.network.outbound import SendCounters
-from tidelog.broker.network.receive_budget import ReceiveRoom
-from tidelog.broker.network.send_budget import SendRoom
+from tidelog.broker.network.receive_budget import RequestMemoryBudget
+from tidelog.broker.network.send_budget import ResponseMemoryBudget
 from tidelog.broker.network.socket_server import Endpoint
 
 
@@ -50,8 +50,8 @@ class Server:
         self.scratch = bytearray(4096)
         self.scratch_view = memoryview(self.scratch)
         self.ciphertext_view = memoryview(bytearray(8192))
-        self.receiving = ReceiveRoom(-1, 30_000)
-        self.sending = SendRoom(-1, 300_000)
+        self.receiving = RequestMemoryBudget(-1, 30_000)
+        self.sending = ResponseMemoryBudget(-1, 300_000)
         self.fair_queue = FairQueue(self.loop.call_soon)
 
     def now(self) -> int:

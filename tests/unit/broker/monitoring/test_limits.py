@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 from tidelog.broker.metadata.creation_limits import MakerAccounts, Makers
 from tidelog.broker.monitoring.limits import limit_metrics, long_request_metrics, maker_metrics
-from tidelog.broker.network.receive_budget import ReceiveRoom
-from tidelog.broker.network.send_budget import SendRoom
+from tidelog.broker.network.receive_budget import RequestMemoryBudget
+from tidelog.broker.network.send_budget import ResponseMemoryBudget
 from tidelog.broker.runtime.metric_family import families_of
 from tidelog.config.broker_config import BrokerConfig
 
 
 def test_every_limit_has_its_row() -> None:
-    receiving, sending = ReceiveRoom(1, 1), SendRoom(1, 1)
+    receiving, sending = RequestMemoryBudget(1, 1), ResponseMemoryBudget(1, 1)
     receiving.buffers.lent, receiving.waits, receiving.timed_out, receiving.shed = 1, 2, 3, 4
     sending.held, sending.timed_out, sending.shed = 5, 6, 7
     server = SimpleNamespace(receiving=receiving, sending=sending, fair_queue=SimpleNamespace(taken=8))

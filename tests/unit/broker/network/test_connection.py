@@ -16,7 +16,7 @@ from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.descriptor_limit import open_count
 from tidelog.broker.network.fair_queue import Ticket
 from tidelog.broker.network.pending_response import PendingResponse
-from tidelog.broker.network.receive_budget import ReceiveRoom
+from tidelog.broker.network.receive_budget import RequestMemoryBudget
 from tidelog.broker.network.socket_server import Endpoint
 from tidelog.broker.runtime.exceptions import ConnectionAborted, NotYet
 
@@ -284,7 +284,7 @@ async def test_a_muted_connection_that_is_lost_leaves_no_timer() -> None:
 async def test_requests_of_many_share_bounded_memory_and_all_arrive(seed: int) -> None:
     rng = random.Random(seed)
     rigs = [Rig(lambda body: body[:3], 1 << 20) for _ in range(12)]
-    room = ReceiveRoom(400_000, 30_000)
+    room = RequestMemoryBudget(400_000, 30_000)
     for rig in rigs:
         rig.server.receiving = room
     bodies = {rig: [rng.randbytes(rng.choice([5, 3000, 20_000, 300_000])) for _ in range(4)] for rig in rigs}
@@ -296,7 +296,7 @@ async def test_requests_of_many_share_bounded_memory_and_all_arrive(seed: int) -
             rig.feed(streams[rig][:count])
             streams[rig] = rig.unread + streams[rig][count:]
             assert room.buffers.lent <= 400_000 + (1 << 19) + 16_384 * len(rigs)
-        room.given_back()
+        room.wake_waiters()
         assert sum(map(len, streams.values())) < before, "somebody always goes on"
     for rig in rigs:
         assert rig.seen == bodies[rig]

@@ -10,7 +10,7 @@ from tidelog.broker.network.receive_budget import (
     SLOWEST_BYTES_PER_S,
     SMALL_BYTES,
     BufferPool,
-    ReceiveRoom,
+    RequestMemoryBudget,
 )
 
 KIB = 1024
@@ -19,7 +19,7 @@ KIB = 1024
 class Client:
     """A connection that asks for `wants` bytes when it is told that there may be room."""
 
-    def __init__(self, room: ReceiveRoom, have: int = 0) -> None:
+    def __init__(self, room: RequestMemoryBudget, have: int = 0) -> None:
         self.room = room
         self.request_bytes = have
         self.buffer: bytearray | None = None
@@ -29,11 +29,11 @@ class Client:
     def ask(self, capacity: int) -> bool:
         self.wants = capacity
         held = 0 if self.buffer is None else len(self.buffer)
-        if not self.room.grants(self, capacity, held, waits=True):
+        if not self.room.try_reserve(self, capacity, held, waits=True):
             return False
         self.room.buffers.give(self.buffer)
         self.buffer = self.room.buffers.take(capacity)
-        self.room.begins(self)
+        self.room.track(self)
         return True
 
     def go_on_receiving(self) -> None:
@@ -46,7 +46,7 @@ class Client:
     def leave(self) -> None:
         self.room.buffers.give(self.buffer)
         self.buffer = None
-        self.room.ends(self)
+        self.room.untrack(self)
 
 
 def test_pooled_buffers_fit_are_reused_and_bounded() -> None:
@@ -65,7 +65,7 @@ def test_pooled_buffers_fit_are_reused_and_bounded() -> None:
 
 
 def test_above_the_limit_others_wait_in_their_order_and_the_oldest_goes_on() -> None:
-    room = ReceiveRoom(256 * KIB, 1000)
+    room = RequestMemoryBudget(256 * KIB, 1000)
     first, second, third, fourth = (Client(room) for _ in range(4))
     assert first.ask(64 * KIB)
     assert second.ask(128 * KIB)
@@ -75,13 +75,13 @@ def test_above_the_limit_others_wait_in_their_order_and_the_oldest_goes_on() -> 
     assert room.buffers.lent == 384 * KIB
     assert (room.waits, room.waiting) == (2, 2)
     assert Client(room).ask(SMALL_BYTES), "small requests never wait"
-    room.given_back()
+    room.wake_waiters()
     assert room.waits == 2, "asking again is no other wait"
     first.leave()
-    room.given_back()
+    room.wake_waiters()
     assert third.buffer is None, "the second is the oldest now, and 144 + 128 KiB are too much"
     second.leave()
-    room.given_back()
+    room.wake_waiters()
     assert third.buffer is not None
     assert fourth.buffer is not None
     assert room.waiting == 0
@@ -91,7 +91,7 @@ def test_above_the_limit_others_wait_in_their_order_and_the_oldest_goes_on() -> 
 def test_whoever_comes_all_get_through_and_memory_stays_within_its_bound(seed: int) -> None:
     rng = random.Random(seed)
     largest, limit = 256 * KIB, 512 * KIB
-    room = ReceiveRoom(limit, 1000)
+    room = RequestMemoryBudget(limit, 1000)
     clients = [Client(room) for _ in range(40)]
     left = {client: rng.choice([8, 16, 100, 256]) * KIB for client in clients}
     for client in clients:
@@ -104,7 +104,7 @@ def test_whoever_comes_all_get_through_and_memory_stays_within_its_bound(seed: i
         if len(client.buffer) >= left[client]:
             del left[client]
             client.leave()
-            room.given_back()
+            room.wake_waiters()
         else:
             client.ask(min(2 * len(client.buffer), largest))
         assert room.buffers.lent <= limit + largest + SMALL_BYTES * len(clients)
@@ -113,10 +113,10 @@ def test_whoever_comes_all_get_through_and_memory_stays_within_its_bound(seed: i
 
 
 def test_a_request_has_its_time_and_more_for_what_has_come() -> None:
-    room = ReceiveRoom(-1, 5000)
+    room = RequestMemoryBudget(-1, 5000)
     stalled, steady = Client(room, 4), Client(room, 4)
-    room.begins(stalled)
-    room.begins(steady)
+    room.track(stalled)
+    room.track(steady)
     for _ in range(5):
         steady.request_bytes += 2 * SLOWEST_BYTES_PER_S
         room.tick(1000)
@@ -135,18 +135,18 @@ def test_a_request_has_its_time_and_more_for_what_has_come() -> None:
 
 
 def test_a_byte_now_and_then_buys_no_time() -> None:
-    room = ReceiveRoom(-1, 5000)
+    room = RequestMemoryBudget(-1, 5000)
     dripping = Client(room)
-    room.begins(dripping)
+    room.track(dripping)
     for _ in range(6):
         dripping.request_bytes += 1
-        room.begins(dripping)
+        room.track(dripping)
         room.tick(1000)
     assert dripping.reason
 
 
 def test_while_others_wait_the_slow_ones_go() -> None:
-    room = ReceiveRoom(136 * KIB, 60_000)
+    room = RequestMemoryBudget(136 * KIB, 60_000)
     slow, small, quick, waiting = Client(room, 40 * KIB), Client(room, 10), Client(room, 4000 * KIB), Client(room, 1)
     assert slow.ask(64 * KIB)
     assert small.ask(4 * KIB)
@@ -165,18 +165,18 @@ def test_while_others_wait_the_slow_ones_go() -> None:
 
 
 def test_one_that_leaves_waits_no_more() -> None:
-    room = ReceiveRoom(64 * KIB, 1000)
+    room = RequestMemoryBudget(64 * KIB, 1000)
     first, second = Client(room), Client(room)
     assert first.ask(64 * KIB)
     assert second.ask(4 * KIB)
     assert not second.ask(64 * KIB)
-    assert not room.grants(second, 64 * KIB, 4 * KIB, waits=False)
+    assert not room.try_reserve(second, 64 * KIB, 4 * KIB, waits=False)
     second.leave()
     assert room.waiting == 0
 
 
 def test_without_a_limit_nothing_is_ever_scarce() -> None:
-    room = ReceiveRoom(-1, 1000)
+    room = RequestMemoryBudget(-1, 1000)
     assert all(Client(room).ask(1 << 20) for _ in range(20))
     assert not room.scarce
     room.limit = 64 << 20

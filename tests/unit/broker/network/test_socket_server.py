@@ -194,11 +194,11 @@ def test_a_crowd_that_does_not_read_is_told_to_leave_little_unsent_and_later_is_
     made.sending.limit = 1 << 20
     waiting = [_Connection(unsent_bytes=0, send_turns=0) for _ in range(6)]
     for one in waiting:
-        made.sending.begins(one)
+        made.sending.track(one)
         made.connection_waits()
     assert told == [CROWDED_UNSENT_BYTES] == [made.send_counters.unsent_bytes]
     for one in waiting[:4]:
-        made.sending.ends(one)
+        made.sending.untrack(one)
     made._tick()
     assert told == [CROWDED_UNSENT_BYTES, 0]
     assert made.send_counters.unsent_bytes == 0
