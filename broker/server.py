@@ -49,7 +49,7 @@ from .partitions.partition import PartitionTable
 from .partitions.purgatory import FetchPurgatory
 from .quotas.manager import QuotaManager
 from .requests.audited_requests import Changes
-from .requests.bulk_lane import LongRequests
+from .requests.bulk_lane import BulkRequestLane
 from .requests.counters import RequestCounters
 from .requests.dispatcher import Dispatcher
 from .requests.registry import listed_versions, load_apis
@@ -146,9 +146,9 @@ class Broker:
         """What ApiVersions tells: whatever takes an API out of it makes it anew, no request does."""
         dispatcher = around(Dispatcher(self, registrations, self.counters))
         self.changes = Changes(loop)
-        self.long_requests = LongRequests(loop)
+        self.long_requests = BulkRequestLane(loop)
         """Those with very many names that only look; `long_changes`: those that change something."""
-        self.long_changes = LongRequests(loop)
+        self.long_changes = BulkRequestLane(loop)
         self._message_sets: MessageSetListener | None = None
         self.socket_server = SocketServer(
             loop, config, dispatcher, self._gated_message_sets, self.io_pool, self._security_of

@@ -12,7 +12,7 @@ from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table
 if TYPE_CHECKING:
     from ..metadata.creation_limits import MakerAccounts
     from ..network.socket_server import SocketServer
-    from ..requests.bulk_lane import LongRequests
+    from ..requests.bulk_lane import BulkRequestLane
 
 
 # fmt: off
@@ -47,7 +47,7 @@ def limit_metrics() -> Table[SocketServer]:
 
 
 @cache
-def long_request_metrics() -> Table[Mapping[str, LongRequests]]:
+def long_request_metrics() -> Table[Mapping[str, BulkRequestLane]]:
     """Requests with very many names, by the lane that they go through: look, change."""
     return (
         Metric("tidelog_long_requests", COUNTER, "Requests of 8 KiB and more with names, which are handled one at a time: those "

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..network.outbound import Part
     from ..partitions.fetch_session import FetchContext, PartitionKey
-    from ..requests.bulk_lane import Pass
+    from ..requests.bulk_lane import Permit
     from ..server import Broker
 
 
@@ -32,15 +32,15 @@ def long_fetch(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Awaitable[list[Part]]:
     """The answer to the request in buffer[start:end], which is copied. NotYet while another long one is read."""
-    admission = broker.long_requests.admit(connection, end - start)
+    permit = broker.long_requests.admit(connection, end - start)
     frame = bytes(memoryview(buffer)[start:end])
-    task = broker.loop.create_task(_read(broker, frame, version, correlation_id, connection, admission))
-    task.add_done_callback(admission.leave)  # also where the client leaves before it has begun
+    task = broker.loop.create_task(_read(broker, frame, version, correlation_id, connection, permit))
+    task.add_done_callback(permit.release)  # also where the client leaves before it has begun
     return task
 
 
 async def _read(
-    broker: Broker, frame: bytes, version: int, correlation_id: int, connection: Connection, admission: Pass
+    broker: Broker, frame: bytes, version: int, correlation_id: int, connection: Connection, permit: Permit
 ) -> list[Part]:
     try:
         request = parse_fetch(frame, 0, len(frame), version)  # 30 ms for the most there may be
@@ -58,7 +58,7 @@ async def _read(
     context = broker.fetch_sessions.resolve(session_id, epoch, wanted, gone, version >= 13)
     del request, topics, forgotten, parts, wanted, gone
     await asker.next_turn()
-    return await fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes, admission.leave)
+    return await fetch_in_turns(asker, context, isolation, max_bytes, max_wait, min_bytes, permit.release)
 
 
 async def fetch_in_turns(

@@ -32,11 +32,11 @@ def long_produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Awaitable[bytes | None]:
     """The answer to the request in buffer[start:end], which is copied. NotYet while another long one is in work."""
-    admission = broker.long_changes.admit(connection, end - start)
+    permit = broker.long_changes.admit(connection, end - start)
     with memoryview(buffer) as view:
         frame = bytearray(view[start:end])
     task = broker.loop.create_task(_append(broker, frame, version, correlation_id, connection))
-    task.add_done_callback(admission.leave)  # also where the client leaves before it has begun
+    task.add_done_callback(permit.release)  # also where the client leaves before it has begun
     return task
 
 

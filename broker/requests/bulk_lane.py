@@ -28,7 +28,7 @@ LONG_BYTES = 8192
 """A shorter request has some thousand names at most: these are read in milliseconds."""
 
 
-class LongRequests:
+class BulkRequestLane:
     """Loop thread.
 
     Attributes:
@@ -50,30 +50,30 @@ class LongRequests:
         """How many wait."""
         return len(self._row)
 
-    def enter(self) -> Pass | None:
+    def try_acquire(self) -> Permit | None:
         """Lets a request in, unless another is; whoever gets a pass leaves with it."""
         if self._is_taken:
             return None
         self._is_taken = True
         self.taken += 1
         hold_off()
-        return Pass(self)
+        return Permit(self)
 
     def join(self, size: int, go_on: Callable[[], None]) -> Ticket:
-        """A place in the row; `go_on` is called when there is room, and comes back with `enter`."""
+        """A place in the row; `go_on` is called when there is room, and comes back with `try_acquire`."""
         ticket = Ticket(go_on)
         self._count += 1
         self._row[self._count] = (size, ticket)
         return ticket
 
-    def admit(self, connection: Connection, size: int) -> Pass:
-        """As `enter`, for the request of `size` bytes that `connection` hands over; NotYet, and a place in the row, where another
-        is in work."""
-        admission = self.enter()
-        if admission is None:
+    def admit(self, connection: Connection, size: int) -> Permit:
+        """As `try_acquire`, for the request of `size` bytes that `connection` hands over. While another one is in work: a place
+        in the row, and NotYet."""
+        permit = self.try_acquire()
+        if permit is None:
             connection.mute_in(partial(self.join, size))
             raise NotYet
-        return admission
+        return permit
 
     async def aside(self, task: Callable[[], T]) -> T:
         """Runs `task` in a thread that gives way to the loop's."""
@@ -86,8 +86,8 @@ class LongRequests:
         if self._thread is not None:
             self._thread.shutdown()
 
-    def left(self) -> None:
-        """For `Pass.leave`: whose turn it is goes on; who has gone, or waits for something else, is passed over."""
+    def released(self) -> None:
+        """For `Permit.release`: whose turn it is goes on; who has gone, or waits for something else, is passed over."""
         self._is_taken = False
         go_on()
         while self._row and not self._is_taken:
@@ -99,18 +99,18 @@ class LongRequests:
             ticket.resume()
 
 
-class Pass:
-    """Held by the request that is in work. `leave` more than once is harmless."""
+class Permit:
+    """Held by the request that is in work. `release` more than once is harmless."""
 
     __slots__ = ("_requests",)
 
-    def __init__(self, requests: LongRequests) -> None:
-        self._requests: LongRequests | None = requests
+    def __init__(self, requests: BulkRequestLane) -> None:
+        self._requests: BulkRequestLane | None = requests
 
-    def leave(self, _: object = None) -> None:
+    def release(self, _: object = None) -> None:
         requests, self._requests = self._requests, None
         if requests is not None:
-            requests.left()
+            requests.released()
 
 
 def _in_short_turns(task: Callable[[], T]) -> T:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..network.connection import Answer, Connection
     from ..server import Broker
-    from .bulk_lane import LongRequests
+    from .bulk_lane import BulkRequestLane
     from .counters import RequestCounters
 
 log = logging.getLogger(__name__)
@@ -95,14 +95,14 @@ class Dispatcher:
         elif end - start > LONG_BYTES and registration.many_names:
             # What changes something waits for the disk, and keeps nobody waiting who only looks.
             requests = self._broker.long_changes if registration.audited else self._broker.long_requests
-            admission = requests.admit(connection, end - start)
+            permit = requests.admit(connection, end - start)
             frame = bytes(memoryview(buffer)[start:end])
             work = self._long(registration, frame, version, correlation_id, connection, meter, requests)
             if registration.audited:
                 task, answer = self._broker.changes.keep(work)
             else:
                 answer = task = self._broker.loop.create_task(work)
-            task.add_done_callback(admission.leave)  # also where the client leaves before it has begun
+            task.add_done_callback(permit.release)  # also where the client leaves before it has begun
         else:
             frame = bytes(memoryview(buffer)[start:end])
             answer = self._generic(registration, frame, version, correlation_id, connection, meter)
@@ -201,7 +201,7 @@ class Dispatcher:
         correlation_id: int,
         connection: Connection,
         meter: RequestMeter | None,
-        requests: LongRequests,
+        requests: BulkRequestLane,
     ) -> Answer:
         """`_generic` for what has very many names: read and written beside the loop. Its client pays for that time too."""
         key, handler = registration.api_key, registration.handler

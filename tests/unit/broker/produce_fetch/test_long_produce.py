@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.broker.produce_fetch.long_produce import Topics, long_produce, slices_of
-from tidelog.broker.requests.bulk_lane import LongRequests
+from tidelog.broker.requests.bulk_lane import BulkRequestLane
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
 from tidelog.broker.runtime.exceptions import ConnectionAborted, NotYet
 
@@ -34,7 +34,7 @@ def test_slices_together_are_the_request(sizes: list[int]) -> None:
 
 async def test_a_second_one_waits_with_its_bytes_where_they_are() -> None:
     loop = asyncio.get_running_loop()
-    requests = LongRequests(loop)
+    requests = BulkRequestLane(loop)
     muted: list[Any] = []
     broker: Any = SimpleNamespace(long_changes=requests, loop=loop)
     connection: Any = SimpleNamespace(mute_in=lambda join: muted.append(join(lambda: None)))

@@ -10,7 +10,7 @@ from support.mock_time import MockTime
 from tidelog.broker.requests import audit_log as audit
 from tidelog.broker.requests import audited_requests as module
 from tidelog.broker.requests.audited_requests import Changes
-from tidelog.broker.requests.bulk_lane import LONG_BYTES, LongRequests
+from tidelog.broker.requests.bulk_lane import LONG_BYTES, BulkRequestLane
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.requests.dispatcher import Dispatcher
 from tidelog.broker.requests.registry import load_apis
@@ -39,7 +39,7 @@ class World:
         self.store: Any = Store()
         self.authorizer = AclAuthorizer({}, self.store, BrokerConfig(super_users="User:admin"))
         self.changes = Changes(loop)
-        self.long = LongRequests(loop)
+        self.long = BulkRequestLane(loop)
         broker: Any = SimpleNamespace(
             loop=loop,
             quotas=SimpleNamespace(active=False),
@@ -79,7 +79,7 @@ async def test_a_change_whose_client_has_gone_is_in_the_audit_log(rules: int, ca
     told = "".join(line for line in caplog.messages if line.startswith("done: User:admin from 10.0.0.7: "))
     assert told.count("created a rule: allow User:alice") == rules
     assert not len(world.changes)
-    assert world.long.enter() is not None, "the next long one may begin"
+    assert world.long.try_acquire() is not None, "the next long one may begin"
     await asyncio.get_running_loop().run_in_executor(None, world.long.close)
 
 

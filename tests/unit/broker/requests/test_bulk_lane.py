@@ -6,72 +6,72 @@ import asyncio
 import gc
 import threading
 
-from tidelog.broker.requests.bulk_lane import LongRequests, Pass
+from tidelog.broker.requests.bulk_lane import BulkRequestLane, Permit
 
 
 class Waiting:
-    """Connections that come back with `enter` when it is their turn, and leave at once."""
+    """Connections that come back with `try_acquire` when it is their turn, and leave at once."""
 
-    def __init__(self, requests: LongRequests) -> None:
+    def __init__(self, requests: BulkRequestLane) -> None:
         self.requests = requests
         self.served: list[str] = []
-        self.held: list[Pass] = []
+        self.held: list[Permit] = []
 
     def joins(self, name: str, size: int) -> None:
         def go_on() -> None:
             self.served.append(name)
-            admission = self.requests.enter()
-            assert admission is not None, "whoever is called finds room"
-            self.held.append(admission)
+            permit = self.requests.try_acquire()
+            assert permit is not None, "whoever is called finds room"
+            self.held.append(permit)
 
         self.requests.join(size, go_on)
 
 
 async def test_one_is_let_in_and_the_next_when_it_leaves() -> None:
-    requests = LongRequests(asyncio.get_running_loop())
-    first = requests.enter()
+    requests = BulkRequestLane(asyncio.get_running_loop())
+    first = requests.try_acquire()
     assert first is not None
-    assert requests.enter() is None
+    assert requests.try_acquire() is None
     waiting = Waiting(requests)
     waiting.joins("a", 1)
     assert (len(requests), waiting.served) == (1, [])
-    first.leave()
+    first.release()
     assert (len(requests), waiting.served) == (0, ["a"])
-    first.leave()  # harmless: it is somebody else's now
-    assert requests.enter() is None
-    waiting.held.pop().leave()
+    first.release()  # harmless: it is somebody else's now
+    assert requests.try_acquire() is None
+    waiting.held.pop().release()
     assert requests.taken == 2
-    assert requests.enter() is not None
+    assert requests.try_acquire() is not None
 
 
 async def test_the_smallest_and_the_oldest_go_on_in_turns() -> None:
-    requests = LongRequests(asyncio.get_running_loop())
-    first = requests.enter()
+    requests = BulkRequestLane(asyncio.get_running_loop())
+    first = requests.try_acquire()
     assert first is not None
     waiting = Waiting(requests)
     for name, size in (("oldest", 900), ("big", 800), ("small", 10), ("smaller", 5), ("late", 700)):
         waiting.joins(name, size)
-    first.leave()
+    first.release()
     while waiting.held:
-        waiting.held.pop().leave()
+        waiting.held.pop().release()
     assert waiting.served == ["smaller", "oldest", "small", "big", "late"]
 
 
 async def test_who_has_gone_or_does_not_come_back_is_passed_over() -> None:
-    requests = LongRequests(asyncio.get_running_loop())
-    first = requests.enter()
+    requests = BulkRequestLane(asyncio.get_running_loop())
+    first = requests.try_acquire()
     assert first is not None
     called = []
     requests.join(1, lambda: called.append("muted"))
     requests.join(2, lambda: called.append("gone")).cancel()
     waiting = Waiting(requests)
     waiting.joins("there", 3)
-    first.leave()
+    first.release()
     assert (called, waiting.served) == (["muted"], ["there"])
 
 
 async def test_reading_is_done_by_another_thread() -> None:
-    requests = LongRequests(asyncio.get_running_loop())
+    requests = BulkRequestLane(asyncio.get_running_loop())
     other = await requests.aside(threading.get_ident)
     assert other != threading.get_ident()
     assert await requests.aside(threading.get_ident) == other
@@ -80,12 +80,12 @@ async def test_reading_is_done_by_another_thread() -> None:
 
 async def test_while_one_is_in_work_no_full_collection_holds_the_loop() -> None:
     before = gc.get_threshold()
-    requests, others = (LongRequests(asyncio.get_running_loop()) for _ in range(2))
-    first, second = requests.enter(), others.enter()
+    requests, others = (BulkRequestLane(asyncio.get_running_loop()) for _ in range(2))
+    first, second = requests.try_acquire(), others.try_acquire()
     assert first is not None
     assert second is not None
     assert gc.get_threshold()[2] > 1_000_000
-    first.leave()
+    first.release()
     assert gc.get_threshold()[2] > 1_000_000, "the other one is still in work"
-    second.leave()
+    second.release()
     assert gc.get_threshold() == before
