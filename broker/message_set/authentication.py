@@ -123,10 +123,10 @@ class MessageSetGate:
         except Refusal as refusal:
             attempt.failed()
             return await self._refuse(connection, kind, ErrorCode.SASL_AUTHENTICATION_FAILED, str(refusal))
-        if (refused := connection.known_as(user(found.user))) is not None:
+        if (refused := connection.authenticated_as(user(found.user))) is not None:
             raise ConnectionAborted(refused)
         session.done, session.expired = True, False
-        connection.take_time()
+        connection.clear_deadline()
         connection.hand_to(self.dispatcher)
         security.successes += 1
         lifetime_ms = security.max_reauth_ms(_MECHANISM)

@@ -28,7 +28,7 @@ from ...protocol.framing import (
     read_size,
     room_for_frame,
 )
-from ..runtime.exceptions import ConnectionAborted, NotYet
+from ..runtime.exceptions import ConnectionAborted, RequestDeferred
 from ..security.principal import ANONYMOUS
 from .fair_queue import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
 from .outbound import Outbound, Part, release_parts
@@ -57,7 +57,7 @@ class Dispatches(Protocol):
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Connection) -> Answer | Awaitable[Answer]:
         """Handles the request in buffer[start:end]. The buffer is used again after the return.
 
-        Returns the answer, or an awaitable of it. Raises ConnectionAborted, or NotYet.
+        Returns the answer, or an awaitable of it. Raises ConnectionAborted, or RequestDeferred.
         """
 
     def answered(self, key: int, since: int) -> None:
@@ -124,12 +124,12 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()  # type: ignore[attr-defined]
             return
         self.peer_host, self.peer_port = peer[0], peer[1]
-        self.local_address = self._server.told(self.listener, transport.get_extra_info("sockname"), peer[0])
+        self.local_address = self._server.advertised_to(self.listener, transport.get_extra_info("sockname"), peer[0])
         self.last_active = self._server.now()
         refusal = self._server.connection_opened(self)
         if refusal is not None:
             log.warning("%s: refused: %s", self, refusal)
-            self._server.connection_waits()  # for the log: what it leaves out is told a while later
+            self._server.schedule_tick()  # for the log: what it leaves out is told a while later
             self._closing = True
             transport.abort()  # type: ignore[attr-defined]
             return
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pending = None
         if self._muted is not None:
             self._muted.cancel()
-        self.take_time()
+        self.clear_deadline()
         if self.authentication is not None:
             self.authentication.cancel()
         if self._outbound is not None:
@@ -240,9 +240,9 @@ class Connection(asyncio.BufferedProtocol):
             self._outbound.leave_unsent(most)
 
     @property
-    def send_turns(self) -> int:
+    def send_progress(self) -> int:
         """A number that changes when the socket takes something, or while the disk has it wait."""
-        return 0 if self._outbound is None else self._outbound.count_turns()
+        return 0 if self._outbound is None else self._outbound.count_progress()
 
     def go_on_receiving(self) -> None:
         """There may be memory now for the request that has not come whole."""
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             self._abort(reason)
 
-    def known_as(self, principal: str) -> str | None:
+    def authenticated_as(self, principal: str) -> str | None:
         """The client has shown who it is. A text says why it is refused all the same."""
         refusal = self._server.connection_known(self, principal)
         if refusal is None:
@@ -296,13 +296,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending is None and (self._outbound is None or self._outbound.idle):
             self._resume()
 
-    def give_time(self, milliseconds: int, reason: str) -> None:
-        """Closes the connection after so long, for `reason`, unless `take_time` comes before."""
-        self.take_time()
+    def start_deadline(self, milliseconds: int, reason: str) -> None:
+        """Closes the connection after so long, for `reason`, unless `clear_deadline` comes before."""
+        self.clear_deadline()
         self._deadline = self._server.loop.call_later(milliseconds / 1000, self._abort, reason)
 
-    def take_time(self) -> None:
-        """What `give_time` asked for has happened."""
+    def clear_deadline(self) -> None:
+        """What `start_deadline` asked for has happened."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -356,7 +356,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 position = following
                 answer: Any = dispatch(buffer, frame, following, self)  # told apart below, without a call for each cast
-            except NotYet:
+            except RequestDeferred:
                 position = frame - SIZE_BYTES
                 break
             except (ConnectionAborted, FrameTooLargeError) as error:
@@ -415,7 +415,7 @@ class Connection(asyncio.BufferedProtocol):
         if not done:
             self._pause()
             self._server.sending.track(self)
-            self._server.connection_waits()
+            self._server.schedule_tick()
         return done
 
     def _keep(self, source: bytearray, start: int, end: int) -> None:
@@ -433,7 +433,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_end = _announced_end(self._buffer, left)
         if self._pending is None and not self._paused and self._muted is None:
             room.track(self)
-            server.connection_waits()
+            server.schedule_tick()
         if left == self._capacity:
             self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
 
@@ -458,7 +458,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._pause()
             return
         room.track(self)
-        self._server.connection_waits()
+        self._server.schedule_tick()
         needed = room_for_frame(buffer, self._start, self._end, self._server.max_request_bytes, room.scarce)
         is_full = left == self._capacity
         if needed > self._capacity and room.try_reserve(self, needed, len(buffer), waits=is_full):
@@ -481,7 +481,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = buffers.take(capacity)
         self._capacity = capacity
         self._view = memoryview(self._buffer)
-        server.room_changed()
+        server.memory_changed()
 
     def _release_buffer(self) -> None:
         if self._buffer is not None:
@@ -491,7 +491,7 @@ class Connection(asyncio.BufferedProtocol):
             server.receiving.untrack(self)
             self._buffer = None
             self._start = self._end = self._capacity = self._frame_end = 0
-            server.room_changed()
+            server.memory_changed()
 
     # -- answers that wait, clients that do not read
 
@@ -562,7 +562,7 @@ class Connection(asyncio.BufferedProtocol):
     def _abort(self, reason: str) -> None:
         log.warning("%s: closed: %s", self, reason)
         self._server.aborted_connections += 1
-        self._server.connection_waits()  # for the log, as above
+        self._server.schedule_tick()  # for the log, as above
         self.close()
 
 

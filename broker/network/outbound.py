@@ -76,8 +76,20 @@ class Outbound:
     """Queue of parts on their way out of one connection. Loop thread only."""
 
     __slots__ = (
-        "_closed", "_counters", "_fd", "_loop", "_on_drained", "_on_error", "_pool", "_prefetching", "_queue",
-        "_send", "_sock", "_source", "_turns", "_writer_armed",
+        "_closed",
+        "_counters",
+        "_fd",
+        "_loop",
+        "_on_drained",
+        "_on_error",
+        "_pool",
+        "_prefetching",
+        "_progress",
+        "_queue",
+        "_send",
+        "_sock",
+        "_source",
+        "_writer_armed",
     )  # fmt: skip
 
     def __init__(
@@ -96,7 +108,7 @@ class Outbound:
         self._sock: socket.socket | None = None
         self._fd = -1
         self._send: Callable[..., int] = self._first_send
-        self._turns = 0
+        self._progress = 0
         self._pool = pool
         self._counters = counters
         self._on_drained = on_drained
@@ -116,11 +128,11 @@ class Outbound:
         """Bytes in memory that wait; slices of files are not in memory."""
         return sum(len(part) for part in self._queue if type(part) is bytes)
 
-    def count_turns(self) -> int:
+    def count_progress(self) -> int:
         """A number that has changed since the last call if the socket has taken something, or a disk was waited for."""
         if self._prefetching:
-            self._turns += 1
-        return self._turns
+            self._progress += 1
+        return self._progress
 
     def write(self, data: bytes) -> bool:
         """Sends bytes. Returns True when the kernel took all; else the rest is queued and `on_drained` follows."""
@@ -220,7 +232,7 @@ class Outbound:
                 if type(part) is bytes:
                     more = socket.MSG_MORE if len(queue) > 1 else 0
                     sent = self._send(part, more)
-                    self._turns += 1
+                    self._progress += 1
                     self._counters.sent_bytes += sent
                     budget -= sent
                     if sent < len(part):
@@ -241,7 +253,7 @@ class Outbound:
                     sent = os.sendfile(self._fd, part.file.fileno(), part.position, min(part.count, budget, warm))
                     if sent == 0:
                         raise OSError(f"{part.count} bytes at {part.position} are missing at the end of a segment file")
-                    self._turns += 1
+                    self._progress += 1
                     self._counters.sendfile_bytes += sent
                     self._counters.sent_bytes += sent
                     budget -= sent

@@ -23,7 +23,7 @@ class Sender(Protocol):
         """What waits in memory."""
 
     @property
-    def send_turns(self) -> int:
+    def send_progress(self) -> int:
         """A number that changes whenever the socket takes something, or a disk keeps it waiting."""
 
     def time_is_up(self, reason: str) -> None:
@@ -31,13 +31,13 @@ class Sender(Protocol):
 
 
 class _Waiting:
-    """What is known of one connection: bytes, the last `send_turns`, and milliseconds since they changed."""
+    """What is known of one connection: bytes, the last `send_progress`, and milliseconds since they changed."""
 
-    __slots__ = ("size", "still_ms", "turns")
+    __slots__ = ("progress", "size", "still_ms")
 
-    def __init__(self, size: int, turns: int) -> None:
+    def __init__(self, size: int, progress: int) -> None:
         self.size = size
-        self.turns = turns
+        self.progress = progress
         self.still_ms = 0
 
 
@@ -70,7 +70,7 @@ class ResponseMemoryBudget:
     def track(self, connection: Sender) -> None:
         """The socket did not take all. Above the limit, those go that have been waiting longest, never the newest."""
         self.untrack(connection)
-        waiting = self._waiting[connection] = _Waiting(connection.unsent_bytes, connection.send_turns)
+        waiting = self._waiting[connection] = _Waiting(connection.unsent_bytes, connection.send_progress)
         self.held += waiting.size
         if 0 <= self.limit < self.held:
             self._shed(connection)
@@ -84,9 +84,9 @@ class ResponseMemoryBudget:
     def tick(self, elapsed_ms: int) -> None:
         """So much time has passed."""
         for connection, waiting in list(self._waiting.items()):
-            turns = connection.send_turns
-            if turns != waiting.turns:
-                waiting.turns, waiting.still_ms = turns, 0
+            progress = connection.send_progress
+            if progress != waiting.progress:
+                waiting.progress, waiting.still_ms = progress, 0
                 continue
             waiting.still_ms += elapsed_ms
             if waiting.still_ms > self.timeout_ms:

@@ -185,7 +185,7 @@ class SocketServer:
         self._schedule_sweep()
         self._schedule_renewal()
 
-    def told(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
+    def advertised_to(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
         """The address that a client from `peer` is told, which came in at `dialled` (the accepted socket's local address)."""
         if endpoint.advertised is not None:
             return endpoint.advertised
@@ -255,7 +255,7 @@ class SocketServer:
         self._per_principal[principal] += 1
         return None
 
-    def connection_waits(self) -> None:
+    def schedule_tick(self) -> None:
         """Some connection has a request or an answer that is not whole: they are looked at until none has."""
         self._look_at_crowd()
         if self._ticker is None:
@@ -272,7 +272,7 @@ class SocketServer:
         for connection in self.connections:
             connection.leave_unsent(unsent)
 
-    def room_changed(self) -> None:
+    def memory_changed(self) -> None:
         """A buffer was taken or given back: while memory is scarce reads are small, and those who wait for it may go on
         when the work of this turn is done."""
         receiving = self.receiving
@@ -320,7 +320,7 @@ class SocketServer:
             self.connections.discard(connection)
             self._closed += 1
             if self._closed >= MANY_CLOSED:
-                self.connection_waits()
+                self.schedule_tick()
             self._counts(connection.listener.name).open -= 1
             if (principal := self._known.pop(connection, None)) is not None:
                 self._per_principal[principal] -= 1

@@ -53,7 +53,7 @@ class TlsConnection(Connection):
         super().connection_made(transport)
         if not self._closing:
             limit = self._security.handshake_timeout_ms
-            self.give_time(limit, f"no TLS handshake within {limit} ms (ssl.handshake.timeout.ms)")
+            self.start_deadline(limit, f"no TLS handshake within {limit} ms (ssl.handshake.timeout.ms)")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._server.receiving.scarce:
@@ -132,7 +132,7 @@ class TlsConnection(Connection):
         """The handshake is done: the client is who its certificate says."""
         self._established = True
         self.last_active = self._server.now()
-        self.take_time()
+        self.clear_deadline()
         self._flush_tls()
         if self._security.sasl:
             self._security.expect(self)
@@ -144,7 +144,7 @@ class TlsConnection(Connection):
         name = name_of(subject, self._security.mapping_rules)
         if name is None:
             self._abort(f"no rule of ssl.principal.mapping.rules fits {subject!r}")
-        elif name and (refusal := self.known_as(user(name))) is not None:
+        elif name and (refusal := self.authenticated_as(user(name))) is not None:
             self._abort(refusal)
 
     def _what_failed(self, error: ssl.SSLError) -> str:

@@ -89,7 +89,7 @@ class TlsOutbound(Outbound):
                     if not self._ciphertext:
                         break
                 sent = self._send(self._ciphertext)
-                self._turns += 1
+                self._progress += 1
                 self._counters.sent_bytes += sent
                 budget -= sent
                 self._ciphertext = self._ciphertext[sent:]

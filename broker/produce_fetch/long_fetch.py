@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def long_fetch(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Awaitable[list[Part]]:
-    """The answer to the request in buffer[start:end], which is copied. NotYet while another long one is read."""
+    """The answer to the request in buffer[start:end], which is copied. RequestDeferred while another long one is read."""
     permit = broker.long_requests.admit(connection, end - start)
     frame = bytes(memoryview(buffer)[start:end])
     task = broker.loop.create_task(_read(broker, frame, version, correlation_id, connection, permit))

@@ -31,7 +31,7 @@ Topics = list[tuple[Any, list[tuple[int, int, int]]]]
 def long_produce(
     broker: Broker, buffer: bytearray, start: int, end: int, version: int, correlation_id: int, connection: Connection
 ) -> Awaitable[bytes | None]:
-    """The answer to the request in buffer[start:end], which is copied. NotYet while another long one is in work."""
+    """The answer to the request in buffer[start:end], which is copied. RequestDeferred while another long one is in work."""
     permit = broker.long_changes.admit(connection, end - start)
     with memoryview(buffer) as view:
         frame = bytearray(view[start:end])

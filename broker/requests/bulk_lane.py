@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ..network.fair_queue import Ticket
-from ..runtime.exceptions import NotYet
+from ..runtime.exceptions import RequestDeferred
 from ..runtime.garbage import go_on, hold_off
 from ..runtime.switch_interval import short_turns
 from ..runtime.thread_priority import lower_priority
@@ -68,11 +68,11 @@ class BulkRequestLane:
 
     def admit(self, connection: Connection, size: int) -> Permit:
         """As `try_acquire`, for the request of `size` bytes that `connection` hands over. While another one is in work: a place
-        in the row, and NotYet."""
+        in the row, and RequestDeferred."""
         permit = self.try_acquire()
         if permit is None:
             connection.mute_in(partial(self.join, size))
-            raise NotYet
+            raise RequestDeferred
         return permit
 
     async def aside(self, task: Callable[[], T]) -> T:

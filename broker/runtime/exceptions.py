@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class NotYet(Exception):
+class RequestDeferred(Exception):
     """Raised by a dispatcher where a request has to wait with its bytes in the connection's buffer: the connection is muted
     (`mute_in`), and comes with the same request again."""
 

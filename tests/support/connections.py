@@ -57,7 +57,7 @@ class Server:
     def now(self) -> int:
         return self.now_ns
 
-    def told(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
+    def advertised_to(self, endpoint: Endpoint, dialled: tuple[str, int], peer: str) -> tuple[str, int]:
         return dialled
 
     def connection_opened(self, connection: Connection) -> str | None:
@@ -69,10 +69,10 @@ class Server:
     def connection_known(self, connection: Connection, principal: str) -> str | None:
         return None
 
-    def connection_waits(self) -> None:
+    def schedule_tick(self) -> None:
         pass
 
-    def room_changed(self) -> None:
+    def memory_changed(self) -> None:
         pass
 
 

@@ -145,11 +145,11 @@ class Authentication:
         """Lets the client in; milliseconds that its session lasts, 0 for without end."""
         assert step.user is not None
         connection, security = self._connection, self._security
-        if (refusal := connection.known_as(user(step.user))) is not None:
+        if (refusal := connection.authenticated_as(user(step.user))) is not None:
             raise ConnectionAborted(refusal)
         self._exchange = None
         self.done, self.expired, self.raw = True, False, False
-        connection.take_time()
+        connection.clear_deadline()
         self._hand_over(True)
         security.successes += 1
         lifetimes = [one for one in (security.max_reauth_ms(self.mechanism), step.lifetime_ms) if one]

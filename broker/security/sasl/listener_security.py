@@ -40,14 +40,14 @@ class Client(Protocol):
     def user(self) -> str:
         """The name in `principal`."""
 
-    def known_as(self, principal: str) -> str | None:
+    def authenticated_as(self, principal: str) -> str | None:
         """The client has proved who it is; returns why it is refused all the same."""
 
-    def give_time(self, milliseconds: int, reason: str) -> None:
-        """Closes the connection after so long, for `reason`, unless `take_time` comes before."""
+    def start_deadline(self, milliseconds: int, reason: str) -> None:
+        """Closes the connection after so long, for `reason`, unless `clear_deadline` comes before."""
 
-    def take_time(self) -> None:
-        """What `give_time` waited for has happened."""
+    def clear_deadline(self) -> None:
+        """What `start_deadline` waited for has happened."""
 
     def close_after_sending(self) -> None:
         """Handles no further request, and closes when the last answer has gone out."""
@@ -127,7 +127,7 @@ class ListenerSecurity:
     def expect(self, connection: Client) -> None:
         """The client has some time to say who it is."""
         limit = self._config.sasl_authentication_timeout_ms
-        connection.give_time(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
+        connection.start_deadline(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
 
     def attempt(self, peer: str, known: str | None = None) -> Attempt:
         """As `Attempts.attempt`."""

@@ -18,7 +18,7 @@ from tidelog.broker.network.fair_queue import Ticket
 from tidelog.broker.network.pending_response import PendingResponse
 from tidelog.broker.network.receive_budget import RequestMemoryBudget
 from tidelog.broker.network.socket_server import Endpoint
-from tidelog.broker.runtime.exceptions import ConnectionAborted, NotYet
+from tidelog.broker.runtime.exceptions import ConnectionAborted, RequestDeferred
 
 
 class Rig:
@@ -535,7 +535,7 @@ async def test_a_request_that_has_to_wait_comes_again_whole_and_in_order(size: i
                 return ticket
 
             rig.connection.mute_in(join)
-            raise NotYet
+            raise RequestDeferred
         return frame(data[:1] + b"!")
 
     rig = Rig(answer)

@@ -161,14 +161,14 @@ async def test_what_the_kernel_holds_for_one_that_does_not_read_can_be_bounded()
             assert not out.write(bytes(1 << 20))
             for _ in range(50):
                 await asyncio.sleep(0)
-            turns = out.count_turns()
+            turns = out.count_progress()
             out._on_writable()
-            assert out.count_turns() == turns
+            assert out.count_progress() == turns
             taken[unsent] = counters.sent_bytes
             out.leave_unsent(0)
             out._on_writable()
             assert (counters.sent_bytes > taken[unsent]) == bool(unsent), "as much as SO_SNDBUF allows again"
-            assert (out.count_turns() > turns) == bool(unsent)
+            assert (out.count_progress() > turns) == bool(unsent)
             out.close()
             out.leave_unsent(1)
         for one in (near, far, listener):

@@ -8,7 +8,7 @@ from tidelog.broker.network.send_budget import ResponseMemoryBudget
 class Client:
     def __init__(self, unsent_bytes: int) -> None:
         self.unsent_bytes = unsent_bytes
-        self.send_turns = 0
+        self.send_progress = 0
         self.reason = ""
 
     def time_is_up(self, reason: str) -> None:
@@ -21,7 +21,7 @@ def test_who_takes_nothing_for_so_long_is_closed() -> None:
     room.track(stalled)
     room.track(slow)
     for _ in range(10):
-        slow.send_turns += 1
+        slow.send_progress += 1
         room.tick(1000)
     assert stalled.reason.startswith("the client took nothing of its answer for 4000 ms (response.send.timeout.ms=3000")
     assert not slow.reason
@@ -38,7 +38,7 @@ def test_above_the_limit_those_go_that_stand_still_for_longest_and_never_the_new
     room.track(still)
     room.track(files)
     room.tick(1000)
-    moving.send_turns += 1
+    moving.send_progress += 1
     room.tick(1000)
     newest = Client(50)
     room.track(newest)

@@ -30,25 +30,25 @@ MINE = ("172.17.0.2", 9092)
 
 
 def test_a_client_is_told_the_address_that_it_dialled_unless_another_is_set() -> None:
-    assert server().told(BOUND, ("10.1.2.3", 9092), "10.1.2.1") == ("10.1.2.3", 9092)
-    assert server().told(BOUND, ("::ffff:10.1.2.3", 9092), "10.1.2.1") == ("10.1.2.3", 9092)
-    assert server().told(OTHER, ("::1", 1), "::1") == ("kafka.example", 2)
+    assert server().advertised_to(BOUND, ("10.1.2.3", 9092), "10.1.2.1") == ("10.1.2.3", 9092)
+    assert server().advertised_to(BOUND, ("::ffff:10.1.2.3", 9092), "10.1.2.1") == ("10.1.2.3", 9092)
+    assert server().advertised_to(OTHER, ("::1", 1), "::1") == ("kafka.example", 2)
     assert str(Endpoint("A", "PLAINTEXT", "::1", 1)) == "A://[::1]:1"
 
 
 def test_in_a_container_a_client_from_the_gateway_is_told_localhost() -> None:
-    assert server(DOCKER).told(BOUND, MINE, "172.17.0.1") == ("localhost", 9092)
-    assert server(DOCKER).told(BOUND, MINE, "::ffff:172.17.0.1") == ("localhost", 9092)
-    assert server(DOCKER).told(BOUND, MINE, "172.17.0.3") == MINE, "another container"
-    assert server(DOCKER).told(OTHER, MINE, "172.17.0.1") == ("kafka.example", 2)
-    assert server(DOCKER, container_gateway_localhost=False).told(BOUND, MINE, "172.17.0.1") == MINE
+    assert server(DOCKER).advertised_to(BOUND, MINE, "172.17.0.1") == ("localhost", 9092)
+    assert server(DOCKER).advertised_to(BOUND, MINE, "::ffff:172.17.0.1") == ("localhost", 9092)
+    assert server(DOCKER).advertised_to(BOUND, MINE, "172.17.0.3") == MINE, "another container"
+    assert server(DOCKER).advertised_to(OTHER, MINE, "172.17.0.1") == ("kafka.example", 2)
+    assert server(DOCKER, container_gateway_localhost=False).advertised_to(BOUND, MINE, "172.17.0.1") == MINE
 
 
 def test_a_client_from_beyond_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
     made = server(DOCKER)
     caplog.set_level("WARNING", "tidelog")
     for _ in range(3):
-        assert made.told(BOUND, MINE, "203.0.113.7") == MINE
+        assert made.advertised_to(BOUND, MINE, "203.0.113.7") == MINE
     (record,) = caplog.records
     assert "203.0.113.7" in record.getMessage()
     assert "advertised.listeners=PLAINTEXT://HOST:PORT" in record.getMessage()
@@ -139,10 +139,10 @@ def test_reads_are_small_while_memory_is_scarce() -> None:
     whole = len(made.scratch_view)
     made.receiving.limit = 1 << 20
     buffer = made.receiving.buffers.take(1 << 18)
-    made.room_changed()
+    made.memory_changed()
     assert len(made.scratch_view) == SCARCE_READ_BYTES < whole
     made.receiving.buffers.give(buffer)
-    made.room_changed()
+    made.memory_changed()
     assert len(made.scratch_view) == whole
 
 
@@ -161,7 +161,7 @@ def test_memory_is_given_back_when_many_have_gone() -> None:
     assert later == [made._tick]
     made._tick()
     assert given == [give_back]
-    made.connection_waits()
+    made.schedule_tick()
     made._tick()
     assert given == [give_back], "once"
 
@@ -174,9 +174,9 @@ def test_there_is_one_ticker_however_many_are_disconnected_by_it(room: str, monk
     loop = made.loop
     loop.call_later = lambda _, call: later.append(call) or call  # type: ignore[method-assign,assignment,misc,return-value,func-returns-value]
     loop.time = lambda: 0.0  # type: ignore[method-assign]
-    monkeypatch.setattr(type(getattr(made, room)), "tick", lambda _, elapsed_ms: made.connection_waits())
+    monkeypatch.setattr(type(getattr(made, room)), "tick", lambda _, elapsed_ms: made.schedule_tick())
     monkeypatch.setattr(type(getattr(made, room)), "__len__", lambda _: 1)
-    made.connection_waits()
+    made.schedule_tick()
     assert len(later) == 1
     for ticks in range(2, 6):
         made._tick()
@@ -192,10 +192,10 @@ def test_a_crowd_that_does_not_read_is_told_to_leave_little_unsent_and_later_is_
     connection = _Connection(listener=BOUND, peer_host="h", mute=None, leave_unsent=told.append)
     assert made.connection_opened(connection) is None  # type: ignore[arg-type]
     made.sending.limit = 1 << 20
-    waiting = [_Connection(unsent_bytes=0, send_turns=0) for _ in range(6)]
+    waiting = [_Connection(unsent_bytes=0, send_progress=0) for _ in range(6)]
     for one in waiting:
         made.sending.track(one)
-        made.connection_waits()
+        made.schedule_tick()
     assert told == [CROWDED_UNSENT_BYTES] == [made.send_counters.unsent_bytes]
     for one in waiting[:4]:
         made.sending.untrack(one)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidelog.broker.produce_fetch.long_produce import Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import BulkRequestLane
 from tidelog.broker.runtime.cooperative import SLICE_UNITS
-from tidelog.broker.runtime.exceptions import ConnectionAborted, NotYet
+from tidelog.broker.runtime.exceptions import ConnectionAborted, RequestDeferred
 
 SIZES = st.one_of(st.integers(0, 3), st.sampled_from([SLICE_UNITS - 2, SLICE_UNITS - 1, SLICE_UNITS, 3 * SLICE_UNITS]))
 
@@ -40,7 +40,7 @@ async def test_a_second_one_waits_with_its_bytes_where_they_are() -> None:
     connection: Any = SimpleNamespace(mute_in=lambda join: muted.append(join(lambda: None)))
     frame = bytearray(b"\0\0\0\3\0\0\0\7")
     first = asyncio.ensure_future(long_produce(broker, frame, 0, len(frame), 3, 7, connection))
-    with pytest.raises(NotYet):
+    with pytest.raises(RequestDeferred):
         long_produce(broker, frame, 0, len(frame), 3, 7, connection)
     assert len(muted) == len(requests) == 1
     with pytest.raises(ConnectionAborted, match="malformed PRODUCE v3"):

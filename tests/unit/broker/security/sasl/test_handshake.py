@@ -74,10 +74,10 @@ class Connection:
     def hand_to(self, dispatcher: object) -> None:
         self.dispatcher = dispatcher
 
-    def take_time(self) -> None:
+    def clear_deadline(self) -> None:
         pass
 
-    def known_as(self, principal: str) -> str | None:
+    def authenticated_as(self, principal: str) -> str | None:
         if self.refusal is None:
             self.principal = principal
         return self.refusal
