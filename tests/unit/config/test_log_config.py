@@ -7,13 +7,22 @@ from tidelog.config.broker_config import BrokerConfig
 from tidelog.config.definitions import HONOURED_TOPIC
 from tidelog.config.exceptions import ConfigError
 from tidelog.config.log_config import LogConfig, log_config
+from tidelog.config.setting import SettingType
 
 HOUR = 3_600_000
+PYTHON_TYPES = {
+    SettingType.BOOLEAN: bool,
+    SettingType.STRING: str,
+    SettingType.INT: int,
+    SettingType.LONG: int,
+    SettingType.DOUBLE: float,
+    SettingType.LIST: tuple[str, ...],
+}
 
 
-def test_there_is_one_attribute_for_each_honoured_setting() -> None:
-    rows = {row.attribute for row in HONOURED_TOPIC if not row.internal}
-    assert rows == typing.get_type_hints(LogConfig).keys()
+def test_there_is_one_attribute_for_each_honoured_setting_and_of_its_type() -> None:
+    types = {row.attribute: PYTHON_TYPES[row.type] for row in HONOURED_TOPIC if not row.internal}
+    assert typing.get_type_hints(LogConfig) == {**types, "cleanup_policy": frozenset[str]}
 
 
 def test_what_is_not_named_has_its_default() -> None:
