@@ -93,15 +93,16 @@ def run_list(options: Any) -> int:
 
 def committed_of(client: KafkaClient, group: str) -> dict[Partition, int]:
     """What the group has committed. KafkaFailure."""
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-    from .support.kafka_client import Coordinated, check, patiently
+    from .support.kafka_client import check, patiently
 
     def attempt() -> dict[Partition, int]:
         if client.version(OffsetFetchRequest, _BY_NAME) >= _GROUPS_FROM:
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
         else:
             request = OffsetFetchRequest(group_id=group, topics=None)
-        answer: Any = client.ask_coordinator(Coordinated.GROUP, [group], request, OffsetFetchResponse, _BY_NAME)
+        answer: Any = client.ask_coordinator(CoordinatorKind.GROUP, [group], request, OffsetFetchResponse, _BY_NAME)
         found = {}
         for one in answer.groups or [answer]:  # before version 8 the answer is of one group
             check(f"group {group}", one.error_code)
@@ -117,13 +118,14 @@ def committed_of(client: KafkaClient, group: str) -> dict[Partition, int]:
 
 
 def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-    from .support.kafka_client import Coordinated, check, failure, patiently
+    from .support.kafka_client import check, failure, patiently
 
     request = DescribeGroupsRequest(groups=groups)
 
     def attempt() -> Any:
-        answer = client.ask_coordinator(Coordinated.GROUP, groups, request, DescribeGroupsResponse)
+        answer = client.ask_coordinator(CoordinatorKind.GROUP, groups, request, DescribeGroupsResponse)
         for one in answer.groups:
             check(f"group {one.group_id}", one.error_code, one.error_message)
             if one.group_state == "Dead":  # how older versions say that there is none
@@ -276,12 +278,13 @@ def run_delete(options: Any) -> int:
     """Prints; 0 when all are gone, 1 when one could not be deleted."""
     import sys
 
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-    from .support.kafka_client import Coordinated, failure
+    from .support.kafka_client import failure
 
     request = DeleteGroupsRequest(groups_names=options.groups)
     with _client(options) as client:
-        results = client.ask_coordinator(Coordinated.GROUP, options.groups, request, DeleteGroupsResponse).results
+        results = client.ask_coordinator(CoordinatorKind.GROUP, options.groups, request, DeleteGroupsResponse).results
     errors = {one.group_id: str(failure(f"group {one.group_id}", one.error_code)) for one in results if one.error_code}
     deleted = [one.group_id for one in results if not one.error_code]
     if options.json:
@@ -368,13 +371,14 @@ def parse_time(text: str) -> int:
 
 
 def _commit(client: KafkaClient, group: str, targets: dict[Partition, int]) -> None:
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
         OffsetCommitResponse,
     )
-    from .support.kafka_client import Coordinated, check, patiently
+    from .support.kafka_client import check, patiently
 
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in targets.items():
@@ -386,7 +390,7 @@ def _commit(client: KafkaClient, group: str, targets: dict[Partition, int]) -> N
     request = OffsetCommitRequest(group_id=group, topics=topics)
 
     def attempt() -> None:
-        answer = client.ask_coordinator(Coordinated.GROUP, [group], request, OffsetCommitResponse, _BY_NAME)
+        answer = client.ask_coordinator(CoordinatorKind.GROUP, [group], request, OffsetCommitResponse, _BY_NAME)
         for topic in answer.topics:
             for part in topic.partitions:
                 check(f"group {group}, {topic.name}-{part.partition_index}", part.error_code)

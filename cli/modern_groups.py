@@ -41,12 +41,13 @@ class ShownGroup(NamedTuple):
 
 def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
     """KafkaFailure."""
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
-    from .support.kafka_client import Coordinated, check
+    from .support.kafka_client import check
 
     found = []
     answer = client.ask_coordinator(
-        Coordinated.GROUP, names, StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse
+        CoordinatorKind.GROUP, names, StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse
     )
     for group in answer.groups:
         check(f"group {group.group_id}", group.error_code, group.error_message)
@@ -76,12 +77,13 @@ def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup
 
 def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
     """KafkaFailure."""
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-    from .support.kafka_client import Coordinated, check
+    from .support.kafka_client import check
 
     found = []
     answer = client.ask_coordinator(
-        Coordinated.GROUP, names, ConsumerGroupDescribeRequest(group_ids=names), ConsumerGroupDescribeResponse
+        CoordinatorKind.GROUP, names, ConsumerGroupDescribeRequest(group_ids=names), ConsumerGroupDescribeResponse
     )
     for group in answer.groups:
         check(f"group {group.group_id}", group.error_code, group.error_message)
@@ -117,12 +119,13 @@ def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGrou
 
 def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
     """KafkaFailure."""
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-    from .support.kafka_client import Coordinated, check
+    from .support.kafka_client import check
 
     found = []
     answer = client.ask_coordinator(
-        Coordinated.GROUP, names, ShareGroupDescribeRequest(group_ids=names), ShareGroupDescribeResponse
+        CoordinatorKind.GROUP, names, ShareGroupDescribeRequest(group_ids=names), ShareGroupDescribeResponse
     )
     for group in answer.groups:
         check(f"group {group.group_id}", group.error_code, group.error_message)
@@ -159,15 +162,18 @@ def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
 def share_offsets(client: KafkaClient, group: str) -> dict[Partition, tuple[int | None, int | None]]:
     """Where a share group begins in each partition that it has read, and its lag; None where that is not known yet.
     KafkaFailure."""
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsResponse,
         RequestGroup,
     )
-    from .support.kafka_client import Coordinated, check
+    from .support.kafka_client import check
 
     request = DescribeShareGroupOffsetsRequest(groups=[RequestGroup(group_id=group, topics=None)])
-    (answer,) = client.ask_coordinator(Coordinated.GROUP, [group], request, DescribeShareGroupOffsetsResponse).groups
+    (answer,) = client.ask_coordinator(
+        CoordinatorKind.GROUP, [group], request, DescribeShareGroupOffsetsResponse
+    ).groups
     check(f"group {group}", answer.error_code, answer.error_message)
     return {
         (topic.topic_name, part.partition_index): (

@@ -117,13 +117,14 @@ def run_describe(options: Any) -> int:
 
 def describe(client: KafkaClient, ids: list[str]) -> list[dict[str, Any]]:
     """What is known of these transactional ids. KafkaFailure when one is not."""
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-    from .support.kafka_client import Coordinated, check, patiently
+    from .support.kafka_client import check, patiently
 
     request = DescribeTransactionsRequest(transactional_ids=ids)
 
     def attempt() -> Any:
-        answer = client.ask_coordinator(Coordinated.TRANSACTION, ids, request, DescribeTransactionsResponse)
+        answer = client.ask_coordinator(CoordinatorKind.TRANSACTION, ids, request, DescribeTransactionsResponse)
         for one in answer.transaction_states:
             check(f"transactional id {one.transactional_id}", one.error_code)
         return answer.transaction_states
@@ -217,14 +218,17 @@ def run_abort(options: Any) -> int:
 
 def _abort_id(client: KafkaClient, transactional_id: str) -> str:
     """Takes the id over as its next producer does: that ends the open transaction and shuts the old producer out."""
+    from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-    from .support.kafka_client import Coordinated, check, patiently
+    from .support.kafka_client import check, patiently
 
     describe(client, [transactional_id])  # one that is not there must not be made by this
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_TIMEOUT_MS)
 
     def attempt() -> None:
-        answer = client.ask_coordinator(Coordinated.TRANSACTION, [transactional_id], request, InitProducerIdResponse)
+        answer = client.ask_coordinator(
+            CoordinatorKind.TRANSACTION, [transactional_id], request, InitProducerIdResponse
+        )
         check(f"transactional id {transactional_id}", answer.error_code)
 
     patiently(attempt)

@@ -7,7 +7,7 @@
 Start reading at `source.py` (Spark's side), then `batch_plan.py` and `stream_plan.py` (what is read), `places.py` (from
 where), `segment_reader.py` (files) and `fetch_reader.py` (TCP), which decode with `batch_decoder.py`; `views.py` reduces. None
 of those but `source.py`, `stream_source.py` and `latest_view.py` knows Spark, or imports pyarrow but `arrow.py` and `views.py`;
-nothing at all imports the broker. `wire/` is the client, `sink/` writes.
+nothing at all imports the broker. `wire/` asks brokers, `sink/` writes.
 """
 
 from __future__ import annotations

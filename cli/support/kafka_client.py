@@ -1,24 +1,23 @@
 """How commands ask a daemon over Kafka's protocol: where it is, one request at a time, and what went wrong in one line.
 
-Our own declared messages over a blocking socket: administration works from the base install, and as well against Apache
-Kafka. Records go through librdkafka instead (`produce.py`, `consume.py`).
+Our own client (`clients/kafka`) and its declared messages: administration works from the base install, and as well against
+Apache Kafka. Records go through librdkafka instead (`produce.py`, `consume.py`).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterable
-from enum import IntEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
+    from ...clients.kafka.connection import Connection, Failure
+    from ...clients.kafka.coordinators import CoordinatorKind
     from ...protocol.client_security import ClientSecurity
     from ...protocol.schema import ApiMessage
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 VARIABLE = "TIDELOG_LISTENERS"
 CONFIG_VARIABLE = "TIDELOG_COMMAND_CONFIG"
-TIMEOUT_S = 60.0
+TIMEOUT_MS = 60_000
 MAX_ANSWER_BYTES = 256 << 20
 #: A coordinator that is loading, or a topic in the making, is asked again for so long.
 PATIENCE_S = 15.0
@@ -42,21 +41,7 @@ _HINTS = {
     "UNKNOWN_MEMBER_ID": "the group has members: stop them first (`tidelog groups describe` names them)",
     "TRANSACTIONAL_ID_NOT_FOUND": "`tidelog transactions list` shows them",
 }
-#: From this version on, FindCoordinator asks for several keys.
-_MANY_COORDINATORS_FROM = 4
 _PASSING = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "CONCURRENT_TRANSACTIONS"}
-
-
-class Coordinated(IntEnum):
-    """What a coordinator is of, by FindCoordinator's numbers."""
-
-    GROUP = 0
-    TRANSACTION = 1
-
-    @property
-    def label(self) -> str:
-        """As messages have it."""
-        return "group" if self is Coordinated.GROUP else "transactional id"
 
 
 class KafkaFailure(OSError):
@@ -156,9 +141,9 @@ def client_of(options: argparse.Namespace) -> KafkaClient:
 
 def failure(what: str, code: int, message: str | None = None) -> KafkaFailure:
     """What an error code of an answer means, with what to do."""
-    from ...protocol.errors import ErrorCode
+    from ...clients.kafka.protocol import ERRORS
 
-    known = next((one for one in ErrorCode if one == code), None)
+    known = ERRORS.get(code)
     name = known.name if known is not None else f"error {code}"
     text = f"{what}: {message or (known.text if known is not None else name)}"
     hint = _HINTS.get(name)
@@ -177,100 +162,48 @@ class KafkaClient:
     def __init__(self, bootstrap: str, security: ClientSecurity | None = None) -> None:
         self.bootstrap = bootstrap
         self._security = security
-        self._socket: socket.socket | None = None
-        self._versions: dict[int, tuple[int, int]] = {}
-        self._number = 0
-        #: Whose coordinator has been looked for.
-        self._found: set[tuple[Coordinated, str]] = set()
+        self._opened: Connection | None = None
+        #: Keys whose coordinator has been looked for.
+        self._found: set[tuple[CoordinatorKind, str]] = set()
 
     def __enter__(self) -> Self:
-        from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+        from ...clients.kafka.connection import Connection
+        from ...clients.kafka.transport import ConnectionSettings
+        from ...protocol.client_security import ClientSecurity
 
         host, _, port = self.bootstrap.rpartition(":")
-        try:
-            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=TIMEOUT_S)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise KafkaFailure(
-                f"no daemon answers at {self.bootstrap} ({reason}): start one with `tidelog serve`, or say where it is with "
-                f"--bootstrap-server HOST:PORT or {VARIABLE}"
-            ) from None
-        try:
-            if self._security is not None:
-                self._secure(self._security, host.strip("[]"))
-            answer = self._exchange(ApiVersionsRequest(), 0, ApiVersionsResponse)
-            self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-            if self._security is not None and self._security.has_sasl:
-                self._authenticate(self._security)
-        except BaseException:
-            self._socket.close()
-            raise
+        settings = ConnectionSettings(
+            request_timeout_ms=TIMEOUT_MS,
+            connect_timeout_ms=TIMEOUT_MS,
+            most_answer_bytes=MAX_ANSWER_BYTES,
+            security=self._security or ClientSecurity(),
+        )
+        self._opened = Connection((host.strip("[]"), int(port)), settings, explain=self._explain)
         return self
-
-    def _secure(self, security: ClientSecurity, host: str) -> None:
-        from ...protocol.client_security import ClientSecurityError, tls_failure
-
-        if not security.has_tls:
-            return
-        try:
-            context = security.tls_context()
-        except ClientSecurityError as error:
-            raise KafkaFailure(str(error)) from None
-        assert self._socket is not None
-        try:
-            self._socket = context.wrap_socket(self._socket, server_hostname=host)
-        except OSError as error:
-            raise KafkaFailure(str(tls_failure(host, error))) from None
-
-    def _authenticate(self, security: ClientSecurity) -> None:
-        from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-        from ...protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-        hello = self._exchange(SaslHandshakeRequest(mechanism=security.mechanism), 1, SaslHandshakeResponse)
-        if hello.error_code:
-            offered = ", ".join(hello.mechanisms) or "none"
-            raise failure(
-                f"{self.bootstrap}, sasl.mechanism={security.mechanism}", hello.error_code, f"offered: {offered}"
-            )
-        tokens = security.tokens()
-        said: bytes | None = None
-        while (token := self._token(tokens, said)) is not None:
-            answer = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1, SaslAuthenticateResponse)
-            check(f"{self.bootstrap}, {security.who}", answer.error_code, answer.error_message)
-            said = answer.auth_bytes
-
-    @staticmethod
-    def _token(tokens: Callable[[bytes | None], bytes | None], said: bytes | None) -> bytes | None:
-        from ...protocol.client_security import ClientSecurityError
-
-        try:
-            return tokens(said)
-        except ClientSecurityError as error:
-            raise KafkaFailure(str(error)) from None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._socket is not None:
-            self._socket.close()
+        if self._opened is not None:
+            self._opened.close()
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, within `with`."""
+        assert self._opened is not None
+        return self._opened
 
     def version(self, request: ApiMessage | type[ApiMessage], most: int | None = None) -> int:
         """The newest version that both know of a request, at most `most`. KafkaFailure when there is none."""
-        key = request.API_KEY
-        low, high = self._versions.get(key, (0, -1))
-        own_low, own_high = request.VERSIONS
-        version = min(high, own_high if most is None else min(own_high, most))
-        if version < max(low, own_low):
-            raise KafkaFailure(f"the daemon at {self.bootstrap} does not answer {key.name} as this version asks it")
-        return version
+        return self.connection.version_of(request if isinstance(request, type) else type(request), most)
 
     def ask(self, request: ApiMessage, response: type[ResponseT], most: int | None = None) -> ResponseT:
         """The answer in the newest version that both know, at most `most`. KafkaFailure."""
-        return self._exchange(request, self.version(request, most), response)
+        return self.connection.request(request, response, up_to=most)
 
     def ask_coordinator(
         self,
-        of: Coordinated,
+        of: CoordinatorKind,
         keys: Iterable[str],
         request: ApiMessage,
         response: type[ResponseT],
@@ -280,75 +213,63 @@ class KafkaClient:
         self._find_coordinator(of, keys)
         return self.ask(request, response, most)
 
-    def _find_coordinator(self, of: Coordinated, keys: Iterable[str]) -> None:
+    def _find_coordinator(self, of: CoordinatorKind, keys: Iterable[str]) -> None:
         """Has the broker be ready to be asked about these keys, once for each. A new one has made no topic for what it
         coordinates: looking for the coordinator is what makes it. Here and in a Kafka of one node that is the broker itself;
         one of several answers NOT_COORDINATOR where it is another."""
-        from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+        from ...clients.kafka import coordinators
+        from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 
         missing = [key for key in keys if (of, key) not in self._found]
         if not missing:
             return
-        is_many = self.version(FindCoordinatorRequest) >= _MANY_COORDINATORS_FROM
-        if is_many:
-            requests = [FindCoordinatorRequest(key_type=of, coordinator_keys=missing)]
-        else:
-            requests = [FindCoordinatorRequest(key_type=of, key=key) for key in missing]
+        version = self.version(FindCoordinatorRequest, coordinators.UP_TO)
 
         def attempt() -> None:
-            for key, request in zip([None] if is_many else missing, requests, strict=True):
-                answer = self.ask(request, FindCoordinatorResponse)
-                for one in answer.coordinators:
-                    check(f"{of.label} {one.key}", one.error_code)
-                if key is not None:
-                    check(f"{of.label} {key}", answer.error_code)
+            for found in self.connection.run(coordinators.find(of, missing, version)):
+                check(f"{of.label} {found.key}", found.error_code)
 
         patiently(attempt)
         self._found.update((of, key) for key in missing)
 
-    def _exchange(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
+    def _explain(self, met: Failure) -> KafkaFailure:
+        from ...clients.kafka.connection import ConnectionLostError, Doing
+        from ...clients.kafka.opening import LoginRefusedError, MechanismRefusedError
+        from ...clients.kafka.protocol import AnnouncedSizeError, NoCommonVersionError
+        from ...clients.kafka.transport import TlsFailedError
+        from ...protocol.client_security import ClientSecurityError, tls_failure
         from ...protocol.errors import ProtocolError
-        from ...protocol.headers import response_header_bytes
-        from ...protocol.schema import decode, encode
 
-        self._number += 1
-        client = b"tidelog"
-        header = struct.pack(">hhih", request.API_KEY, version, self._number, len(client)) + client
-        if request.FLEXIBLE_FROM is not None and version >= request.FLEXIBLE_FROM:
-            header += b"\0"
-        try:
-            body = header + encode(request, version)
-            answer = self._round_trip(struct.pack(">i", len(body)) + body)
-            before = response_header_bytes(request.API_KEY, version, self._number)
-            return decode(response, version, answer, len(before))[0]
-        except ProtocolError as error:
-            raise KafkaFailure(f"{request.API_KEY.name} version {version}: {error}") from None
-        except (OSError, EOFError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            hint = ""
-            if not self._versions and self._security is None:
-                hint = "; a listener that asks for TLS or SASL needs --command-config FILE"
-            raise KafkaFailure(
-                f"{self.bootstrap} broke off while it answered {request.API_KEY.name}: {reason}{hint}"
-            ) from None
-
-    def _round_trip(self, frame: bytes) -> bytes:
-        assert self._socket is not None
-        self._socket.sendall(frame)
-        (size,) = struct.unpack(">i", self._receive(4))
-        if not 0 <= size <= MAX_ANSWER_BYTES:
-            raise EOFError(f"an answer of {size} bytes: this is no Kafka listener")
-        return self._receive(size)
-
-    def _receive(self, count: int) -> bytes:
-        assert self._socket is not None
-        data = bytearray()
-        while len(data) < count:
-            chunk = self._socket.recv(min(count - len(data), 1 << 20))
-            if not chunk:
-                raise EOFError("the connection was closed")
-            data += chunk
-        return bytes(data)
+        fact, api_name = met.fact, met.api_name
+        if isinstance(fact, NoCommonVersionError):
+            return KafkaFailure(
+                f"the daemon at {self.bootstrap} does not answer {fact.api_name} as this version asks it"
+            )
+        if isinstance(fact, MechanismRefusedError):
+            what = f"{self.bootstrap}, sasl.mechanism={fact.mechanism}"
+            return failure(what, fact.code, f"offered: {fact.offered}")
+        if isinstance(fact, LoginRefusedError):
+            return failure(f"{self.bootstrap}, {met.settings.security.who}", fact.code, fact.why)
+        if isinstance(fact, ClientSecurityError):
+            return KafkaFailure(str(fact))
+        if isinstance(fact, TlsFailedError):
+            return KafkaFailure(str(tls_failure(met.address[0], fact.error)))
+        reason = getattr(fact, "strerror", None) or str(fact)
+        if met.doing is Doing.CONNECT:
+            return KafkaFailure(
+                f"no daemon answers at {self.bootstrap} ({reason}): start one with `tidelog serve`, or say where it is with "
+                f"--bootstrap-server HOST:PORT or {VARIABLE}"
+            )
+        if isinstance(fact, AnnouncedSizeError):
+            reason = f"an answer of {fact.size} bytes: this is no Kafka listener"
+        elif isinstance(fact, ProtocolError):
+            return KafkaFailure(f"{api_name} version {met.version}: {fact}")
+        elif isinstance(fact, ConnectionLostError):
+            return KafkaFailure(f"{self.bootstrap}: {fact}")
+        hint = ""
+        if api_name == "API_VERSIONS" and self._security is None:
+            hint = "; a listener that asks for TLS or SASL needs --command-config FILE"
+        return KafkaFailure(f"{self.bootstrap} broke off while it answered {api_name}: {reason}{hint}")
 
 
 def patiently(attempt: Any, patience_s: float = PATIENCE_S) -> Any:

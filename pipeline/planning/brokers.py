@@ -20,7 +20,8 @@ from ...protocol.messages.list_offsets import (
 )
 from ...storage.log.partition_metadata import encode_uuid
 from ..exceptions import BrokerError, BrokerUnreachableError, TopicError, UnsupportedBrokerError
-from ..wire.client import KafkaClient, Leader, check, leaders
+from ..wire.client import KafkaClient, Leader, leaders
+from ..wire.errors import check
 from .places import INTERNAL_TOPICS, Bounds, Range, TopicPartition
 from .splits import AnySplit, FetchSplit
 

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ...clients.kafka.connection import Connection
+from ...clients.kafka.protocol import Ticket
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.primitives import INT32
@@ -29,8 +31,8 @@ from ..exceptions import BrokerError, BrokerUnreachableError, CorruptLogError, D
 from ..planning.brokers import Brokers
 from ..planning.places import TopicPartition
 from ..planning.splits import FetchSplit
-from ..wire.client import KafkaClient, check, leaders
-from ..wire.connection import Connection, Ticket
+from ..wire.client import KafkaClient, leaders
+from ..wire.errors import check
 from ..wire.settings import ClientSettings
 from .batch_decoder import AbortedAsFetched, BatchDecoder
 from .columns import EVERYTHING, Columns, Wish

@@ -30,7 +30,8 @@ from ...protocol.messages.list_transactions import ListTransactionsRequest, List
 from ...protocol.records.builder import build_batch
 from ...protocol.records.record_batch import Record
 from ..exceptions import BrokerError, UnsupportedBrokerError
-from ..wire.client import KafkaClient, check, leaders
+from ..wire.client import KafkaClient, leaders
+from ..wire.errors import check
 from .commit_log import CommitLog, encode_token, mark_key, token_key
 from .commit_protocol import Committer, Outcome, Part, Token, View
 from .producer import Producer, ProducerId, end_transaction, init_producer

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...clients.kafka.connection import Connection
+from ...clients.kafka.coordinators import CoordinatorKind
+from ...clients.kafka.protocol import Ticket, error_text
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -29,8 +32,8 @@ from ...protocol.messages.produce import (
     TopicProduceData,
 )
 from ..exceptions import BrokerError, BrokerUnreachableError, PipelineError
-from ..wire.client import CoordinatorKind, KafkaClient, check, leaders
-from ..wire.connection import Connection, Ticket, error_text
+from ..wire.client import KafkaClient, leaders
+from ..wire.errors import check
 
 #: As Kafka's producers: a broker remembers the last five batches of a producer on a partition, to know them again.
 MOST_IN_FLIGHT = 5

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from enum import IntEnum
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from ...protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ...clients.kafka import coordinators
+from ...clients.kafka.connection import Connection
+from ...clients.kafka.coordinators import CoordinatorKind
+from ...clients.kafka.transport import Address, ConnectionSettings, Transport, open_transport
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ...protocol.schema import ApiMessage
 from ..exceptions import BrokerError, BrokerUnreachableError
-from .connection import ERRORS, Connection, error_text
-from .settings import Address, ClientSettings
-from .transport import Transport, open_transport
+from .errors import check, explain
+from .settings import ClientSettings
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 T = TypeVar("T")
-
-
-class CoordinatorKind(IntEnum):
-    """What is coordinated."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 class Leader(NamedTuple):
@@ -37,13 +32,6 @@ class Leader(NamedTuple):
 
     node_id: int
     epoch: int
-
-
-def check(code: int, about: str) -> None:
-    """BrokerError, with `about` in front of what the code means, unless it is 0."""
-    if code:
-        retriable = code in ERRORS and ERRORS[code].retriable
-        raise BrokerError(code, f"{about}: {error_text(code)}", retriable=retriable)
 
 
 class KafkaClient:
@@ -57,7 +45,7 @@ class KafkaClient:
         self,
         settings: ClientSettings,
         *,
-        connect: Callable[[Address, ClientSettings], Transport] = open_transport,
+        connect: Callable[[Address, ConnectionSettings], Transport] = open_transport,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -175,7 +163,8 @@ class KafkaClient:
     # -- inside
 
     def _open(self, address: Address) -> Connection:
-        connection = self._connections[address] = Connection(address, self.settings, self._connect)
+        connection = Connection(address, self.settings, explain=explain, connect=self._connect)
+        self._connections[address] = connection
         return connection
 
     def _coordinator(self, key: str, kind: CoordinatorKind) -> int:
@@ -183,18 +172,15 @@ class KafkaClient:
         if found is not None:
             return found
         connection = self.any_connection()
-        batched = connection.version_of(FindCoordinatorRequest, 4) >= 4
-        request = (
-            FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-            if batched
-            else FindCoordinatorRequest(key=key, key_type=kind)
-        )
-        answer = connection.request(request, FindCoordinatorResponse, up_to=4, at_least=int(kind))
-        one = answer.coordinators[0] if batched and answer.coordinators else answer
-        check(one.error_code, f"the coordinator of {key}")
-        self._brokers[one.node_id] = (one.host, one.port)
-        self._coordinators[key, kind] = one.node_id
-        return one.node_id
+        version = connection.version_of(FindCoordinatorRequest, coordinators.UP_TO)
+        answered = connection.run(coordinators.find(kind, [key], version))
+        if not answered:
+            raise BrokerUnreachableError(f"the coordinator of {key} is not named at the moment")
+        coordinator = answered[0]
+        check(coordinator.error_code, f"the coordinator of {key}")
+        self._brokers[coordinator.node_id] = (coordinator.host, coordinator.port)
+        self._coordinators[key, kind] = coordinator.node_id
+        return coordinator.node_id
 
 
 def leaders(answer: MetadataResponse) -> dict[tuple[str, int], Leader]:

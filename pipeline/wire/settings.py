@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from difflib import get_close_matches
 
+from ...clients.kafka.transport import Address, ConnectionSettings
 from ...protocol.client_security import NAMES as SECURITY_NAMES
 from ...protocol.client_security import ClientSecurity, ClientSecurityError, security_of
 from ..exceptions import OptionError
 
 DEFAULT_PORT = 9092
-Address = tuple[str, int]
 
 #: Settings of Kafka's clients that mean nothing to this one; taken, so that options need not be rewritten.
 IGNORED = frozenset(
@@ -68,7 +68,7 @@ _NUMBERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClientSettings:
+class ClientSettings(ConnectionSettings):
     """Pickled with each task. Times in milliseconds, sizes in bytes; a buffer size of −1 leaves it to the system.
 
     Attributes:
@@ -77,18 +77,15 @@ class ClientSettings:
     """
 
     bootstrap: tuple[Address, ...]
+    _: KW_ONLY
     client_id: str = "tidelog-pipeline"
-    request_timeout_ms: int = 30_000
+    software: str = "tidelog-pipeline"
     api_timeout_ms: int = 60_000
-    connect_timeout_ms: int = 10_000
     backoff_ms: int = 100
     max_backoff_ms: int = 1_000
-    receive_buffer_bytes: int = -1
-    send_buffer_bytes: int = -1
     fetch_max_bytes: int = 16 << 20
     fetch_wait_ms: int = 500
     fetch_min_bytes: int = 1
-    security: ClientSecurity = field(default_factory=ClientSecurity)
 
     @classmethod
     def parse(cls, bootstrap: str, options: Mapping[str, str] | None = None) -> ClientSettings:

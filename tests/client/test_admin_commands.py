@@ -350,10 +350,10 @@ def test_coordinators_are_looked_for_once_in_every_version(tidelog_broker: Broke
     from tidelog.cli.groups import committed_of
 
     with KafkaClient(tidelog_broker.bootstrap_servers) as client:
-        client._versions[ApiKey.FIND_COORDINATOR] = (0, version)
+        client.connection.versions[ApiKey.FIND_COORDINATOR] = (0, version)
         asked: list[ApiKey] = []
-        exchange = client._exchange
-        client._exchange = lambda request, *more: (asked.append(request.API_KEY), exchange(request, *more))[1]  # type: ignore
+        send = client.connection.send
+        client.connection.send = lambda request, *a, **k: (asked.append(request.API_KEY), send(request, *a, **k))[1]  # type: ignore
         assert [committed_of(client, group) for group in ("a", "b", "a")] == [{}, {}, {}]
         assert asked.count(ApiKey.FIND_COORDINATOR) == 2
 
@@ -365,8 +365,8 @@ def test_an_older_daemon_is_asked_in_its_versions(tidelog_broker: Broker) -> Non
 
     with KafkaClient(tidelog_broker.bootstrap_servers) as client:
         newest = client.version(MetadataRequest)
-        client._versions[3] = (0, newest - 1)
+        client.connection.versions[3] = (0, newest - 1)
         assert client.version(MetadataRequest) == newest - 1
-        client._versions[3] = (newest + 1, newest + 2)
+        client.connection.versions[3] = (newest + 1, newest + 2)
         with pytest.raises(KafkaFailure, match="does not answer METADATA"):
             client.version(MetadataRequest)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.committed import committed
 from support.sink_parts import COMMITS, PREFIX, TOPIC, numbers, write, write_part
+from tidelog.clients.kafka.coordinators import CoordinatorKind
 from tidelog.pipeline.exceptions import BrokerError, UnsupportedBrokerError
 from tidelog.pipeline.sink.commit_protocol import Committer, Outcome, Token
 from tidelog.pipeline.sink.committer import (
@@ -18,7 +19,6 @@ from tidelog.pipeline.sink.committer import (
     task_id,
 )
 from tidelog.pipeline.sink.producer import DeliveryError, Producer, ProducerId, end_transaction, init_producer
-from tidelog.pipeline.wire import client as client_module
 from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
@@ -204,4 +204,4 @@ def test_ids_are_few_and_no_two_alive_are_equal() -> None:
         task_id("p", "q", "r", task, attempt, batch) for task in range(3) for attempt in range(2) for batch in range(9)
     }
     assert len(ids) == 3 * 2 * 4
-    assert client_module.CoordinatorKind.TRANSACTION == 1
+    assert CoordinatorKind.TRANSACTION == 1

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from tidelog.pipeline.wire.settings import Address, ClientSettings
+from tidelog.clients.kafka.transport import Address, ConnectionSettings
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import parse_request_header, response_header_bytes
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -38,7 +38,7 @@ class FakeBrokers:
         self.connects = 0
         self.oldest_api_versions = False
 
-    def connect(self, address: Address, settings: ClientSettings) -> FakeTransport:
+    def connect(self, address: Address, settings: ConnectionSettings) -> FakeTransport:
         self.connects += 1
         if address not in self.handlers:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -97,9 +97,6 @@ class FakeTransport:
         buffer[:taken] = self._answers[:taken]
         del self._answers[:taken]
         return taken
-
-    def settimeout(self, seconds: float | None) -> None:
-        pass
 
     def close(self) -> None:
         pass

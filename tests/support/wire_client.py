@@ -1,4 +1,7 @@
-"""A client that is a plain blocking socket: one request, one answer, as declared messages. For tests of the wire."""
+"""A plain blocking socket around the core of `clients/kafka`: one request, one answer, in the version that a test wants.
+
+What a test sends need not be a request, and what it waits for need not be an answer, so the socket and its bytes stay in sight.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from support.patience import PATIENCE_S
-from tidelog.protocol.headers import response_header_bytes
-from tidelog.protocol.schema import ApiMessage, decode, encode
+from tidelog.clients.kafka import protocol
+from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 CORRELATION_ID = 7
@@ -17,11 +20,7 @@ CORRELATION_ID = 7
 
 def request_frame(request: ApiMessage, version: int, correlation_id: int = CORRELATION_ID) -> bytes:
     """The framed request, with its header: no client id."""
-    header = struct.pack(">hhih", request.API_KEY, version, correlation_id, -1)
-    if request.FLEXIBLE_FROM is not None and version >= request.FLEXIBLE_FROM:
-        header += b"\0"  # no tagged fields
-    body = encode(request, version)
-    return struct.pack(">i", len(header) + len(body)) + header + body
+    return bytes(protocol.request_frame(request, version, correlation_id, None))
 
 
 class WireClient:
@@ -39,7 +38,7 @@ class WireClient:
     ) -> None:
         self.socket.close()
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | bytearray) -> None:
         self.socket.sendall(data)
 
     def receive(self) -> bytes:
@@ -48,11 +47,10 @@ class WireClient:
         return self._read(size)
 
     def ask(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
-        self.send(request_frame(request, version))
-        answer = self.receive()
-        header = response_header_bytes(request.API_KEY, version, CORRELATION_ID)
-        assert answer.startswith(header)
-        return decode(response, version, answer, len(header))[0]
+        exchange = protocol.ClientProtocol(None)
+        ticket, data = exchange.send(request, response, version)
+        self.send(data)
+        return exchange.receive(ticket, self.receive())
 
     def is_closed_by_peer(self) -> bool:
         """Waits for the end of the stream (or a reset); TimeoutError when the connection stays open."""

@@ -15,6 +15,7 @@ from fuzz.targets.files import metadata_values
 from fuzz.targets.records import MOST, batches, logs, mended
 from support.messages import random_struct
 from tidelog.broker.partitions import internal_records as record_text
+from tidelog.clients.kafka.connection import Connection
 from tidelog.pipeline.exceptions import (
     BrokerUnreachableError,
     CorruptLogError,
@@ -33,7 +34,7 @@ from tidelog.pipeline.reading.segment_files import SegmentFile, list_segments
 from tidelog.pipeline.reading.segment_reader import read_split
 from tidelog.pipeline.sink.commit_log import CommitLog, CommitTopicError, decode_token, encode_token, token_key
 from tidelog.pipeline.sink.commit_protocol import Part, Token
-from tidelog.pipeline.wire.connection import Connection
+from tidelog.pipeline.wire.errors import explain
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.client_security import ClientSecurity, ClientSecurityError
 from tidelog.protocol.headers import response_header_bytes
@@ -116,9 +117,6 @@ class SaidTransport:
         buffer[:size], self._data = self._data[:size], self._data[size:]
         return size
 
-    def settimeout(self, seconds: float | None) -> None:
-        pass
-
     def close(self) -> None:
         pass
 
@@ -138,7 +136,13 @@ def broker_answers(data: bytes) -> None:
     """The Spark source's connection, to what may be no broker."""
     if int.from_bytes(data[:4], "big") > 1 << 20:
         return
-    connection = Connection(("fuzz", 1), ClientSettings((("fuzz", 1),)), lambda *_: SaidTransport(data), lambda: 0.0)
+    connection = Connection(
+        ("fuzz", 1),
+        ClientSettings((("fuzz", 1),)),
+        explain=explain,
+        connect=lambda *_: SaidTransport(data),
+        clock=lambda: 0.0,
+    )
     connection.request(MetadataRequest(), MetadataResponse, up_to=12)
 
 

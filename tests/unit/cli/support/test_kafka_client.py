@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from tidelog.cli.support import kafka_client
 from tidelog.cli.support.kafka_client import (
+    KafkaClient,
     KafkaFailure,
     bootstrap_of,
     check,
@@ -15,7 +21,14 @@ from tidelog.cli.support.kafka_client import (
     patiently,
     read_security,
 )
+from tidelog.protocol.api_keys import ApiKey
+from tidelog.protocol.client_security import ClientSecurity
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.headers import response_header_bytes
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from tidelog.protocol.schema import encode
 
 
 @pytest.mark.parametrize(
@@ -94,3 +107,80 @@ def test_a_file_of_client_settings_is_read_and_named_where_it_is_wrong(tmp_path:
         read_security(str(file))
     with pytest.raises(KafkaFailure, match="can't be read: No such file"):
         read_security(str(tmp_path / "none"))
+
+
+@contextmanager
+def listening(*answers: bytes) -> Iterator[str]:
+    """HOST:PORT of somebody who says one of these after each request, and then ends the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            one, _ = server.accept()
+            with one:
+                for answer in answers:
+                    (size,) = struct.unpack(">i", one.recv(4, socket.MSG_WAITALL))
+                    one.recv(size, socket.MSG_WAITALL)
+                    one.sendall(answer)
+                one.recv(1)  # of the request that gets no answer
+                one.shutdown(socket.SHUT_WR)
+                while one.recv(1 << 16):  # what is unread when a socket is closed resets the connection
+                    pass
+
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        yield "{}:{}".format(*server.getsockname())
+        thread.join(10)
+
+
+def versions(*keys: ApiVersion) -> bytes:
+    body = response_header_bytes(ApiKey.API_VERSIONS, 0, 1) + encode(ApiVersionsResponse(api_keys=list(keys)), 0)
+    return struct.pack(">i", len(body)) + body
+
+
+METADATA = ApiVersion(api_key=ApiKey.METADATA, min_version=0, max_version=5)
+SASL = ApiVersion(api_key=ApiKey.SASL_HANDSHAKE, min_version=0, max_version=1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([], "broke off while it answered API_VERSIONS: the connection was closed; .* needs --command-config FILE"),
+        ([b"HTTP"], "an answer of 1213486160 bytes: this is no Kafka listener; a listener that asks for TLS or SASL"),
+        ([versions(METADATA)], "broke off while it answered METADATA: the connection was closed$"),
+        ([versions()], r"the daemon at 127\.0\.0\.1:\d+ does not answer METADATA as this version asks it"),
+        ([versions(METADATA), b"\0\0\0\x06\0\0\0\x02\xff\xff"], "^METADATA version 5: "),
+        ([versions(METADATA), b"\0\0\0\x08\0\0\0\x09\0\0\0\0"], "^METADATA version 5: answer 9 came for request 2"),
+    ],
+)
+def test_what_fails_is_one_line_with_what_to_do(answers: list[bytes], message: str) -> None:
+    def ask() -> None:
+        with KafkaClient(bootstrap) as client:
+            client.ask(MetadataRequest(topics=[]), MetadataResponse)
+
+    with listening(*answers) as bootstrap, pytest.raises(KafkaFailure, match=message):
+        ask()
+
+
+def test_who_is_not_there_and_who_lets_nobody_in() -> None:
+    with pytest.raises(
+        KafkaFailure, match=r"no daemon answers at 127\.0\.0\.1:1 \(Connection refused\): start one with"
+    ):
+        KafkaClient("127.0.0.1:1").__enter__()
+    refused = encode(SaslHandshakeResponse(error_code=33, mechanisms=["A", "B"]), 1)
+    security = ClientSecurity("SASL_PLAINTEXT", "PLAIN", "alice", "pencil")
+    with (
+        listening(versions(SASL), struct.pack(">ii", 4 + len(refused), 2) + refused) as bootstrap,
+        pytest.raises(KafkaFailure, match=r"sasl\.mechanism=PLAIN: offered: A, B") as caught,
+    ):
+        KafkaClient(bootstrap, security).__enter__()
+    assert caught.value.code == "UNSUPPORTED_SASL_MECHANISM"
+    with (
+        listening(versions(SASL)) as bootstrap,
+        pytest.raises(KafkaFailure, match=r"SASL_HANDSHAKE: the connection was closed$"),
+    ):
+        KafkaClient(bootstrap, security).__enter__()
+    with (
+        listening() as bootstrap,
+        pytest.raises(KafkaFailure, match=r"^127\.0\.0\.1 speaks no TLS that this client does"),
+    ):
+        KafkaClient(bootstrap, ClientSecurity("SSL")).__enter__()

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from support.fake_brokers import FakeBrokers, Handler
+from tidelog.clients.kafka.coordinators import CoordinatorKind
 from tidelog.pipeline.exceptions import BrokerError, BrokerUnreachableError
-from tidelog.pipeline.wire.client import CoordinatorKind, KafkaClient, Leader, leaders
+from tidelog.pipeline.wire.client import KafkaClient, Leader, leaders
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -10,8 +10,9 @@ from support.fake_brokers import FakeBrokers
 from tidelog.broker.security.credentials import new_credential
 from tidelog.broker.security.sasl.disguise import Disguise
 from tidelog.broker.security.sasl.scram import ScramExchange
+from tidelog.clients.kafka.connection import Connection
 from tidelog.pipeline.exceptions import AuthenticationError, BrokerUnreachableError
-from tidelog.pipeline.wire.connection import Connection
+from tidelog.pipeline.wire.errors import explain
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol import oauth_token
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -87,7 +88,8 @@ def connection(gate: Gate | TokenGate, clock: Any = None, **settings: str) -> Co
     given = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "alice", "sasl.password": "pencil"}
     given |= {name.replace("_", "."): text for name, text in settings.items()}
     brokers = FakeBrokers({HERE: gate})
-    return Connection(HERE, ClientSettings.parse("one", given), brokers.connect, clock or Clock())
+    settings = ClientSettings.parse("one", given)
+    return Connection(HERE, settings, explain=explain, connect=brokers.connect, clock=clock or Clock())
 
 
 def ask(one: Connection) -> str | None:

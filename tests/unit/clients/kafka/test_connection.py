@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from support.fake_brokers import FakeBrokers
+from tidelog.clients.kafka.connection import Connection
 from tidelog.pipeline.exceptions import BrokerUnreachableError, UnsupportedBrokerError
-from tidelog.pipeline.wire.connection import Connection, error_text
+from tidelog.pipeline.wire.errors import explain
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
@@ -19,7 +20,7 @@ SETTINGS = ClientSettings((HERE,))
 
 def connection(answer: Any, **options: Any) -> tuple[Connection, FakeBrokers]:
     brokers = FakeBrokers({HERE: lambda request, version: answer(request, version)}, **options)
-    return Connection(HERE, SETTINGS, brokers.connect), brokers
+    return Connection(HERE, SETTINGS, explain=explain, connect=brokers.connect), brokers
 
 
 def told(request: MetadataRequest, version: int) -> MetadataResponse:
@@ -38,7 +39,7 @@ def test_the_highest_version_that_all_three_know_is_used() -> None:
 def test_a_broker_of_before_2_4_is_asked_again() -> None:
     brokers = FakeBrokers({HERE: told})
     brokers.oldest_api_versions = True
-    assert Connection(HERE, SETTINGS, brokers.connect).version_of(MetadataRequest, 12) == 12
+    assert Connection(HERE, SETTINGS, explain=explain, connect=brokers.connect).version_of(MetadataRequest, 12) == 12
 
 
 def test_answers_come_in_the_order_of_requests() -> None:
@@ -103,9 +104,4 @@ def test_what_fails_is_said_and_closes_it(answer: Any, message: str) -> None:
 
 def test_a_broker_that_is_not_there_is_said() -> None:
     with pytest.raises(BrokerUnreachableError, match=r"two:1: no connection \(Connection refused\)"):
-        Connection(("two", 1), SETTINGS, FakeBrokers({}).connect)
-
-
-def test_errors_have_words() -> None:
-    assert error_text(3).startswith("UNKNOWN_TOPIC_OR_PARTITION: there is no such topic")
-    assert error_text(12345) == "error 12345"
+        Connection(("two", 1), SETTINGS, explain=explain, connect=FakeBrokers({}).connect)

@@ -1,0 +1,71 @@
+"""What is said when a connection opens: which versions the broker speaks, then who asks (KIP-511, KIP-43, KIP-368)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...protocol.client_security import ClientSecurityError
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ...protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from .protocol import Asked, Steps
+
+
+class MechanismRefusedError(Exception):
+    """The broker does not offer the SASL mechanism that the settings name; `offered` has those that it does."""
+
+    def __init__(self, mechanism: str, code: int, offered: Iterable[str]) -> None:
+        self.mechanism = mechanism
+        self.code = code
+        self.offered = ", ".join(offered) or "none"
+        super().__init__(f"sasl.mechanism={mechanism} is not offered; offered: {self.offered}")
+
+
+class LoginRefusedError(Exception):
+    """The broker does not let this user in; `why` is its own sentence, where it has one."""
+
+    def __init__(self, code: int, why: str | None) -> None:
+        self.code = code
+        self.why = why
+        super().__init__(why or ErrorCode.SASL_AUTHENTICATION_FAILED.text)
+
+
+class ExchangeFailedError(ClientSecurityError):
+    """What the broker said in the exchange is no proof that it knows the password, or makes no sense."""
+
+
+def ask_versions(software: str) -> Steps[ApiVersionsResponse]:
+    """Asks what the broker speaks. `software`: this client's name, for the broker's statistics; "" to give none."""
+    request = ApiVersionsRequest(client_software_name=software, client_software_version="1")
+    answer: ApiVersionsResponse = yield Asked(request, ApiVersionsResponse, 3 if software else 0)
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and software:  # before Kafka 2.4
+        answer = yield Asked(ApiVersionsRequest(), ApiVersionsResponse, 0)
+    return answer
+
+
+def authenticate(mechanism: str, tokens: Callable[[bytes | None], bytes | None]) -> Steps[float | None]:
+    """Proves who asks, by `tokens` (see `ClientSecurity.tokens`). Returns for how many seconds the broker takes it for good, or
+    None: as long as the connection lives.
+
+    MechanismRefusedError, LoginRefusedError, ExchangeFailedError; and what the first call of `tokens` raises, before the broker
+    has been asked anything: TokenUnavailableError, ClientSecurityError.
+    """
+    token = tokens(None)
+    request = SaslHandshakeRequest(mechanism=mechanism)
+    hello: SaslHandshakeResponse = yield Asked(request, SaslHandshakeResponse, 1, 1)
+    if hello.error_code:
+        raise MechanismRefusedError(mechanism, hello.error_code, hello.mechanisms)
+    lifetime_ms = 0
+    while token is not None:
+        answer: SaslAuthenticateResponse = yield Asked(
+            SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2
+        )
+        if answer.error_code:
+            raise LoginRefusedError(answer.error_code, answer.error_message)
+        lifetime_ms = int(answer.session_lifetime_ms)
+        try:
+            token = tokens(answer.auth_bytes)
+        except ClientSecurityError as error:
+            raise ExchangeFailedError(str(error)) from None
+    return lifetime_ms / 1000 if lifetime_ms > 0 else None
