@@ -17,7 +17,7 @@ from ...partitions.internal_topic import CoordinatorRecord
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.records import group_key
 from ..store.shards import Shard, Shards, append_failure
-from ..store.timers import GroupTimers
+from ..store.timers import DelayKind, GroupTimers
 from .events import (
     UNKNOWN_MEMBER_ID,
     Effects,
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT", JoinResult, SyncResult)
+#: The effect that began a delay says what follows when it is over.
+_DelayStarted = SessionStarted | JoinDeadlineSet | SyncDeadlineSet
 
 
 class _Waiting(Generic[ResultT]):
@@ -92,7 +94,7 @@ class GroupMembership:
         self._loop = loop
         self._new_uuid = new_uuid
         self._rebalance = GroupRebalance(limits)
-        self._timers = GroupTimers(timer, time, self._session_expired)
+        self._timers: GroupTimers[GroupMetadata, _DelayStarted] = GroupTimers(timer, time, self._delay_passed)
         #: Rebalances completed since the start.
         self.rebalances = 0
 
@@ -216,21 +218,21 @@ class GroupMembership:
         while queue:
             effect = queue.popleft()
             if isinstance(effect, SessionStarted):
-                timers.start_session(group, effect.member_id, effect.timeout_ms)
+                timers.set(group, DelayKind.SESSION, effect.timeout_ms, effect, member_id=effect.member_id)
             elif isinstance(effect, SessionEnded):
-                timers.end_session(group, effect.member_id)
+                timers.clear(group, DelayKind.SESSION, member_id=effect.member_id)
             elif isinstance(effect, JoinAnswered):
                 cast("_Waiting[JoinResult]", effect.ticket).answer(effect.result)
             elif isinstance(effect, SyncAnswered):
                 cast("_Waiting[SyncResult]", effect.ticket).answer(effect.result)
             elif isinstance(effect, JoinDeadlineSet):
-                self._set_join_deadline(shard, group, effect)
+                timers.set(group, DelayKind.JOIN, effect.delay_ms, effect)
             elif isinstance(effect, JoinDeadlineCleared):
-                timers.clear_join_deadline(group)
+                timers.clear(group, DelayKind.JOIN)
             elif isinstance(effect, SyncDeadlineSet):
-                self._set_sync_deadline(shard, group, effect)
+                timers.set(group, DelayKind.SYNC, effect.delay_ms, effect)
             elif isinstance(effect, SyncDeadlineCleared):
-                timers.clear_sync_deadline(group)
+                timers.clear(group, DelayKind.SYNC)
             else:
                 queue.extend(self._store(shard, group, effect))
 
@@ -261,18 +263,12 @@ class GroupMembership:
             self.rebalances += 1
         return effects
 
-    def _set_join_deadline(self, shard: Shard, group: GroupMetadata, effect: JoinDeadlineSet) -> None:
-        def passed() -> None:
-            self._apply(shard, group, self._rebalance.join_deadline_passed(group, effect.remaining_ms, self._now()))
-
-        self._timers.set_join_deadline(group, effect.delay_ms, passed)
-
-    def _set_sync_deadline(self, shard: Shard, group: GroupMetadata, effect: SyncDeadlineSet) -> None:
-        def passed() -> None:
-            self._apply(shard, group, self._rebalance.sync_deadline_passed(group, effect.generation, self._now()))
-
-        self._timers.set_sync_deadline(group, effect.delay_ms, passed)
-
-    def _session_expired(self, group: GroupMetadata, member_id: str) -> None:
+    def _delay_passed(self, group: GroupMetadata, started: _DelayStarted) -> None:
         shard = self._shards.shard_of(group.group_id)
-        self._apply(shard, group, self._rebalance.session_expired(group, member_id, self._now()))
+        if isinstance(started, SessionStarted):
+            effects = self._rebalance.session_expired(group, started.member_id, self._now())
+        elif isinstance(started, JoinDeadlineSet):
+            effects = self._rebalance.join_deadline_passed(group, started.remaining_ms, self._now())
+        else:
+            effects = self._rebalance.sync_deadline_passed(group, started.generation, self._now())
+        self._apply(shard, group, effects)

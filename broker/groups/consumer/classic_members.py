@@ -24,7 +24,8 @@ from ..classic.events import (
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE
 from ..modern.group import MemberState
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..modern.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..store.timers import DelayKind
 from .classic_protocol import assignment_bytes, by_id, named, read_subscription, version_of
 from .draft import Draft
 from .group import ClassicMember, ConsumerGroup, ConsumerMember

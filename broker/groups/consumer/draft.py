@@ -18,10 +18,11 @@ from ..assignors.spec import Assignor, GroupSpec, MemberSpec, Partitions
 from ..modern import regex_subscription as expressions
 from ..modern.group import MemberState, counted, metadata_hash
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, GroupRecord, Outcome, Work
+from ..modern.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, Outcome, Work
 from ..modern.regex_subscription import ResolvedExpression
 from ..modern.topic_image import TopicImage
 from ..store.group import Group
+from ..store.timers import DelayKind
 from ..store.visible_topics import Visible, all_visible
 from .group import ConsumerGroup, ConsumerMember
 from .reconciliation import reconciled

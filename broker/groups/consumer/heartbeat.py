@@ -14,7 +14,8 @@ from ....protocol.errors import ErrorCode, ProtocolError
 from ..assignors.spec import Partitions
 from ..modern.group import AWAY_EPOCH, JOINING_EPOCH
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..modern.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..store.timers import DelayKind
 from .draft import Draft
 from .group import ConsumerGroup, ConsumerMember
 from .migration import without

@@ -17,8 +17,9 @@ from ..classic.events import JoinRequest, JoinResult, LeavingMember, LeftMember,
 from ..classic.metadata import GroupMetadata
 from ..modern.group import JOINING_EPOCH, MemberState
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, Outcome
+from ..modern.outcome import Delay, DelaySet, Effect, Outcome
 from ..store.group import Claim, Group, GroupType, claim
+from ..store.timers import DelayKind
 from . import classic_members
 from . import heartbeat as consumer_heartbeat
 from . import records as consumer_records

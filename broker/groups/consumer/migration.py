@@ -19,10 +19,11 @@ from ..classic.metadata import CONSUMER_PROTOCOL_TYPE, STABLE, GroupMetadata, Me
 from ..classic.records import group_value
 from ..modern.group import counted, metadata_hash
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..modern.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..modern.registry import Groups, replay
 from ..modern.topic_image import TopicImage
 from ..store.records import group_key
+from ..store.timers import DelayKind
 from .classic_protocol import assignment_bytes, by_id, named, read_assignment, read_subscription, version_of
 from .group import ClassicMember, ConsumerGroup, ConsumerMember
 from .records import (

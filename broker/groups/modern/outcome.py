@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ....protocol.schema import Message
 from ...partitions.internal_topic import CoordinatorRecord
 from ..store.group import Group
+from ..store.timers import DelayKind
 
 T = TypeVar("T")
 
@@ -23,16 +23,6 @@ class GroupRecord(NamedTuple):
 
     key: Message
     value: Message | None
-
-
-class DelayKind(StrEnum):
-    """Each member has at most one of each kind; group-wide ones have the empty member id."""
-
-    SESSION = "session"
-    REBALANCE = "rebalance"
-    JOIN = "join"
-    SYNC = "sync"
-    ASSIGNMENT = "assignment"
 
 
 class Delay(NamedTuple):

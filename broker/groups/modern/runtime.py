@@ -4,7 +4,7 @@
                                                               │
                   Shards.append ◄── records ──────────────────┤
                   registry.replay(shard.groups, record) ◄─────┤   the only way in which a group changes
-                  Delays.apply ◄── effects ───────────────────┘
+                  GroupTimers ◄── effects ────────────────────┘
 
 Loop thread. One request is decided, written and replayed within one turn of the loop.
 """
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..store.group import Group, GroupType
 from ..store.shards import append_failure
-from ..store.timers import Delays
+from ..store.timers import DelayKind, GroupTimers
 from .group import ModernGroup
-from .outcome import Delay, DelaySet, GroupRecord, MemberGone, Outcome, Work
+from .outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome, Work
 from .registry import TYPES, encoded, machine_class, replay
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ModernGroups:
         self._working: dict[str, asyncio.Task[None]] = {}
         self._remove = remove
         self._adopt = adopt
-        self._delays = Delays(timer, time, self._delay_passed)
+        self._timers: GroupTimers[str, Delay] = GroupTimers(timer, time, self._delay_passed)
         self._machines: dict[GroupType, Machine] = {}
         self.on_member_gone: list[Callable[[GroupType, str, str], object]] = []
         """Called with type, group and member when one has left, or was put out."""
@@ -124,10 +124,10 @@ class ModernGroups:
             outcome.note(shard.groups.get(group_id))
         if successor is not None:
             log.info("group %s: %s in place of %s", group_id, successor.group_type, kind)
-            self._delays.forget(group_id)
+            self._timers.forget(group_id)
             self._adopt(shard, successor, outcome.rebalance_successor)
         for effect in outcome.effects:
-            self._delays.apply(group_id, effect)
+            self._apply(group_id, effect)
             if isinstance(effect, MemberGone):
                 for callback in self.on_member_gone:
                     callback(kind, group_id, effect.member_id)
@@ -164,13 +164,23 @@ class ModernGroups:
         for group in list(shard.groups.values()):
             if isinstance(group, ModernGroup):
                 for effect in self.machine(group.group_type).loaded(group, now_ms):
-                    self._delays.apply(group.group_id, effect)
+                    self._apply(group.group_id, effect)
 
     def forget(self, shard: Shard, group: Group) -> None:
         """The group is deleted, or the coordinator stops. Writes nothing."""
-        self._delays.forget(group.group_id)
+        self._timers.forget(group.group_id)
         if shard.groups.get(group.group_id) is group:
             del shard.groups[group.group_id]
+
+    def _apply(self, group_id: str, effect: Effect) -> None:
+        timers = self._timers
+        if isinstance(effect, MemberGone):
+            timers.clear(group_id, *DelayKind, member_id=effect.member_id)
+        elif isinstance(effect, DelayCleared):
+            timers.clear(group_id, effect.delay.kind, member_id=effect.delay.member_id)
+        else:
+            delay, delay_ms, absent = effect
+            timers.set(group_id, delay.kind, delay_ms, delay, member_id=delay.member_id, absent=absent)
 
     def _delay_passed(self, group_id: str, delay: Delay) -> None:
         shard = self._shards.shard_of(group_id)
@@ -184,11 +194,11 @@ class ModernGroups:
         except ProtocolError as error:
             # A full disk, say. The member stays, and is looked at again after as long as anything else may take.
             log.warning("group %s: what follows from a time-out could not be written: %s", group_id, error)
-            self._delays.apply(group_id, DelaySet(delay, RETRY_MS))
+            self._apply(group_id, DelaySet(delay, RETRY_MS))
 
     def delay_count(self, group_id: str) -> int:
         """For tests."""
-        return self._delays.count(group_id)
+        return self._timers.count(group_id)
 
 
 async def _when_durable(unsynced: asyncio.Future[None], answer: T) -> T:

@@ -17,8 +17,9 @@ from ..assignors.simple import assign
 from ..assignors.spec import Partitions
 from ..modern.group import JOINING_EPOCH, counted, metadata_hash
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..modern.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..store.group import Claim, Group, GroupType, claim
+from ..store.timers import DelayKind
 from . import member_records as share_records
 from .group import ShareGroup, ShareMember, StatePartitions
 

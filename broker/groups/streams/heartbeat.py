@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..modern.group import MemberState, metadata_hash
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayCleared, DelayKind, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..modern.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..store.group import Claim, Group, GroupType, claim
+from ..store.timers import DelayKind
 from .assignor import Candidate, TaskGroup, assign
 from .group import StreamsGroup, StreamsMember
 from .reconciliation import reconciled

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from ..modern.group import MemberState
 from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayKind, DelaySet, Effect, Outcome
+from ..modern.outcome import Delay, DelaySet, Effect, Outcome
 from ..store.group import Group
+from ..store.timers import DelayKind
 from . import records as streams_records
 from .group import StreamsGroup
 from .heartbeat import SESSION_TIMEOUT, first_assignment, heartbeat, removed, topics_to_make

@@ -7,7 +7,8 @@ from tidelog.broker.groups.classic.events import GroupProtocol
 from tidelog.broker.groups.consumer.group import ClassicMember, ConsumerGroup, ConsumerMember
 from tidelog.broker.groups.consumer.machine import Machine
 from tidelog.broker.groups.modern.group import MemberState
-from tidelog.broker.groups.modern.outcome import Delay, DelayKind, DelaySet
+from tidelog.broker.groups.modern.outcome import Delay, DelaySet
+from tidelog.broker.groups.store.timers import DelayKind
 
 
 def test_a_loaded_group_has_its_delays_anew():

@@ -8,10 +8,11 @@ from support.modern_groups import Image, make_environment, state_of
 from tidelog.broker.groups.consumer import records
 from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
 from tidelog.broker.groups.modern.machine import random_id
-from tidelog.broker.groups.modern.outcome import Delay, DelayKind, DelaySet, Outcome
+from tidelog.broker.groups.modern.outcome import Delay, DelaySet, Outcome
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.broker.groups.store.group import Committer, GroupType
 from tidelog.broker.groups.store.records import group_key
+from tidelog.broker.groups.store.timers import DelayKind
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError
 

@@ -1,110 +1,134 @@
+"""Delays of groups: renewed without a new timer, replaced, cleared, forgotten with their member or group."""
+
 from __future__ import annotations
 
 import pytest
 from support.mock_time import MockTime, MockTimer
 from tidelog.broker.groups.classic.metadata import GroupMetadata
-from tidelog.broker.groups.store.timers import GroupTimers
+from tidelog.broker.groups.store.timers import DelayKind, GroupTimers
+
+SESSION, REBALANCE, JOIN, SYNC = DelayKind.SESSION, DelayKind.REBALANCE, DelayKind.JOIN, DelayKind.SYNC
 
 
-class CountingTimer(MockTimer):
-    calls = 0
+class Bench:
+    def __init__(self):
+        self.time = MockTime()
+        self.calls = 0
+        self.fired = []
+        timer = MockTimer(self.time)
 
-    def call_later(self, delay_ms, callback):
-        self.calls += 1
-        return super().call_later(delay_ms, callback)
+        class Counting:
+            def call_later(_self, delay_ms, callback):  # noqa: N805
+                self.calls += 1
+                return timer.call_later(delay_ms, callback)
+
+        self.timers = GroupTimers(
+            Counting(), self.time, lambda group, what: self.fired.append((group, what, self.time.monotonic_ms()))
+        )
+
+    def set(self, kind=SESSION, member="m", ms=100, what=None, group="g", *, absent=False):
+        self.timers.set(group, kind, ms, what or (kind, member), member_id=member, absent=absent)
 
 
 @pytest.fixture
-def time():
-    return MockTime()
+def bench():
+    return Bench()
 
 
-@pytest.fixture
-def timer(time):
-    return CountingTimer(time)
+def test_one_fires_once(bench):
+    bench.set()
+    bench.time.advance(99)
+    assert bench.fired == []
+    bench.time.advance(1000)
+    assert bench.fired == [("g", (SESSION, "m"), 100)]
+    assert bench.timers.count("g") == 0
 
 
-@pytest.fixture
-def expired():
-    return []
+def test_a_renewal_costs_no_timer(bench):
+    bench.set()
+    for _ in range(50):
+        bench.time.advance(10)
+        bench.set(what="renewed")
+    assert bench.calls <= 7
+    assert bench.fired == []
+    bench.time.advance(5000)
+    assert bench.fired == [("g", "renewed", 600)]
 
 
-@pytest.fixture
-def timers(time, timer, expired):
-    return GroupTimers(timer, time, lambda group, member: expired.append((group.group_id, member, time.monotonic_ms())))
+def test_a_shorter_one_counts_at_once(bench):
+    bench.set(ms=300_000)
+    bench.set(ms=10, what="sooner")
+    bench.time.advance(300_000)
+    assert bench.fired == [("g", "sooner", 10)]
 
 
-GROUP = GroupMetadata("g", 0)
-OTHER = GroupMetadata("g", 0)  # a later group of the same name
+def test_only_the_first_of_absent_ones_counts(bench):
+    bench.set(ms=100, what="first")
+    bench.set(ms=500, what="second", absent=True)
+    bench.set(ms=50, what="third", absent=True)
+    bench.time.advance(1000)
+    assert bench.fired == [("g", "first", 100)]
 
 
-def test_a_session_ends(time, timers, expired):
-    timers.start_session(GROUP, "m", 1000)
-    time.advance(999)
-    assert expired == []
-    time.advance(5000)
-    assert expired == [("g", "m", 1000)]
+def test_one_can_be_cleared_and_set_again(bench):
+    bench.set(ms=1000)
+    bench.timers.clear("g", SESSION, member_id="m")
+    bench.timers.clear("g", SESSION, member_id="m")
+    bench.timers.clear("h", SESSION, member_id="m")
+    bench.time.advance(500)
+    bench.set(ms=1000)
+    bench.time.advance(5000)
+    assert bench.fired == [("g", (SESSION, "m"), 1500)]
 
 
-def test_a_renewed_session_ends_later(time, timer, timers, expired):
-    timers.start_session(GROUP, "m", 1000)
-    for _ in range(100):
-        time.advance(100)
-        timers.start_session(GROUP, "m", 1000)
-    assert expired == []
-    assert timer.calls < 20  # the timer is not set anew each time
-    time.advance(5000)
-    assert expired == [("g", "m", 11_000)]
+def test_kinds_and_members_do_not_touch_each_other(bench):
+    bench.set()
+    bench.set(REBALANCE)
+    bench.set(member="other")
+    bench.set(group="h")
+    bench.timers.clear("g", REBALANCE, member_id="m")
+    bench.timers.clear("g", REBALANCE, member_id="nobody")
+    bench.time.advance(100)
+    assert sorted(bench.fired) == [
+        ("g", (SESSION, "m"), 100),
+        ("g", (SESSION, "other"), 100),
+        ("h", (SESSION, "m"), 100),
+    ]
 
 
-def test_a_shorter_session_ends_sooner(time, timers, expired):
-    timers.start_session(GROUP, "m", 300_000)
-    timers.start_session(GROUP, "m", 1000)
-    time.advance(300_000)
-    assert expired == [("g", "m", 1000)]
+def test_deadlines_of_a_group_replace_each_other(bench):
+    bench.set(JOIN, "", 1000, "join 1")
+    bench.set(JOIN, "", 2000, "join 2")
+    bench.set(SYNC, "", 1000, "sync 1")
+    bench.set(SYNC, "", 500, "sync 2")
+    bench.time.advance(5000)
+    assert bench.fired == [("g", "sync 2", 500), ("g", "join 2", 2000)]
 
 
-def test_a_session_can_be_ended_and_begun_again(time, timers, expired):
-    timers.start_session(GROUP, "m", 1000)
-    timers.end_session(GROUP, "m")
-    timers.end_session(GROUP, "m")
-    timers.end_session(OTHER, "m")
-    time.advance(500)
-    timers.start_session(GROUP, "m", 1000)
-    time.advance(5000)
-    assert expired == [("g", "m", 1500)]
+def test_a_member_that_is_gone_has_none(bench):
+    bench.set()
+    bench.set(REBALANCE)
+    bench.set(member="other")
+    bench.timers.clear("g", *DelayKind, member_id="m")
+    bench.time.advance(100)
+    assert bench.fired == [("g", (SESSION, "other"), 100)]
 
 
-def test_deadlines_replace_each_other(time, timers):
-    fired = []
-    timers.set_join_deadline(GROUP, 1000, lambda: fired.append("join 1"))
-    timers.set_join_deadline(GROUP, 2000, lambda: fired.append("join 2"))
-    timers.set_sync_deadline(GROUP, 1000, lambda: fired.append("sync 1"))
-    timers.set_sync_deadline(GROUP, 500, lambda: fired.append("sync 2"))
-    time.advance(5000)
-    assert fired == ["sync 2", "join 2"]
+def test_a_group_that_is_gone_has_none(bench):
+    bench.set()
+    bench.set(JOIN, "")
+    bench.set(group="h")
+    bench.timers.forget("g")
+    bench.timers.forget("g")
+    bench.time.advance(100)
+    assert bench.fired == [("h", (SESSION, "m"), 100)]
+    assert bench.timers.count("g") == bench.timers.count("h") == 0
 
 
-def test_deadlines_are_cleared(time, timers):
-    fired = []
-    timers.clear_join_deadline(GROUP)
-    timers.clear_sync_deadline(GROUP)
-    timers.set_join_deadline(GROUP, 1000, lambda: fired.append("join"))
-    timers.set_sync_deadline(GROUP, 1000, lambda: fired.append("sync"))
-    timers.clear_join_deadline(GROUP)
-    timers.clear_sync_deadline(GROUP)
-    time.advance(5000)
-    assert fired == []
-
-
-def test_a_forgotten_group_is_not_called_back(time, timers, expired):
-    fired = []
-    timers.start_session(GROUP, "m", 1000)
-    timers.start_session(OTHER, "m", 1000)
-    timers.set_join_deadline(GROUP, 1000, lambda: fired.append("join"))
-    timers.set_sync_deadline(GROUP, 1000, lambda: fired.append("sync"))
-    timers.forget(GROUP)
-    timers.forget(GROUP)
-    time.advance(5000)
-    assert fired == []
-    assert len(expired) == 1
+def test_a_later_group_of_the_same_name_is_another(bench):
+    old, new = GroupMetadata("g", 0), GroupMetadata("g", 0)
+    bench.set(group=old)
+    bench.set(group=new)
+    bench.timers.forget(old)
+    bench.time.advance(100)
+    assert bench.fired == [(new, (SESSION, "m"), 100)]
