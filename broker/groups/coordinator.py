@@ -3,10 +3,9 @@
     apis/join_group, … ────► GroupCoordinator ─┬─► GroupMembership ─► group_rebalance (decides) ─► group_metadata
     apis/consumer_group_heartbeat, … ──────────├─► ModernGroups ─► modern_groups.registry: a machine for each type
     apis/offset_commit, …                      ├─► GroupCommits ─► group_offsets
-                                               └─► Shards ─► CoordinatorLog: `__consumer_offsets`
+                                               └─► Shards ─► CoordinatorRuntime: `__consumer_offsets`
 
-Loop thread, except that `load` reads the log in pool threads. It holds no lock: everything happens between two turns
-of the loop.
+Loop thread, except that `load` reads the log in pool threads.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ...storage.exceptions import says_what_is_wrong
+from ..coordinator.runtime import CoordinatorRuntime, RunBlocking
 from ..metadata.store import GROUP
 from ..partitions.internal_topic import CoordinatorLog, PartitionCoordinatorLog
 from .classic.events import (
@@ -44,7 +43,7 @@ from .store.shards import Shard, Shards
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
-    from ..runtime.timer import Timer, TimerHandle
+    from ..runtime.timer import Timer
     from ..server import Broker
     from .modern.machine import Environment
     from .modern.runtime import ModernGroups
@@ -54,9 +53,6 @@ log = logging.getLogger(__name__)
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 #: How long a start waits for groups and offsets before it takes connections: some 20,000 commits are read by then.
 START_PATIENCE_S = 0.1
-
-#: Runs a function in the pool.
-RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 def group_limits(config: BrokerConfig) -> GroupLimits:
@@ -73,8 +69,8 @@ class GroupCoordinator:
     """Made at start; `start` when topics are known, `close` before the logs are closed."""
 
     __slots__ = (
-        "_check_interval_ms", "_commits", "_environment", "_expiry", "_loading", "_log", "_loop", "_membership", "_modern",
-        "_room", "_run_blocking", "_shards", "_time", "_timer",
+        "_commits", "_environment", "_loop", "_membership", "_modern", "_room", "_run_blocking", "_runtime", "_shards",
+        "_time", "_timer",
     )  # fmt: skip
 
     def __init__(
@@ -89,17 +85,16 @@ class GroupCoordinator:
         new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         """`environment` makes what modern groups look at; it is called when there is one."""
-        self._log = log
         self._loop = loop
-        self._loading: asyncio.Task[None] | None = None
         self._time = time
         self._timer = timer
         self._run_blocking = run_blocking
         self._environment = environment
         self._modern: ModernGroups | None = None
-        self._shards = Shards(log, time)
+        self._runtime = CoordinatorRuntime(GROUP_METADATA_TOPIC, log, Shard, time, timer, loop, run_blocking)
+        self._shards = Shards(self._runtime)
         self._room = MemberRoom(
-            lambda: (group for shard in self._shards for group in shard.groups.values()), time.milliseconds
+            lambda: (group for shard in self._runtime for group in shard.groups.values()), time.milliseconds
         )
         self._membership = GroupMembership(self._shards, group_limits(config), time, timer, loop, new_uuid)
         self._commits = GroupCommits(
@@ -110,8 +105,7 @@ class GroupCoordinator:
             config.offset_metadata_max_bytes,
             config.offsets_retention_minutes * 60_000,
         )
-        self._check_interval_ms = config.offsets_retention_check_interval_ms
-        self._expiry: TimerHandle = timer.call_later(self._check_interval_ms, self._start_expiry)
+        self._runtime.every(config.offsets_retention_check_interval_ms, self._commits.expire)
 
     @classmethod
     def of(cls, broker: Broker) -> GroupCoordinator:
@@ -143,75 +137,51 @@ class GroupCoordinator:
     # -- life
 
     async def start(self, patience_s: float = START_PATIENCE_S) -> None:
-        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet.
-
-        Returns when all is loaded, or after `patience_s`, and the loading goes on in the background. Some tools take
-        that error for final, so what can be loaded at once is. Called when topics are known."""
-        self.open()
-        self._loading = self._loop.create_task(self.load())
-        await asyncio.wait((self._loading,), timeout=patience_s)
+        """As `CoordinatorRuntime.start`."""
+        await self._runtime.start(self.load(), patience_s)
 
     def open(self) -> None:
         """`start` without the reading."""
-        if self._log.partition_count and not self.is_open:
-            self._shards.open(self._log.partition_count, loaded=False)
+        self._runtime.open()
 
     async def load(self) -> None:
-        """Reads all partitions, one after the other; each serves as soon as it is there. What cannot be read at all is
-        logged and stays in loading, as its clients would otherwise start from offsets that are wrong."""
+        """Reads all partitions back; see `CoordinatorRuntime.load`."""
         started = self._time.monotonic_ms()
         groups = offsets = 0
-        for shard in self._shards:
-            if shard.loaded:
-                continue
-            if self._log.is_empty(shard.index):
-                shard.loaded = True
-                continue
-            try:
-                loaded: LoadedPartition = await self._run_blocking(self._loader(shard.index))
-            except Exception as error:
-                told = says_what_is_wrong(error)
-                log.error("%s-%d cannot be loaded: %s", GROUP_METADATA_TOPIC, shard.index, error, exc_info=not told)
-                continue
-            if self._shards.closed:
-                return
-            shard.groups, shard.offsets, shard.loaded = loaded.groups, loaded.offsets, True
-            self._room.recount()
-            self._membership.loaded(shard)
-            if any(not isinstance(group, GroupMetadata) for group in shard.groups.values()):
-                self.modern.loaded(shard)
-            self._commits.loaded(shard)
-            groups += len(loaded.groups)
-            offsets += loaded.offsets.count
+
+        def loaded(shard: Shard, found: LoadedPartition) -> None:
+            nonlocal groups, offsets
+            self._loaded(shard, found)
+            groups += len(found.groups)
+            offsets += found.offsets.count
+
+        await self._runtime.load(lambda name, batches: load_partition(name, batches, self._time.milliseconds()), loaded)
         if groups:
             seconds = (self._time.monotonic_ms() - started) / 1000
             log.info("loaded %d groups with %d offsets in %.1f s", groups, offsets, seconds)
 
-    def _loader(self, index: int) -> Callable[[], LoadedPartition]:
-        name = f"{GROUP_METADATA_TOPIC}-{index}"
-        return lambda: load_partition(name, self._log.replay(index), self._time.milliseconds())
+    def _loaded(self, shard: Shard, found: LoadedPartition) -> None:
+        shard.groups, shard.offsets = found.groups, found.offsets
+        self._room.recount()
+        self._membership.loaded(shard)
+        if any(not isinstance(group, GroupMetadata) for group in shard.groups.values()):
+            self.modern.loaded(shard)
+        self._commits.loaded(shard)
 
     async def ensure_topic(self) -> None:
         """Makes `__consumer_offsets` if there is none. Raises what making a topic raises."""
-        if len(self._shards) or self._shards.closed:
-            return
-        await self._log.ensure_topic()
-        if not len(self._shards):  # another request may have been first
-            self._shards.open(self._log.partition_count, loaded=True)
+        await self._runtime.ensure_topic()
 
     def close(self) -> None:
         """Answers everybody who waits with NOT_COORDINATOR, then takes no requests."""
-        if self._shards.closed:
+        if self._runtime.closed:
             return
-        self._expiry.cancel()
-        if self._loading is not None:
-            self._loading.cancel()
         if self._modern is not None:
             self._modern.close()
-        for shard in self._shards:
+        for shard in self._runtime:
             for group in list(shard.groups.values()):
                 self._remove(shard, group, ErrorCode.NOT_COORDINATOR)
-        self._shards.closed = True
+        self._runtime.close()
 
     def _remove(self, shard: Shard, group: Group, error: ErrorCode) -> None:
         """Forgets a group of any type in memory; whoever waits for something of it is answered with `error`."""
@@ -241,21 +211,21 @@ class GroupCoordinator:
     @property
     def is_open(self) -> bool:
         """Whether there is a `__consumer_offsets`."""
-        return len(self._shards) > 0
+        return self._runtime.is_open
 
     @property
     def is_loaded(self) -> bool:
-        return all(shard.loaded for shard in self._shards)
+        return self._runtime.is_loaded
 
     # -- what metrics ask
 
     @property
     def group_count(self) -> int:
-        return sum(len(shard.groups) for shard in self._shards)
+        return sum(len(shard.groups) for shard in self._runtime)
 
     @property
     def offset_count(self) -> int:
-        return sum(shard.offsets.count for shard in self._shards)
+        return sum(shard.offsets.count for shard in self._runtime)
 
     @property
     def commits(self) -> int:
@@ -278,14 +248,14 @@ class GroupCoordinator:
 
     def _is_consumer_group(self, group_id: str) -> bool:
         """Whether that is a consumer group (KIP-848) with members: classic ones among them are served there."""
-        if self._modern is None or not group_id or not self._shards:
+        if self._modern is None or not group_id or not self.is_open:
             return False
-        group = self._shards.shard_of(group_id).groups.get(group_id)
+        group = self._runtime.shard_of(group_id).groups.get(group_id)
         return group is not None and group.group_type is GroupType.CONSUMER and not group.is_empty
 
     def check_room(self, group_id: str, member_id: str, said: object) -> None:
         """As `MemberRoom.check`. Finding no such group, or none yet, is not for here."""
-        group = self._shards.shard_of(group_id).groups.get(group_id) if len(self._shards) else None
+        group = self._runtime.shard_of(group_id).groups.get(group_id) if self.is_open else None
         self._room.check(group, member_id, said)
 
     def join(self, request: JoinRequest) -> JoinResult | Awaitable[JoinResult]:
@@ -374,15 +344,15 @@ class GroupCoordinator:
 
     def check_loaded(self, index: int) -> None:
         """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while that partition is read back: a marker would be missed."""
-        if index < len(self._shards) and not self._shards[index].loaded:
+        if index < len(self._runtime) and not self._runtime[index].loaded:
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def end_transaction(
         self, index: int, producer_id: int, committed: bool, unsynced: asyncio.Future[None] | None
     ) -> None:
         """A transaction's marker has been written to that partition: what it committed counts, or is forgotten."""
-        if index < len(self._shards):
-            self._commits.end_transaction(self._shards[index], producer_id, committed, unsynced)
+        if index < len(self._runtime):
+            self._commits.end_transaction(self._runtime[index], producer_id, committed, unsynced)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
@@ -394,31 +364,17 @@ class GroupCoordinator:
         """Their committed offsets go too. Called after the topics have gone."""
         self._commits.topics_deleted(topics)
 
-    def _start_expiry(self) -> None:
-        self._continue_expiry(self._commits.expire())
-
-    def _continue_expiry(self, rest: Iterator[None]) -> None:
-        try:
-            next(rest)
-        except StopIteration:
-            self._expiry = self._timer.call_later(self._check_interval_ms, self._start_expiry)
-        else:
-            self._expiry = self._timer.call_later(0, lambda: self._continue_expiry(rest))
-
     # -- administration
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[Group]:
         """Groups of all types, those in `states` and of `types` if any are named.
 
         Raises ProtocolError: COORDINATOR_LOAD_IN_PROGRESS while any partition is loading: the list would be false."""
-        if self._shards.closed:
-            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not self.is_loaded:
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._runtime.check_complete()
         of_types, in_states = wanted_types(types), wanted_types(states)
         return [
             group
-            for shard in self._shards
+            for shard in self._runtime
             for group in shard.groups.values()
             if not of_types or group.group_type in of_types
             if not in_states or group.state_name.lower() in in_states
@@ -426,7 +382,9 @@ class GroupCoordinator:
 
     def ids_of_type(self, kind: GroupType) -> list[str]:
         """Groups of a type in the partitions that are loaded."""
-        return [group.group_id for shard in self._shards for group in shard.groups.values() if group.group_type is kind]
+        return [
+            group.group_id for shard in self._runtime for group in shard.groups.values() if group.group_type is kind
+        ]
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         """The classic group with its members; an error inside where there is none or it cannot be told yet."""
@@ -449,7 +407,7 @@ class GroupCoordinator:
 
     def shards(self) -> Sequence[Shard]:
         """For tests and `describe` of the internals. Read only."""
-        return tuple(self._shards)
+        return tuple(self._runtime)
 
     def __repr__(self) -> str:
         return f"GroupCoordinator(groups={self.group_count}, offsets={self.offset_count})"

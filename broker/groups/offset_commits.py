@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ..coordinator.runtime import Unsynced, when_durable
 from ..partitions.internal_topic import CoordinatorRecord
 from .classic.metadata import PREPARING_REBALANCE, STABLE, GroupMetadata
 from .store.group import CommittedPartition, Committer, Group
 from .store.records import NO_TIMESTAMP, OffsetAndMetadata, offset_key, offset_value, read_offset_value
-from .store.shards import Shard, Shards, append_failure
+from .store.shards import Shard, Shards
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
@@ -160,7 +161,7 @@ class GroupCommits:
         for item, value in values:
             shard.offsets.put(request.group_id, item.topic, item.partition, value)
         self.commits += len(values)
-        return codes if unsynced is None else _when_durable(unsynced, codes)
+        return codes if unsynced is None else when_durable(unsynced, codes)
 
     def _records_of(
         self, request: CommitRequest, now_ms: int
@@ -209,11 +210,9 @@ class GroupCommits:
             shard.offsets.put_pending(
                 request.producer_id, first + number, commit.group_id, item.topic, item.partition, value
             )
-        return codes if unsynced is None else _when_durable(unsynced, codes)
+        return codes if unsynced is None else when_durable(unsynced, codes)
 
-    def end_transaction(
-        self, shard: Shard, producer_id: int, committed: bool, unsynced: asyncio.Future[None] | None
-    ) -> None:
+    def end_transaction(self, shard: Shard, producer_id: int, committed: bool, unsynced: Unsynced) -> None:
         """The marker is in the shard's partition. `unsynced`: its durability, which readers of the offsets wait for."""
         self._shards.wait_for(shard, unsynced)
         now_ms = self._time.milliseconds()
@@ -264,7 +263,7 @@ class GroupCommits:
         require_stable: bool,
     ) -> FetchedGroup:
         try:
-            await _when_durable(unsynced, None)
+            await when_durable(unsynced, None)
             shard = self._shards.find(group_id, allow_empty_id=True)
         except ProtocolError as error:
             return FetchedGroup([], error.code)
@@ -324,7 +323,7 @@ class GroupCommits:
             if code is ErrorCode.NONE and partition in held.get(topic, {})
         ]
         unsynced = self._shards.remove_offsets(shard, group_id, list(dict.fromkeys(gone)))
-        return codes if unsynced is None else _when_durable(unsynced, codes)
+        return codes if unsynced is None else when_durable(unsynced, codes)
 
     def delete_group(self, group_id: str) -> ErrorCode | Coroutine[Any, Any, ErrorCode]:
         """Forgets a group without members, and its offsets."""
@@ -345,7 +344,7 @@ class GroupCommits:
             return error.code
         return ErrorCode.NONE if unsynced is None else _code_when_durable(unsynced)
 
-    def _forget(self, shard: Shard, group: Group) -> asyncio.Future[None] | None:
+    def _forget(self, shard: Shard, group: Group) -> Unsynced:
         unsynced = self._shards.append(shard, group.tombstones())
         self._remove(shard, group, ErrorCode.UNKNOWN_MEMBER_ID)
         return unsynced
@@ -401,18 +400,9 @@ class GroupCommits:
             log.warning("group %s: expired offsets could not be removed: %s", group.group_id, error)
 
 
-async def _when_durable(unsynced: asyncio.Future[None], answer: Any) -> Any:
-    """`answer`, when the write is durable. The future is shared: a client that goes away must not cancel it."""
-    try:
-        await asyncio.shield(unsynced)
-    except Exception as error:
-        raise append_failure(error) from error
-    return answer
-
-
 async def _code_when_durable(unsynced: asyncio.Future[None]) -> ErrorCode:
     try:
-        await _when_durable(unsynced, None)
+        await when_durable(unsynced, None)
     except ProtocolError as error:
         return error.code
     return ErrorCode.NONE

@@ -68,19 +68,29 @@ class CoordinatorLog(Protocol):
     def partition_count(self) -> int:
         """Partitions of the topic; 0 while there is none. Loop thread."""
 
-    def append(self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int) -> asyncio.Future[None] | None:
-        """Appends the records as one batch. Loop thread.
+    def append(
+        self,
+        partition: int,
+        records: Sequence[CoordinatorRecord],
+        now_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> tuple[int, asyncio.Future[None] | None]:
+        """Appends the records as one batch; with a producer, inside its transaction: they count when its marker commits them.
+        Loop thread.
 
-        None: they are written as durably as the topic asks for. Else a future of that, which fails with
-        `KafkaStorageError`. Raises what an append raises, and nothing was written then.
+        Returns the offset of the first record, and None where the records are written as durably as the topic asks for, else a
+        future of that, which fails with `KafkaStorageError`. Raises what an append raises, and nothing was written then.
         """
 
-    def append_transactional(
-        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int, producer_epoch: int
-    ) -> tuple[int, asyncio.Future[None] | None]:
-        """As `append`, inside the transaction of a producer: the records count when its marker commits them.
+    def epoch(self, partition: int) -> int:
+        """The epoch of the partition's log, which rises with each start: markers carry it. Loop thread."""
 
-        Returns the offset of the first record too."""
+    def end_offset(self, partition: int) -> int:
+        """Where the next record goes. Loop thread."""
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """What is below need not be kept. Loop thread."""
 
     def is_empty(self, partition: int) -> bool:
         """Whether there is nothing to replay. Loop thread."""
@@ -107,21 +117,15 @@ class PartitionCoordinatorLog:
         topic = self._topics.get(self._topic)
         return 0 if topic is None else topic.partition_count
 
-    def append(self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int) -> asyncio.Future[None] | None:
-        return self._append(partition, coordinator_batch(records, now_ms))[1]
-
-    def append_at(
-        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int
+    def append(
+        self,
+        partition: int,
+        records: Sequence[CoordinatorRecord],
+        now_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
     ) -> tuple[int, asyncio.Future[None] | None]:
-        """As `append`; the offset of the first record too."""
-        return self._append(partition, coordinator_batch(records, now_ms))
-
-    def append_transactional(
-        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int, producer_epoch: int
-    ) -> tuple[int, asyncio.Future[None] | None]:
-        return self._append(partition, coordinator_batch(records, now_ms, producer_id, producer_epoch))
-
-    def _append(self, partition: int, batch: bytearray) -> tuple[int, asyncio.Future[None] | None]:
+        batch = coordinator_batch(records, now_ms, producer_id, producer_epoch)
         found = self._partitions.get(self._topic, partition)
         if found is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {self._topic}-{partition}")

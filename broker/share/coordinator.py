@@ -1,7 +1,7 @@
 """The share coordinator: keeps what share groups were delivered of each partition, in `__share_group_state`.
 
     SharePartitions, apis/…_share_group_state ──► ShareCoordinator ─┬─► state (decides)
-                                                                    └─► CoordinatorLog: `__share_group_state`
+                                                                    └─► CoordinatorRuntime: `__share_group_state`
 
 What is written is known here at once; whoever tells a client of it waits for the future, which is there when the topic is
 asked to be durable. A write that fails has changed nothing. A partition's records are in the partition of the topic that
@@ -18,8 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ...storage.exceptions import says_what_is_wrong
-from ..groups.store.shards import append_failure, partition_for
+from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced
 from ..metadata.topics import SHARE_GROUP_STATE
 from ..partitions.internal_topic import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
 from . import state as states
@@ -30,7 +29,7 @@ from .state import StateEntry, StateShard
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
-    from ..runtime.timer import Timer, TimerHandle
+    from ..runtime.timer import Timer
     from ..server import Broker
 
 log = logging.getLogger(__name__)
@@ -39,24 +38,6 @@ log = logging.getLogger(__name__)
 START_PATIENCE_S = 5.0
 #: Snapshots and tombstones are written in batches of at most this many records.
 RECORDS_PER_BATCH = 100
-
-RunBlocking = Callable[[Callable[[], Loaded]], Awaitable[Loaded]]
-Unsynced = asyncio.Future[None] | None
-
-
-class ShareStateLog(CoordinatorLog, Protocol):
-    """Where it all stands."""
-
-    def append_at(
-        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int
-    ) -> tuple[int, asyncio.Future[None] | None]:
-        """As `append`; the offset of the first record too."""
-
-    def end_offset(self, partition: int) -> int:
-        """Where the next record goes. Loop thread."""
-
-    def delete_before(self, partition: int, offset: int) -> None:
-        """What is below need not be kept. Loop thread."""
 
 
 class Topics(Protocol):
@@ -77,14 +58,11 @@ class HasPartitions(Protocol):
 class ShareCoordinator:
     """Made when it is first asked for, or at start when there is something to load; `close` before the logs are closed."""
 
-    __slots__ = (
-        "_cold_ms", "_loading", "_loop", "_prune_ms", "_run_blocking", "_shards", "_state_log", "_time", "_timer",
-        "_timers", "_topics", "_updates_per_snapshot", "closed", "writes",
-    )  # fmt: skip
+    __slots__ = ("_cold_ms", "_runtime", "_time", "_topics", "_updates_per_snapshot", "writes")
 
     def __init__(
         self,
-        state_log: ShareStateLog,
+        state_log: CoordinatorLog,
         topics: Topics,
         config: BrokerConfig,
         time: Time,
@@ -92,19 +70,13 @@ class ShareCoordinator:
         loop: asyncio.AbstractEventLoop,
         run_blocking: RunBlocking,
     ) -> None:
-        self._state_log = state_log
         self._topics = topics
         self._time = time
-        self._timer = timer
-        self._loop = loop
-        self._run_blocking = run_blocking
         self._updates_per_snapshot = config.share_coordinator_snapshot_update_records_per_snapshot
-        self._prune_ms = config.share_coordinator_state_topic_prune_interval_ms
         self._cold_ms = config.share_coordinator_cold_partition_snapshot_interval_ms
-        self._shards: list[StateShard] = []
-        self._loading: asyncio.Task[None] | None = None
-        self._timers: list[TimerHandle] = []
-        self.closed = False
+        self._runtime = CoordinatorRuntime(SHARE_GROUP_STATE, state_log, StateShard, time, timer, loop, run_blocking)
+        self._runtime.every(config.share_coordinator_state_topic_prune_interval_ms, self.prune)
+        self._runtime.every(self._cold_ms, self.snapshot_cold)
         #: Records that were written since the start.
         self.writes = 0
 
@@ -130,74 +102,39 @@ class ShareCoordinator:
     # -- life
 
     async def start(self, patience_s: float = START_PATIENCE_S) -> None:
-        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet."""
-        if self._state_log.partition_count and not self.is_open:
-            self._open(loaded=False)
-        self._loading = self._loop.create_task(self.load())
-        await asyncio.wait((self._loading,), timeout=patience_s)
+        """As `CoordinatorRuntime.start`."""
+        await self._runtime.start(self.load(), patience_s)
 
     async def load(self) -> None:
-        """Reads all partitions, one after the other. What cannot be read at all is logged and stays in loading."""
-        for index, shard in enumerate(self._shards):
-            if shard.loaded:
-                continue
-            if not self._state_log.is_empty(index):
-                try:
-                    loaded = await self._run_blocking(self._loader(index))
-                except Exception as error:
-                    told = says_what_is_wrong(error)
-                    log.error("%s-%d cannot be loaded: %s", SHARE_GROUP_STATE, index, error, exc_info=not told)
-                    continue
-                if self.closed:
-                    return
-                shard.entries = loaded.shard.entries
-            shard.loaded = True
+        """Reads all partitions back; see `CoordinatorRuntime.load`."""
+
+        def loaded(shard: StateShard, found: Loaded) -> None:
+            shard.entries = found.shard.entries
+
+        await self._runtime.load(load_share_state, loaded)
+        if self._runtime.closed:
+            return
         if self.partition_count:
             log.info("loaded what %d partitions of share groups were delivered", self.partition_count)
         self.forget_deleted_topics()
 
-    def _loader(self, index: int) -> Callable[[], Loaded]:
-        return lambda: load_share_state(f"{SHARE_GROUP_STATE}-{index}", index, self._state_log.replay(index))
-
     async def ensure_topic(self) -> None:
         """Makes `__share_group_state` if there is none. Raises what making a topic raises."""
-        if self.is_open or self.closed:
-            return
-        await self._state_log.ensure_topic()
-        if not self.is_open:  # another request may have been first
-            self._open(loaded=True)
-
-    def _open(self, *, loaded: bool) -> None:
-        self._shards = [StateShard(index, loaded=loaded) for index in range(self._state_log.partition_count)]
-        self._every(self._prune_ms, self.prune)
-        self._every(self._cold_ms, self.snapshot_cold)
-
-    def _every(self, interval_ms: float, work: Callable[[], None]) -> None:
-        index = len(self._timers)
-
-        def tick() -> None:
-            work()
-            self._timers[index] = self._timer.call_later(interval_ms, tick)
-
-        self._timers.append(self._timer.call_later(interval_ms, tick))
+        await self._runtime.ensure_topic()
 
     def close(self) -> None:
         """Takes no requests any more."""
-        self.closed = True
-        for handle in self._timers:
-            handle.cancel()
-        if self._loading is not None:
-            self._loading.cancel()
+        self._runtime.close()
 
     @property
     def is_open(self) -> bool:
         """Whether there is a `__share_group_state`."""
-        return len(self._shards) > 0
+        return self._runtime.is_open
 
     @property
     def partition_count(self) -> int:
         """Partitions of share groups that are known."""
-        return sum(len(shard.entries) for shard in self._shards)
+        return sum(len(shard.entries) for shard in self._runtime)
 
     # -- the persister's five calls (KIP-932). All raise ProtocolError, and nothing was changed then.
 
@@ -233,7 +170,7 @@ class ShareCoordinator:
             for begin in range(0, len(snapshots), RECORDS_PER_BATCH):
                 part = snapshots[begin : begin + RECORDS_PER_BATCH]
                 try:
-                    unsynced.append(self._snapshot(self._shards[index], part))
+                    unsynced.append(self._snapshot(self._runtime[index], part))
                 except ProtocolError as error:
                     errors.update((key, error) for key, _ in part)
         return unsynced, errors
@@ -287,13 +224,13 @@ class ShareCoordinator:
 
     def prune(self) -> None:
         """Lets go of the beginnings of logs that newer snapshots have made redundant."""
-        for shard in self._shards:
+        for shard in self._runtime:
             if not shard.loaded:
                 continue
-            offset = shard.redundant_before(self._state_log.end_offset(shard.index))
+            offset = shard.redundant_before(self._runtime.log.end_offset(shard.index))
             if offset > shard.pruned_to:
                 try:
-                    self._state_log.delete_before(shard.index, offset)
+                    self._runtime.log.delete_before(shard.index, offset)
                 except Exception as error:
                     log.warning("%s-%d cannot be pruned: %s", SHARE_GROUP_STATE, shard.index, error)
                     continue
@@ -302,7 +239,7 @@ class ShareCoordinator:
     def snapshot_cold(self) -> None:
         """Takes snapshots of partitions that nobody has written for long: theirs would hold `prune` back for ever."""
         now = self._time.milliseconds()
-        for shard in self._shards:
+        for shard in self._runtime:
             if not shard.loaded or all(
                 entry.state.write_ms != entry.state.create_ms for entry in shard.entries.values()
             ):
@@ -316,7 +253,7 @@ class ShareCoordinator:
 
     def forget_deleted_topics(self) -> None:
         """Of topics that are gone nothing is kept."""
-        for shard in self._shards:
+        for shard in self._runtime:
             if shard.loaded:
                 gone = [key for key in shard.entries if self._topics.by_id(key.topic_id) is None]
                 self._in_batches(gone, lambda part, shard=shard: self._forget(shard, part))
@@ -333,20 +270,13 @@ class ShareCoordinator:
     # -- inside
 
     def _shard(self, key: SharePartitionKey) -> StateShard:
-        """Raises ProtocolError: INVALID_REQUEST, NOT_COORDINATOR while there is no topic, COORDINATOR_LOAD_IN_PROGRESS,
-        COORDINATOR_NOT_AVAILABLE after close."""
-        if self.closed:
-            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        """Raises ProtocolError, INVALID_REQUEST or as `CoordinatorRuntime.find`."""
+        invalid = None
         if not key.group:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, "the group's name is empty")
-        if key.partition < 0:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, f"there is no partition {key.partition}")
-        if not self._shards:
-            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
-        shard = self._shards[partition_for(key.coordinator_key, len(self._shards))]
-        if not shard.loaded:
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
+            invalid = ProtocolError(ErrorCode.INVALID_REQUEST, "the group's name is empty")
+        elif key.partition < 0:
+            invalid = ProtocolError(ErrorCode.INVALID_REQUEST, f"there is no partition {key.partition}")
+        return self._runtime.find(key.coordinator_key, invalid)
 
     @staticmethod
     def _known(shard: StateShard, key: SharePartitionKey) -> StateEntry:
@@ -400,9 +330,6 @@ class ShareCoordinator:
         return unsynced
 
     def _append(self, shard: StateShard, records: list[CoordinatorRecord]) -> tuple[int, Unsynced]:
-        try:
-            written = self._state_log.append_at(shard.index, records, self._time.milliseconds())
-        except Exception as error:
-            raise append_failure(error) from error
+        written = self._runtime.append(shard, records)
         self.writes += len(records)
         return written

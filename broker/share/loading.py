@@ -28,9 +28,9 @@ class Loaded(NamedTuple):
     broken: int
 
 
-def load_share_state(name: str, index: int, batches: Iterable[ReplayBatch]) -> Loaded:
+def load_share_state(name: str, batches: Iterable[ReplayBatch]) -> Loaded:
     """Plays the batches, in the order of the log. `name` is for log lines. Any thread; blocks where `batches` does."""
-    shard = StateShard(index, loaded=True)
+    shard = StateShard(0)  # only its entries are taken over
     skipped = broken = turn = 0
     for batch in batches:
         if batch.is_control:

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..groups.store.shards import append_failure
-from .coordinator import ShareCoordinator, Unsynced
+from ..coordinator.runtime import Unsynced, append_failure
+from .coordinator import ShareCoordinator
 from .partition import Acknowledgement, Changes, SharePartition
 from .records import NO_OFFSET, SharePartitionKey, ShareState
 from .sessions import MemberKey, ShareSession, ShareSessions, TopicIdPartition

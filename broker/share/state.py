@@ -43,9 +43,9 @@ class StateShard:
 
     __slots__ = ("entries", "index", "loaded", "pruned_to")
 
-    def __init__(self, index: int, *, loaded: bool) -> None:
+    def __init__(self, index: int) -> None:
         self.index = index
-        self.loaded = loaded
+        self.loaded = False
         self.entries: dict[SharePartitionKey, StateEntry] = {}
         #: The log's beginning was deleted up to here.
         self.pruned_to = 0

@@ -1,14 +1,13 @@
 """The transaction coordinator: which transactional ids there are, who may use them, and how their transactions end.
 
     apis/init_producer_id, … ──► TransactionCoordinator ─┬─► transaction_states (decides)
-    transactional_produce                                ├─► TransactionLog ─► CoordinatorLog: `__transaction_state`
+    transactional_produce                                ├─► TransactionLog ─► CoordinatorRuntime: `__transaction_state`
     apis/txn_offset_commit                               └─► Completions ─► MarkerWriter ─► the partitions' logs
 
 What is decided is written before anybody hears of it, and durable (as far as the topic is asked to be) before anything is
 built on it: partitions are in the log before the records that they are for, an outcome before its markers.
 
-Loop thread, except that `load` reads the log in pool threads. Everything happens between two turns of the loop; a request
-whose client goes away leaves nothing half done.
+Loop thread, except that `load` reads the log in pool threads. A request whose client goes away leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -20,14 +19,13 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ...storage.exceptions import says_what_is_wrong
-from ..groups.store.shards import append_failure
+from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced, when_durable
 from ..metadata.features import TRANSACTION_VERSION
 from ..metadata.topics import TRANSACTION_STATE
-from ..partitions.internal_topic import PartitionCoordinatorLog
+from ..partitions.internal_topic import CoordinatorLog, PartitionCoordinatorLog
 from . import states
 from .loading import LoadedTransactions, load_transactions
-from .log import TransactionEntry, TransactionLog, TransactionShard, TransactionStateLog
+from .log import TransactionEntry, TransactionLog, TransactionShard
 from .markers import Completions, Marker, MarkerWriter
 from .states import Producer, TransactionMetadata, TransactionState
 
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from ...storage.clock import Time
     from ..groups.store.offsets import TopicPartition
     from ..metadata.features import Features
-    from ..runtime.timer import Timer, TimerHandle
+    from ..runtime.timer import Timer
     from ..server import Broker
 
 log = logging.getLogger(__name__)
@@ -45,9 +43,6 @@ log = logging.getLogger(__name__)
 START_PATIENCE_S = 0.1
 #: An expiry looks at this many ids at a time, and writes at most that many tombstones in one batch.
 IDS_PER_EXPIRY_SLICE = 1000
-
-#: Runs a function in the pool.
-RunBlocking = Callable[[Callable[[], LoadedTransactions]], Awaitable[LoadedTransactions]]
 
 
 class TransactionFilter(NamedTuple):
@@ -64,14 +59,13 @@ class TransactionCoordinator:
     """Made at start; `start` when topics are known and groups are, `close` before the logs are closed."""
 
     __slots__ = (
-        "_abort_interval_ms", "_completions", "_expiration_ms", "_expiry", "_expiry_interval_ms", "_features", "_loading",
-        "_log", "_loop", "_max_timeout_ms", "_new_id", "_overdue", "_run_blocking", "_state_log", "_time", "_timer",
+        "_completions", "_expiration_ms", "_features", "_log", "_max_timeout_ms", "_new_id", "_runtime", "_time",
         "timed_out",
     )  # fmt: skip
 
     def __init__(
         self,
-        state_log: TransactionStateLog,
+        state_log: CoordinatorLog,
         markers: Marker,
         features: Features,
         config: BrokerConfig,
@@ -82,24 +76,20 @@ class TransactionCoordinator:
         new_id: Callable[[], Awaitable[int]],
     ) -> None:
         """`new_id` gives producer ids that nobody had."""
-        self._state_log = state_log
         self._features = features
         self._time = time
-        self._timer = timer
-        self._loop = loop
-        self._run_blocking = run_blocking
         self._new_id = new_id
-        self._log = TransactionLog(state_log, time, features)
+        self._runtime = CoordinatorRuntime(
+            TRANSACTION_STATE, state_log, TransactionShard, time, timer, loop, run_blocking
+        )
+        self._log = TransactionLog(self._runtime, features)
         self._completions = Completions(self._log, markers, time, timer)
-        self._loading: asyncio.Task[None] | None = None
         self._max_timeout_ms = config.transaction_max_timeout_ms
         self._expiration_ms = config.transactional_id_expiration_ms
-        self._abort_interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        self._expiry_interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         #: Transactions that were aborted because their time was over, since the start.
         self.timed_out = 0
-        self._overdue: TimerHandle = timer.call_later(self._abort_interval_ms, self._abort_overdue)
-        self._expiry: TimerHandle = timer.call_later(self._expiry_interval_ms, self._start_expiry)
+        self._runtime.every(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self._abort_overdue)
+        self._runtime.every(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._expire)
 
     @classmethod
     def of(cls, broker: Broker) -> TransactionCoordinator:
@@ -123,76 +113,54 @@ class TransactionCoordinator:
     # -- life
 
     async def start(self, patience_s: float = START_PATIENCE_S) -> None:
-        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet."""
-        if self._state_log.partition_count and not self.is_open:
-            self._log.open(self._state_log.partition_count, loaded=False)
-        self._loading = self._loop.create_task(self.load())
-        await asyncio.wait((self._loading,), timeout=patience_s)
+        """As `CoordinatorRuntime.start`."""
+        await self._runtime.start(self.load(), patience_s)
 
     async def load(self) -> None:
-        """Reads all partitions, one after the other, and goes on with what was decided and not written everywhere. What
-        cannot be read at all is logged and stays in loading: nobody knows what was promised there."""
+        """Reads all partitions, and goes on with what was decided and not written everywhere."""
         ids = decided = 0
-        for shard in self._log:
-            if shard.loaded:
-                continue
-            if not self._state_log.is_empty(shard.index):
-                try:
-                    loaded = await self._run_blocking(self._loader(shard.index))
-                except Exception as error:
-                    told = says_what_is_wrong(error)
-                    log.error("%s-%d cannot be loaded: %s", TRANSACTION_STATE, shard.index, error, exc_info=not told)
-                    continue
-                if self._log.closed:
-                    return
-                for metadata in loaded.by_id.values():
-                    shard.put(TransactionEntry(metadata))
-            shard.loaded = True
+
+        def loaded(shard: TransactionShard, found: LoadedTransactions) -> None:
+            nonlocal ids, decided
+            for metadata in found.by_id.values():
+                shard.put(TransactionEntry(metadata))
             ids += len(shard.entries)
             for entry in list(shard.entries.values()):
                 if entry.metadata.is_prepared:
                     decided += 1
                     self._completions.begin(entry)
+
+        await self._runtime.load(load_transactions, loaded)
         if ids:
             log.info("loaded %d transactional ids; %d transactions were to be completed", ids, decided)
 
-    def _loader(self, index: int) -> Callable[[], LoadedTransactions]:
-        return lambda: load_transactions(f"{TRANSACTION_STATE}-{index}", self._state_log.replay(index))
-
     async def ensure_topic(self) -> None:
         """Makes `__transaction_state` if there is none. Raises what making a topic raises."""
-        if self.is_open or self._log.closed:
-            return
-        await self._state_log.ensure_topic()
-        if not self.is_open:  # another request may have been first
-            self._log.open(self._state_log.partition_count, loaded=True)
+        await self._runtime.ensure_topic()
 
     def close(self) -> None:
         """Takes no requests any more; what is to be completed is, by the next start."""
-        self._log.closed = self._completions.closed = True
-        self._overdue.cancel()
-        self._expiry.cancel()
-        if self._loading is not None:
-            self._loading.cancel()
+        self._completions.closed = True
+        self._runtime.close()
 
     @property
     def is_open(self) -> bool:
         """Whether there is a `__transaction_state`."""
-        return len(self._log) > 0
+        return self._runtime.is_open
 
     @property
     def is_loaded(self) -> bool:
-        return all(shard.loaded for shard in self._log)
+        return self._runtime.is_loaded
 
     # -- what metrics ask
 
     @property
     def id_count(self) -> int:
-        return sum(len(shard.entries) for shard in self._log)
+        return sum(len(shard.entries) for shard in self._runtime)
 
     @property
     def ongoing_count(self) -> int:
-        return sum(len(shard.ongoing) for shard in self._log)
+        return sum(len(shard.ongoing) for shard in self._runtime)
 
     @property
     def completing_count(self) -> int:
@@ -231,7 +199,7 @@ class TransactionCoordinator:
             unsynced = self._log.write(entry, _accepted(outcome))
             if not entry.metadata.is_prepared:
                 producer = Producer(entry.metadata.producer_id, entry.metadata.producer_epoch)
-                await _durable(unsynced)
+                await when_durable(unsynced, None)
                 return producer
             self._completions.begin(entry, unsynced)
             if entry.metadata.is_prepared:
@@ -239,7 +207,7 @@ class TransactionCoordinator:
 
     def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: AbstractSet[TopicPartition], client_version: int
-    ) -> asyncio.Future[None] | None:
+    ) -> Unsynced:
         """The producer's transaction is about to write there; begins it if need be. None, or a future: only then may
         records follow. Raises ProtocolError."""
         entry = self._log.find(transactional_id)
@@ -264,19 +232,19 @@ class TransactionCoordinator:
         outcome = states.end(entry.metadata, producer, is_commit, self._time.milliseconds(), client_version, new_id)
         if outcome is ErrorCode.NONE:
             following = states.next_producer(entry.metadata)
-            await _durable(entry.unsynced)
+            await when_durable(entry.unsynced, None)
             return following
         decided = _accepted(outcome)
         unsynced = self._log.write(entry, decided)
         self._completions.begin(entry, unsynced)
-        await _durable(unsynced)
+        await when_durable(unsynced, None)
         return states.next_producer(decided)
 
     # -- time
 
     def _abort_overdue(self) -> None:
         now = self._time.milliseconds()
-        for shard in self._log:
+        for shard in self._runtime:
             for transactional_id in list(shard.ongoing):
                 entry = shard.entries[transactional_id]
                 if not entry.metadata.is_overdue(now):
@@ -290,22 +258,10 @@ class TransactionCoordinator:
                 self.timed_out += 1
                 log.info("%s: aborted, its %d ms are over", transactional_id, entry.metadata.timeout_ms)
                 self._completions.begin(entry, unsynced)
-        self._overdue = self._timer.call_later(self._abort_interval_ms, self._abort_overdue)
-
-    def _start_expiry(self) -> None:
-        self._continue_expiry(self._expire())
-
-    def _continue_expiry(self, rest: Iterator[None]) -> None:
-        try:
-            next(rest)
-        except StopIteration:
-            self._expiry = self._timer.call_later(self._expiry_interval_ms, self._start_expiry)
-        else:
-            self._expiry = self._timer.call_later(0, lambda: self._continue_expiry(rest))
 
     def _expire(self) -> Iterator[None]:
         """Forgets ids that nobody has used for long. Yields after each slice of the work."""
-        for shard in self._log:
+        for shard in self._runtime:
             names = list(shard.entries)
             for start in range(0, len(names), IDS_PER_EXPIRY_SLICE):
                 self._expire_slice(shard, names[start : start + IDS_PER_EXPIRY_SLICE])
@@ -328,15 +284,12 @@ class TransactionCoordinator:
 
     def list_transactions(self, wanted: TransactionFilter) -> list[TransactionMetadata]:
         """Raises ProtocolError: COORDINATOR_LOAD_IN_PROGRESS while any partition is loading: the list would be false."""
-        if self._log.closed:
-            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not self.is_loaded:
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._runtime.check_complete()
         now = self._time.milliseconds()
         named = {state for state in TransactionState if state.label in wanted.states}
         return [
             metadata
-            for shard in self._log
+            for shard in self._runtime
             for metadata in (entry.metadata for entry in shard.entries.values())
             if (not wanted.states or metadata.state in named)
             and (not wanted.producer_ids or metadata.producer_id in wanted.producer_ids)
@@ -356,13 +309,3 @@ def _accepted(outcome: states.Outcome) -> TransactionMetadata:
     if isinstance(outcome, ErrorCode):
         raise ProtocolError(outcome)
     return outcome
-
-
-async def _durable(unsynced: asyncio.Future[None] | None) -> None:
-    """Returns when it is. The future is shared: a client that goes away must not cancel it."""
-    if unsynced is None:
-        return
-    try:
-        await asyncio.shield(unsynced)
-    except Exception as error:
-        raise append_failure(error) from error

@@ -1,32 +1,19 @@
-"""The transactional ids of this node by partition of `__transaction_state`, and the way of their records into it.
-
-An id lives in the partition that it hashes to, as in Kafka, so that a directory can change hands. Until a partition is
-loaded its ids are not known, and requests for them are told to come back. Loop thread.
-"""
+"""The transactional ids of this node by partition of `__transaction_state`, and the way of their records into it. Loop thread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..groups.store.shards import append_failure, partition_for
+from ..coordinator.runtime import CoordinatorRuntime, Unsynced
 from ..metadata.features import TRANSACTION_VERSION
-from ..partitions.internal_topic import CoordinatorLog, CoordinatorRecord
+from ..partitions.internal_topic import CoordinatorRecord
 from .records import transaction_key, transaction_value
 from .states import TransactionMetadata, TransactionState
 
 if TYPE_CHECKING:
-    from ...storage.clock import Time
     from ..metadata.features import Features
-
-
-class TransactionStateLog(CoordinatorLog, Protocol):
-    """Where it all stands."""
-
-    def epoch(self, partition: int) -> int:
-        """The epoch of the partition's log, which rises with each start: markers carry it. Loop thread."""
 
 
 class TransactionEntry:
@@ -54,9 +41,9 @@ class TransactionShard:
 
     __slots__ = ("entries", "index", "loaded", "ongoing")
 
-    def __init__(self, index: int, *, loaded: bool) -> None:
+    def __init__(self, index: int) -> None:
         self.index = index
-        self.loaded = loaded
+        self.loaded = False
         self.entries: dict[str, TransactionEntry] = {}
         self.ongoing: set[str] = set()
 
@@ -71,45 +58,20 @@ class TransactionShard:
 
 
 class TransactionLog:
-    """All shards; none while the topic does not exist."""
+    """What may be read and written of transactional ids, through their coordinator's runtime."""
 
-    __slots__ = ("_features", "_log", "_shards", "_time", "closed")
+    __slots__ = ("_features", "_runtime")
 
-    def __init__(self, log: TransactionStateLog, time: Time, features: Features) -> None:
-        self._log = log
-        self._time = time
+    def __init__(self, runtime: CoordinatorRuntime[TransactionShard], features: Features) -> None:
+        self._runtime = runtime
         self._features = features
-        self._shards: list[TransactionShard] = []
-        self.closed = False
-
-    def __iter__(self) -> Iterator[TransactionShard]:
-        return iter(self._shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)
-
-    def open(self, count: int, *, loaded: bool) -> None:
-        """The topic has `count` partitions; `loaded`: it is new, so there is nothing to load."""
-        assert not self._shards
-        self._shards = [TransactionShard(index, loaded=loaded) for index in range(count)]
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
-        """The loaded shard of an id.
-
-        Raises ProtocolError: INVALID_REQUEST for an empty one; NOT_COORDINATOR while there is no topic, which makes the
-        client ask FindCoordinator, which makes the topic; COORDINATOR_LOAD_IN_PROGRESS; COORDINATOR_NOT_AVAILABLE after
-        close.
-        """
-        if self.closed:
-            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not transactional_id:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-        if not self._shards:
-            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
-        shard = self._shards[partition_for(transactional_id, len(self._shards))]
-        if not shard.loaded:
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
+        """The loaded shard of an id. Raises ProtocolError, INVALID_REQUEST for an empty one or as `CoordinatorRuntime.find`."""
+        invalid = (
+            None if transactional_id else ProtocolError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        )
+        return self._runtime.find(transactional_id, invalid)
 
     def find(self, transactional_id: str) -> TransactionEntry:
         """As `shard_of`; INVALID_PRODUCER_ID_MAPPING when there is no such id."""
@@ -120,7 +82,7 @@ class TransactionLog:
             )
         return entry
 
-    def write(self, entry: TransactionEntry, metadata: TransactionMetadata) -> asyncio.Future[None] | None:
+    def write(self, entry: TransactionEntry, metadata: TransactionMetadata) -> Unsynced:
         """Writes what the id is from now on; the entry is that when this returns, and is among its shard's.
 
         None: it is durable; else a future of that. Raises ProtocolError, and nothing was written or changed then.
@@ -130,7 +92,7 @@ class TransactionLog:
             transaction_key(metadata.transactional_id),
             transaction_value(metadata, self._features.level(TRANSACTION_VERSION)),
         )
-        unsynced = self._append(shard, [record])
+        _, unsynced = self._runtime.append(shard, [record])
         entry.metadata = metadata
         shard.put(entry)
         entry.unsynced = unsynced
@@ -140,16 +102,10 @@ class TransactionLog:
 
     def epoch_of(self, transactional_id: str) -> int:
         """The coordinator's epoch for that id."""
-        return self._log.epoch(self.shard_of(transactional_id).index)
+        return self._runtime.log.epoch(self.shard_of(transactional_id).index)
 
     def forget(self, shard: TransactionShard, transactional_ids: list[str]) -> None:
         """Writes tombstones, then the ids are gone. Raises as `write`."""
-        self._append(shard, [CoordinatorRecord(transaction_key(name), None) for name in transactional_ids])
+        self._runtime.append(shard, [CoordinatorRecord(transaction_key(name), None) for name in transactional_ids])
         for name in transactional_ids:
             del shard.entries[name]
-
-    def _append(self, shard: TransactionShard, records: list[CoordinatorRecord]) -> asyncio.Future[None] | None:
-        try:
-            return self._log.append(shard.index, records, self._time.milliseconds())
-        except Exception as error:
-            raise append_failure(error) from error

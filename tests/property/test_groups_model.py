@@ -53,10 +53,10 @@ class Log(MemoryCoordinatorLog):
         super().__init__(loop, partitions=2)
         self.behind: set[str] = set()
 
-    def append(self, partition: int, records: Any, now_ms: int) -> Any:
+    def append(self, partition: int, records: Any, now_ms: int, *producer: int) -> Any:
         groups = {key.group for record in records if isinstance(key := read_key(record.key), GroupKey)}
         self.behind |= groups
-        outcome = super().append(partition, records, now_ms)
+        outcome = super().append(partition, records, now_ms, *producer)
         self.behind -= groups
         return outcome
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from support.mock_time import MockTime, MockTimer
+from tidelog.broker.coordinator.runtime import CoordinatorRuntime
 from tidelog.broker.groups.classic.events import GroupProtocol, JoinRequest, JoinResult, SyncRequest, SyncResult
 from tidelog.broker.groups.coordinator import GroupCoordinator
 from tidelog.broker.partitions.internal_topic import CoordinatorRecord, ReplayBatch
@@ -36,9 +37,11 @@ class MemoryCoordinatorLog:
     appends return futures that the test completes (`sync`)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, partitions: int = 4, *, exists: bool = True) -> None:
-        self._loop = loop
+        self.loop = loop
         self._size = partitions
         self.batches: list[list[ReplayBatch]] = [[] for _ in range(partitions)]
+        #: Where each partition begins, as far as anybody has said so.
+        self.starts = [0] * partitions
         self.exists = exists
         self.failure: Exception | None = None
         self.durable = True
@@ -49,11 +52,13 @@ class MemoryCoordinatorLog:
     def partition_count(self) -> int:
         return self._size if self.exists else 0
 
-    def append(self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int) -> asyncio.Future[None] | None:
-        return self.append_transactional(partition, records, now_ms, -1, -1)[1]
-
-    def append_transactional(
-        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int, producer_id: int, producer_epoch: int
+    def append(
+        self,
+        partition: int,
+        records: Sequence[CoordinatorRecord],
+        now_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
     ) -> tuple[int, asyncio.Future[None] | None]:
         assert records
         return self.put(partition, producer_id, [(record.key, record.value) for record in records])
@@ -70,7 +75,7 @@ class MemoryCoordinatorLog:
         assert self.exists
         if self.failure is not None:
             raise self.failure
-        base = sum(len(batch.records) for batch in self.batches[partition])
+        base = self.end_offset(partition)
         self.batches[partition].append(
             ReplayBatch(
                 base,
@@ -82,12 +87,18 @@ class MemoryCoordinatorLog:
         )
         if self.durable:
             return base, None
-        future: asyncio.Future[None] = self._loop.create_future()
+        future: asyncio.Future[None] = self.loop.create_future()
         self.unsynced.append(future)
         return base, future
 
     def epoch(self, partition: int) -> int:
         return 0
+
+    def end_offset(self, partition: int) -> int:
+        return sum(len(batch.records) for batch in self.batches[partition])
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        self.starts[partition] = offset
 
     def sync(self, error: Exception | None = None) -> None:
         """Completes what waits for durability; its callbacks run."""
@@ -97,7 +108,7 @@ class MemoryCoordinatorLog:
                 future.set_result(None)
             else:
                 future.set_exception(error)
-        run_callbacks(self._loop)
+        run_callbacks(self.loop)
 
     def is_empty(self, partition: int) -> bool:
         return not self.batches[partition]
@@ -114,6 +125,15 @@ class MemoryCoordinatorLog:
     def records(self) -> list[tuple[bytes | None, bytes | None]]:
         """All records of all partitions."""
         return [(key, value) for p in self.batches for batch in p for _, key, value in batch.records]
+
+
+def make_runtime(log: MemoryCoordinatorLog, new_shard: Callable[[int], Any], time: MockTime) -> CoordinatorRuntime[Any]:
+    """A runtime whose pool is the loop thread."""
+
+    async def run_blocking(task: Any) -> Any:
+        return task()
+
+    return CoordinatorRuntime("topic", log, new_shard, time, MockTimer(time), log.loop, run_blocking)
 
 
 def run_callbacks(loop: asyncio.AbstractEventLoop) -> None:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ....protocol.errors import ErrorCode, ProtocolError
+from ...coordinator.runtime import append_failure
 from ...partitions.internal_topic import CoordinatorRecord
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.records import group_key
-from ..store.shards import Shard, Shards, append_failure
+from ..store.shards import Shard, Shards
 from ..store.timers import DelayKind, GroupTimers
 from .events import (
     UNKNOWN_MEMBER_ID,

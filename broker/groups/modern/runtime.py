@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
+from ...coordinator.runtime import RunBlocking, Unsynced, when_durable
 from ..store.group import Group, GroupType
-from ..store.shards import append_failure
 from ..store.timers import DelayKind, GroupTimers
 from .group import ModernGroup
 from .outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome, Work
@@ -36,8 +36,6 @@ RETRY_MS = 5_000
 """How long a time-out waits whose outcome could not be written."""
 
 T = TypeVar("T")
-#: Runs a function in a pool thread.
-RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 #: A group that changes its type is taken out, or put in, by who owns its other half.
 Remove = Callable[["Shard", Group, ErrorCode], None]
 Adopt = Callable[["Shard", Group, "str | None"], None]
@@ -99,15 +97,13 @@ class ModernGroups:
         shard = self._shards.find(group_id)
         outcome = decide(shard.groups.get(group_id), self._time.milliseconds())
         unsynced = self.carry_out(shard, group_id, outcome, kind)
-        return outcome.answer if unsynced is None else _when_durable(unsynced, outcome.answer)
+        return outcome.answer if unsynced is None else when_durable(unsynced, outcome.answer)
 
     def read(self, group_id: str) -> Group | None:
         """The group as it is. Raises ProtocolError as finding a group does."""
         return self._shards.find(group_id).groups.get(group_id)
 
-    def carry_out(
-        self, shard: Shard, group_id: str, outcome: Outcome[Any], kind: GroupType
-    ) -> asyncio.Future[None] | None:
+    def carry_out(self, shard: Shard, group_id: str, outcome: Outcome[Any], kind: GroupType) -> Unsynced:
         """Writes, replays, sets delays. The future is the write's durability. Raises ProtocolError if it cannot be written."""
         replaced, successor = outcome.replaced, outcome.successor
         records = [encoded(record) for record in outcome.records]
@@ -199,12 +195,3 @@ class ModernGroups:
     def delay_count(self, group_id: str) -> int:
         """For tests."""
         return self._timers.count(group_id)
-
-
-async def _when_durable(unsynced: asyncio.Future[None], answer: T) -> T:
-    """The future is shared: a client that goes away must not cancel it."""
-    try:
-        await asyncio.shield(unsynced)
-    except Exception as error:
-        raise append_failure(error) from error
-    return answer

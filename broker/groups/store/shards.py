@@ -1,59 +1,22 @@
-"""The groups of this node by partition of `__consumer_offsets`, and the way of their records into it.
-
-A group lives in the partition that its name hashes to, as in Kafka, so that a directory can change hands. A shard is
-one such partition in memory. Until it is loaded its groups are not known, and requests for them are told to come back.
-"""
+"""The groups of this node by partition of `__consumer_offsets`, and the way of their records into it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ...partitions.internal_topic import CoordinatorLog, CoordinatorRecord
-from ...runtime.error_codes import error_code
+from ...coordinator.runtime import CoordinatorRuntime, Unsynced
+from ...partitions.internal_topic import CoordinatorRecord
 from .offsets import OffsetStore
 from .records import offset_key
 
 if TYPE_CHECKING:
-    from ....storage.clock import Time
     from .group import Group
 
 #: Tombstones are written in batches of at most this many records, so that none is too large for the topic.
 TOMBSTONES_PER_BATCH = 1000
-
-#: What clients of groups understand of a failed write. The second line makes them look for the coordinator anew.
-_APPEND_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def append_failure(error: BaseException) -> ProtocolError:
-    """What a client is told of a write that failed."""
-    code, message = error_code(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-    return ProtocolError(_APPEND_ERRORS.get(code, code), message)
-
-
-@lru_cache(maxsize=4096)
-def java_hash(text: str) -> int:
-    """String.hashCode of Java: over UTF-16 code units, in 32 signed bits."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFF_FFFF
-    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
-
-
-def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of a group's records. (Kafka's Utils.abs makes 0 of the one int that has no absolute value.)"""
-    value = java_hash(group_id)
-    return (0 if value == -0x8000_0000 else abs(value)) % partition_count
 
 
 class Shard:
@@ -61,9 +24,9 @@ class Shard:
 
     __slots__ = ("deleted_topics", "groups", "index", "loaded", "offsets", "unsynced")
 
-    def __init__(self, index: int, *, loaded: bool) -> None:
+    def __init__(self, index: int) -> None:
         self.index = index
-        self.loaded = loaded
+        self.loaded = False
         #: Of all types, by id.
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
@@ -74,74 +37,40 @@ class Shard:
 
 
 class Shards:
-    """All shards, none while the topic does not exist. Loop thread."""
+    """What the drivers of groups ask of their coordinator's runtime. Loop thread."""
 
-    __slots__ = ("_log", "_shards", "_time", "closed")
+    __slots__ = ("_runtime",)
 
-    def __init__(self, log: CoordinatorLog, time: Time) -> None:
-        self._log = log
-        self._time = time
-        self._shards: list[Shard] = []
-        self.closed = False
+    def __init__(self, runtime: CoordinatorRuntime[Shard]) -> None:
+        self._runtime = runtime
 
     def __iter__(self) -> Iterator[Shard]:
-        return iter(self._shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)
-
-    def __getitem__(self, index: int) -> Shard:
-        return self._shards[index]
-
-    def open(self, count: int, *, loaded: bool) -> None:
-        """The topic has `count` partitions; `loaded`: it is new, so there is nothing to load."""
-        assert not self._shards
-        self._shards = [Shard(index, loaded=loaded) for index in range(count)]
+        return iter(self._runtime)
 
     def shard_of(self, group_id: str) -> Shard:
-        return self._shards[partition_for(group_id, len(self._shards))]
+        return self._runtime.shard_of(group_id)
 
     def find(self, group_id: str, *, allow_empty_id: bool = False) -> Shard:
-        """The loaded shard of a group.
+        """The loaded shard of a group. Raises ProtocolError, INVALID_GROUP_ID or as `CoordinatorRuntime.find`."""
+        is_valid = group_id or allow_empty_id
+        return self._runtime.find(group_id, None if is_valid else ProtocolError(ErrorCode.INVALID_GROUP_ID))
 
-        Raises ProtocolError: INVALID_GROUP_ID; NOT_COORDINATOR while there is no topic, which makes the client ask
-        FindCoordinator, which makes the topic; COORDINATOR_LOAD_IN_PROGRESS; COORDINATOR_NOT_AVAILABLE after close.
-        """
-        if self.closed:
-            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not group_id and not allow_empty_id:
-            raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
-        if not self._shards:
-            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
-        shard = self.shard_of(group_id)
-        if not shard.loaded:
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return shard
-
-    def append(self, shard: Shard, records: Sequence[CoordinatorRecord]) -> asyncio.Future[None] | None:
+    def append(self, shard: Shard, records: Sequence[CoordinatorRecord]) -> Unsynced:
         """Writes one batch. None: done; a future: written, not yet durable. Raises ProtocolError; nothing is written
         then."""
-        try:
-            unsynced = self._log.append(shard.index, records, self._time.milliseconds())
-        except Exception as error:
-            raise append_failure(error) from error
+        _, unsynced = self._runtime.append(shard, records)
         self.wait_for(shard, unsynced)
         return unsynced
 
     def append_transactional(
         self, shard: Shard, records: Sequence[CoordinatorRecord], producer_id: int, producer_epoch: int
-    ) -> tuple[int, asyncio.Future[None] | None]:
+    ) -> tuple[int, Unsynced]:
         """As `append`, inside a producer's transaction; the offset of the first record too."""
-        try:
-            offset, unsynced = self._log.append_transactional(
-                shard.index, records, self._time.milliseconds(), producer_id, producer_epoch
-            )
-        except Exception as error:
-            raise append_failure(error) from error
+        offset, unsynced = self._runtime.append(shard, records, producer_id, producer_epoch)
         self.wait_for(shard, unsynced)
         return offset, unsynced
 
-    def wait_for(self, shard: Shard, unsynced: asyncio.Future[None] | None) -> None:
+    def wait_for(self, shard: Shard, unsynced: Unsynced) -> None:
         """Who reads the shard's offsets waits until this is durable."""
         if unsynced is not None:
             shard.unsynced = unsynced
@@ -153,9 +82,7 @@ class Shards:
         if shard.unsynced is done and not done.cancelled() and done.exception() is None:
             shard.unsynced = None
 
-    def remove_offsets(
-        self, shard: Shard, group_id: str, partitions: Sequence[tuple[str, int]]
-    ) -> asyncio.Future[None] | None:
+    def remove_offsets(self, shard: Shard, group_id: str, partitions: Sequence[tuple[str, int]]) -> Unsynced:
         """Tombstones, then the offsets are gone from memory too. As `append`; batches before a failed one stay."""
         unsynced = None
         for start in range(0, len(partitions), TOMBSTONES_PER_BATCH):

@@ -174,7 +174,7 @@ def replayed_shares(data: bytes) -> None:
         (2, key, None),
         (3, None, value),
     ]
-    loaded = load_share_state("fuzz", 0, [ReplayBatch(0, 5, False, False, records)])
+    loaded = load_share_state("fuzz", [ReplayBatch(0, 5, False, False, records)])
     assert loaded.skipped + loaded.broken <= len(records)
 
 

@@ -8,9 +8,9 @@ import threading
 import pytest
 from support.groups import Groups, MemoryCoordinatorLog, now, run_callbacks, subscription
 from support.modern_groups import make_environment
+from tidelog.broker.coordinator.runtime import partition_for
 from tidelog.broker.groups.classic.events import LeavingMember, SyncRequest
 from tidelog.broker.groups.offset_commits import CommitRequest, FetchedGroup, OffsetToCommit
-from tidelog.broker.groups.store.shards import partition_for
 from tidelog.broker.partitions.internal_topic import ReplayBatch
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
@@ -102,7 +102,7 @@ def test_a_partition_serves_as_soon_as_it_is_there(harness):
         return task()
 
     order = [0, 1, 2, 3]
-    loading.groups._run_blocking = gated
+    loading.groups._runtime._run_blocking = gated
 
     async def scenario():
         await loading.groups.start(0)
@@ -112,7 +112,7 @@ def test_a_partition_serves_as_soon_as_it_is_there(harness):
         first = [offset(loading, names[p]).error for p in range(4)]
         for gate in gates:
             gate.set()
-        await loading.groups._loading
+        await loading.groups._runtime.loading
         return first, [offset(loading, names[p]).error for p in range(4)]
 
     before, after = harness.loop.run_until_complete(scenario())
@@ -153,7 +153,7 @@ async def test_loading_happens_in_another_thread():
     log.replay = replay
     log.is_empty = lambda partition: False
     harness = Groups(log=log, loop=asyncio.get_running_loop(), load=False)
-    harness.groups._run_blocking = lambda task: asyncio.get_running_loop().run_in_executor(None, task)
+    harness.groups._runtime._run_blocking = lambda task: asyncio.get_running_loop().run_in_executor(None, task)
     await harness.groups.load()
     assert harness.groups.is_loaded
     assert threads
@@ -301,11 +301,11 @@ def test_close_ends_the_loading():
 
     async def scenario():
         never = asyncio.Event()
-        harness.groups._run_blocking = lambda task: never.wait()
+        harness.groups._runtime._run_blocking = lambda task: never.wait()
         await harness.groups.start(0)
         harness.groups.close()
         await asyncio.sleep(0)
-        return harness.groups._loading
+        return harness.groups._runtime.loading
 
     assert harness.loop.run_until_complete(scenario()).cancelled()
     harness.close()

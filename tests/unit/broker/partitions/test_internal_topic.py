@@ -176,7 +176,7 @@ async def test_the_real_one(world, syncer):
     assert coordinator.partition_count == 1
     assert coordinator.is_empty(0)
     assert coordinator.is_empty(5)
-    assert coordinator.append(0, [CoordinatorRecord(b"k", b"v")], 77) is None
+    assert coordinator.append(0, [CoordinatorRecord(b"k", b"v")], 77)[1] is None
     assert not coordinator.is_empty(0)
     assert [list(batch.records) for batch in coordinator.replay(0)] == [[(0, b"k", b"v")]]
     assert list(coordinator.replay(5)) == []
@@ -188,7 +188,7 @@ async def test_the_real_one(world, syncer):
 async def test_it_waits_for_the_sync_that_the_topic_asks_for(world, syncer):
     log = make_log(world, flush_messages=1)
     coordinator = coordinator_on(log, syncer)
-    unsynced = coordinator.append(0, [CoordinatorRecord(b"k", b"v")], 77)
+    _, unsynced = coordinator.append(0, [CoordinatorRecord(b"k", b"v")], 77)
     assert unsynced is not None
     assert log.high_watermark == 0
     await unsynced

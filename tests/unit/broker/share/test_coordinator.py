@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.groups import MemoryCoordinatorLog
 from support.mock_time import MockTime, MockTimer
-from tidelog.broker.partitions.internal_topic import CoordinatorRecord
 from tidelog.broker.share.coordinator import ShareCoordinator
 from tidelog.broker.share.loading import load_share_state
 from tidelog.broker.share.records import SNAPSHOT, RecordState, SharePartitionKey, StateBatch, read_key
@@ -24,22 +22,14 @@ ACKNOWLEDGED, AVAILABLE = RecordState.ACKNOWLEDGED, RecordState.AVAILABLE
 
 
 class StateLog(MemoryCoordinatorLog):
-    """One partition, with the rest of what the share coordinator asks of it."""
+    """One partition, with its records as the share coordinator reads them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, partitions=1)
-        self.start = 0
 
-    def append_at(
-        self, partition: int, records: Sequence[CoordinatorRecord], now_ms: int
-    ) -> tuple[int, asyncio.Future[None] | None]:
-        return self.append_transactional(partition, records, now_ms, -1, -1)
-
-    def end_offset(self, partition: int) -> int:
-        return sum(len(batch.records) for batch in self.batches[partition])
-
-    def delete_before(self, partition: int, offset: int) -> None:
-        self.start = offset
+    @property
+    def start(self) -> int:
+        return self.starts[0]
 
     def share_records(self) -> list[tuple[int, SharePartitionKey, bytes | None]]:
         """(kind, key, value) of all."""
@@ -234,7 +224,7 @@ async def test_until_it_is_loaded_nobody_is_answered() -> None:
         await waiting
         return load()
 
-    rig.coordinator._run_blocking = slow
+    rig.coordinator._runtime._run_blocking = slow
     task = rig.loop.create_task(rig.coordinator.start())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -249,7 +239,7 @@ async def test_what_cannot_be_read_is_counted_and_passed_over(caplog: pytest.Log
     rig.coordinator.initialize(KEY, 1, 3)
     rig.log.put(0, -1, [(b"\x00\x00rubbish", b""), (None, b""), (b"\x00\x09", b""), (b"\x00\x01", None)])
     rig.write(3, 5, 3)
-    loaded = load_share_state("log", 0, rig.log.replay(0))
+    loaded = load_share_state("log", rig.log.replay(0))
     assert (loaded.skipped, loaded.broken) == (2, 2)
     assert len(caplog.records) == 1
     assert loaded.shard.entries[KEY].state.batches == (StateBatch(3, 5, ACKNOWLEDGED, 1),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.broker.groups.store.shards import partition_for
+from tidelog.broker.coordinator.runtime import partition_for
 from tidelog.broker.share.records import (
     SNAPSHOT,
     UPDATE,

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from support.groups import MemoryCoordinatorLog
+from support.groups import MemoryCoordinatorLog, make_runtime
 from support.mock_time import MockTime
+from tidelog.broker.coordinator.runtime import CoordinatorRuntime
 from tidelog.broker.metadata.features import Features
-from tidelog.broker.transactions.log import TransactionEntry, TransactionLog
+from tidelog.broker.transactions.log import TransactionEntry, TransactionLog, TransactionShard
 from tidelog.broker.transactions.records import read_transaction_value
 from tidelog.broker.transactions.states import TransactionMetadata, TransactionState
 from tidelog.protocol.errors import ErrorCode, ProtocolError
@@ -27,10 +28,14 @@ def memory() -> Iterator[MemoryCoordinatorLog]:
 
 
 @pytest.fixture
-def log(memory: MemoryCoordinatorLog) -> TransactionLog:
-    log = TransactionLog(memory, MockTime(), Features({"transaction.version": 2}))
-    log.open(memory.partition_count, loaded=True)
-    return log
+def runtime(memory: MemoryCoordinatorLog) -> CoordinatorRuntime[TransactionShard]:
+    return make_runtime(memory, TransactionShard, MockTime())
+
+
+@pytest.fixture
+def log(runtime: CoordinatorRuntime[TransactionShard]) -> TransactionLog:
+    runtime.open(loaded=True)
+    return TransactionLog(runtime, Features({"transaction.version": 2}))
 
 
 def refusal(log: TransactionLog, name: str = "a") -> ErrorCode:
@@ -39,13 +44,15 @@ def refusal(log: TransactionLog, name: str = "a") -> ErrorCode:
     return caught.value.code
 
 
-def test_who_is_asked_to_come_again(memory: MemoryCoordinatorLog, log: TransactionLog) -> None:
-    assert refusal(TransactionLog(memory, MockTime(), Features())) is ErrorCode.NOT_COORDINATOR
+def test_who_is_asked_to_come_again(runtime: CoordinatorRuntime[TransactionShard]) -> None:
+    log = TransactionLog(runtime, Features())
+    assert refusal(log) is ErrorCode.NOT_COORDINATOR
+    runtime.open(loaded=True)
     assert refusal(log) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert refusal(log, "") is ErrorCode.INVALID_REQUEST
     log.shard_of("a").loaded = False
     assert refusal(log) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    log.closed = True
+    runtime.close()
     assert refusal(log) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.groups import MemoryCoordinatorLog, run_callbacks
+from support.groups import MemoryCoordinatorLog, make_runtime, run_callbacks
 from support.logs import batch
 from support.mock_time import MockTime, MockTimer
 from support.transactions import Node
 from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
-from tidelog.broker.transactions.log import TransactionEntry, TransactionLog
+from tidelog.broker.transactions.log import TransactionEntry, TransactionLog, TransactionShard
 from tidelog.broker.transactions.markers import MARKERS_PER_TURN, Completions, MarkerWriter
 from tidelog.broker.transactions.states import Producer, TransactionMetadata, TransactionState
 from tidelog.protocol.errors import ErrorCode, ProtocolError
@@ -126,8 +126,9 @@ class World:
         self.loop = asyncio.new_event_loop()
         self.time = MockTime()
         self.memory = MemoryCoordinatorLog(self.loop)
-        self.log = TransactionLog(self.memory, self.time, Features({"transaction.version": 2}))
-        self.log.open(4, loaded=True)
+        runtime = make_runtime(self.memory, TransactionShard, self.time)
+        runtime.open(loaded=True)
+        self.log = TransactionLog(runtime, Features({"transaction.version": 2}))
         self.markers = Markers()
         self.completions = Completions(self.log, self.markers, self.time, MockTimer(self.time))
 

@@ -1,0 +1,253 @@
+"""The life of a coordinator: it opens its shards, reads them back, finds them by key, writes to them, and stops.
+
+A coordinator keeps its state in the partitions of an internal topic. A shard is one partition in memory; a key (a group, a
+transactional id) lives in the partition that it hashes to, as in Kafka, so that a directory can change hands. Until a shard
+is loaded its keys are not known, and requests for them are told to come back.
+
+    no topic ── ensure_topic ──► open, all shards loaded ─┐
+    topic ───── open ──► loading, one shard at a time ────┴──► close
+
+Loop thread, except that `load` reads the log in pool threads. It holds no lock: everything happens between two turns of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ...protocol.errors import ErrorCode, ProtocolError
+from ...storage.exceptions import says_what_is_wrong
+from ..runtime.error_codes import error_code
+
+if TYPE_CHECKING:
+    from ...storage.clock import Time
+    from ..partitions.internal_topic import CoordinatorLog, CoordinatorRecord, ReplayBatch
+    from ..runtime.timer import Timer, TimerHandle
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+#: Runs a function in a pool thread.
+RunBlocking = Callable[[Callable[[], Any]], Awaitable[Any]]
+#: The durability of a write: None when it is as durable as the topic asks for. Shared: who awaits it shields it.
+Unsynced = asyncio.Future[None] | None
+
+#: What clients of a coordinator understand of a failed write. The second line makes them look for the coordinator anew.
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def append_failure(error: BaseException) -> ProtocolError:
+    """What a client is told of a write that failed."""
+    code, message = error_code(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+    return ProtocolError(_APPEND_ERRORS.get(code, code), message)
+
+
+async def when_durable(unsynced: Unsynced, answer: T) -> T:
+    """Returns `answer` once the write is durable; raises ProtocolError when its sync failed.
+
+    The future is shared: a client that goes away must not cancel it."""
+    if unsynced is not None:
+        try:
+            await asyncio.shield(unsynced)
+        except Exception as error:
+            raise append_failure(error) from error
+    return answer
+
+
+@lru_cache(maxsize=4096)
+def java_hash(text: str) -> int:
+    """String.hashCode of Java: over UTF-16 code units, in 32 signed bits."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFF_FFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of a key's records. (Kafka's Utils.abs makes 0 of the one int that has no absolute value.)"""
+    value = java_hash(key)
+    return (0 if value == -0x8000_0000 else abs(value)) % partition_count
+
+
+class Shard(Protocol):
+    """One partition in memory."""
+
+    index: int
+    loaded: bool
+
+
+ShardT = TypeVar("ShardT", bound=Shard)
+
+
+class CoordinatorRuntime(Generic[ShardT]):
+    """All shards of a coordinator; none while its topic does not exist. Loop thread."""
+
+    def __init__(
+        self,
+        topic: str,
+        log: CoordinatorLog,
+        new_shard: Callable[[int], ShardT],
+        time: Time,
+        timer: Timer,
+        loop: asyncio.AbstractEventLoop,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self.topic = topic
+        self.log = log
+        self._new_shard = new_shard
+        self._time = time
+        self._timer = timer
+        self._loop = loop
+        self._run_blocking = run_blocking
+        self._shards: list[ShardT] = []
+        self._jobs: list[TimerHandle] = []
+        self.closed = False
+        #: The task of `start`, which may go on after it.
+        self.loading: asyncio.Task[None] | None = None
+
+    def __iter__(self) -> Iterator[ShardT]:
+        return iter(self._shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __getitem__(self, index: int) -> ShardT:
+        return self._shards[index]
+
+    # -- life
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is the topic."""
+        return len(self._shards) > 0
+
+    @property
+    def is_loaded(self) -> bool:
+        return all(shard.loaded for shard in self._shards)
+
+    def open(self, *, loaded: bool = False) -> None:
+        """Makes the shards if there is the topic, unless they are there; `loaded`: it is new, so there is nothing to load."""
+        if not self._shards:
+            self._shards = [self._new_shard(index) for index in range(self.log.partition_count)]
+            for shard in self._shards:
+                shard.loaded = loaded
+
+    async def start(self, load: Coroutine[Any, Any, None], patience_s: float) -> None:
+        """From here on requests are answered, with COORDINATOR_LOAD_IN_PROGRESS where the log is not read yet.
+
+        Returns when `load` is done, or after `patience_s`, and it goes on in the background. Some tools take that error for
+        final, so what can be loaded at once is. Called when topics are known."""
+        self.open()
+        self.loading = self._loop.create_task(load)
+        await asyncio.wait((self.loading,), timeout=patience_s)
+
+    async def load(
+        self, replay: Callable[[str, Iterator[ReplayBatch]], T], loaded: Callable[[ShardT, T], None]
+    ) -> None:
+        """Reads all partitions, one after the other; each serves as soon as it is there.
+
+        `replay` is called in a pool thread with the name of the partition and its batches; `loaded` in the loop thread, with
+        what that returned, in the turn in which the shard begins to serve. Neither is called for an empty partition. What
+        cannot be read at all is logged and stays in loading: its clients would go on from a state that is wrong."""
+        for shard in self._shards:
+            if shard.loaded:
+                continue
+            if self.log.is_empty(shard.index):
+                shard.loaded = True
+                continue
+            name = f"{self.topic}-{shard.index}"
+            try:
+                found: T = await self._run_blocking(self._reader(replay, name, shard.index))
+            except Exception as error:
+                log.error("%s cannot be loaded: %s", name, error, exc_info=not says_what_is_wrong(error))
+                continue
+            if self.closed:
+                return
+            shard.loaded = True
+            loaded(shard, found)
+
+    def _reader(self, replay: Callable[[str, Iterator[ReplayBatch]], T], name: str, index: int) -> Callable[[], T]:
+        return lambda: replay(name, self.log.replay(index))
+
+    async def ensure_topic(self) -> None:
+        """Makes the topic if there is none. Raises what making a topic raises."""
+        if self.is_open or self.closed:
+            return
+        await self.log.ensure_topic()
+        self.open(loaded=True)  # unless another request was first
+
+    def every(self, interval_ms: float, work: Callable[[], Iterator[None] | None]) -> None:
+        """Does `work` after each `interval_ms`, until closed. A generator is gone through one step in each turn of the loop."""
+        number = len(self._jobs)
+
+        def begin() -> None:
+            go_on(work() or iter(()))
+
+        def go_on(rest: Iterator[None]) -> None:
+            try:
+                next(rest)
+            except StopIteration:
+                self._jobs[number] = self._timer.call_later(interval_ms, begin)
+            else:
+                self._jobs[number] = self._timer.call_later(0, lambda: go_on(rest))
+
+        self._jobs.append(self._timer.call_later(interval_ms, begin))
+
+    def close(self) -> None:
+        """Takes no requests any more."""
+        self.closed = True
+        for job in self._jobs:
+            job.cancel()
+        if self.loading is not None:
+            self.loading.cancel()
+
+    # -- keys and records
+
+    def shard_of(self, key: str) -> ShardT:
+        """The shard that the key belongs to, loaded or not, of a topic that is there."""
+        return self._shards[partition_for(key, len(self._shards))]
+
+    def find(self, key: str, invalid: ProtocolError | None = None) -> ShardT:
+        """The loaded shard of a key.
+
+        Raises ProtocolError: COORDINATOR_NOT_AVAILABLE after close; `invalid`, why there cannot be such a key; NOT_COORDINATOR
+        while there is no topic, which makes the client ask FindCoordinator, which makes the topic; COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if self.closed:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if invalid is not None:
+            raise invalid
+        if not self._shards:
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+        shard = self.shard_of(key)
+        if not shard.loaded:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def check_complete(self) -> None:
+        """Raises ProtocolError, COORDINATOR_LOAD_IN_PROGRESS, while any partition is loading: a list of all would be false."""
+        if self.closed:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self.is_loaded:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def append(
+        self, shard: ShardT, records: Sequence[CoordinatorRecord], producer_id: int = -1, producer_epoch: int = -1
+    ) -> tuple[int, Unsynced]:
+        """Writes one batch, with a producer inside its transaction: the offset of the first record, and the durability.
+
+        Raises ProtocolError, in words that clients of a coordinator understand; nothing is written then."""
+        try:
+            return self.log.append(shard.index, records, self._time.milliseconds(), producer_id, producer_epoch)
+        except Exception as error:
+            raise append_failure(error) from error
