@@ -1,6 +1,6 @@
 """The settings of share groups (KIP-932): what their members and records may do, and how that is kept.
 
-A group's own settings (`definitions_resources`) go before those that are named like them here; `min` and `max` say what
+A group's own settings (`resources.py`) go before those that are named like them here; `min` and `max` say what
 groups may ask for.
 """
 
