@@ -24,8 +24,8 @@ from ..runtime.error_codes import error_code
 
 if TYPE_CHECKING:
     from ...storage.clock import Time
-    from ..partitions.internal_topic import CoordinatorLog, CoordinatorRecord, ReplayBatch
     from ..runtime.timer import Timer, TimerHandle
+    from .internal_topic import CoordinatorLog, CoordinatorRecord, ReplayBatch
 
 log = logging.getLogger(__name__)
 

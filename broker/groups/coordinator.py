@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ..coordinator.internal_topic import CoordinatorLog, PartitionCoordinatorLog
 from ..coordinator.runtime import CoordinatorRuntime, RunBlocking
 from ..metadata.store import GROUP
-from ..partitions.internal_topic import CoordinatorLog, PartitionCoordinatorLog
 from .classic.events import (
     UNKNOWN_MEMBER_ID,
     DescribedGroup,

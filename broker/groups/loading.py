@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..partitions.internal_topic import ReplayBatch
+from ..coordinator.internal_topic import ReplayBatch
 from .classic.metadata import GroupMetadata
 from .classic.records import read_group_value
 from .store.group import Group

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ..coordinator.internal_topic import CoordinatorRecord
 from ..coordinator.runtime import Unsynced, when_durable
-from ..partitions.internal_topic import CoordinatorRecord
 from .classic.metadata import PREPARING_REBALANCE, STABLE, GroupMetadata
 from .store.group import CommittedPartition, Committer, Group
 from .store.records import NO_TIMESTAMP, OffsetAndMetadata, offset_key, offset_value, read_offset_value

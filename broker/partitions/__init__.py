@@ -1,4 +1,4 @@
 """Partitions as requests see them: logs with the syncs, waits and conversions that stand between a request and its answer.
 
-Start reading at `partition.py`; `purgatory.py` is where fetches wait, `internal_topic.py` where coordinators keep their state.
+Start reading at `partition.py`; `purgatory.py` is where fetches wait.
 """

@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ..coordinator.internal_topic import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
 from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced
 from ..metadata.topics import SHARE_GROUP_STATE
-from ..partitions.internal_topic import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
 from . import state as states
 from .loading import Loaded, load_share_state
 from .records import SharePartitionKey, ShareState, StateBatch

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..partitions.internal_topic import ReplayBatch
+from ..coordinator.internal_topic import ReplayBatch
 from .records import SNAPSHOT, ShareRecordError, read_key, read_snapshot, read_update
 from .state import StateShard
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..partitions.internal_topic import CoordinatorRecord
+from ..coordinator.internal_topic import CoordinatorRecord
 from .records import (
     NO_OFFSET,
     SharePartitionKey,

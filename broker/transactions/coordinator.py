@@ -19,10 +19,10 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ..coordinator.internal_topic import CoordinatorLog, PartitionCoordinatorLog
 from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced, when_durable
 from ..metadata.features import TRANSACTION_VERSION
 from ..metadata.topics import TRANSACTION_STATE
-from ..partitions.internal_topic import CoordinatorLog, PartitionCoordinatorLog
 from . import states
 from .loading import LoadedTransactions, load_transactions
 from .log import TransactionEntry, TransactionLog, TransactionShard

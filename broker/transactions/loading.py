@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..partitions.internal_topic import ReplayBatch
+from ..coordinator.internal_topic import ReplayBatch
 from .records import TransactionRecordError, read_transaction_key, read_transaction_value
 from .states import TransactionMetadata
 

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
+from ..coordinator.internal_topic import CoordinatorRecord
 from ..coordinator.runtime import CoordinatorRuntime, Unsynced
 from ..metadata.features import TRANSACTION_VERSION
-from ..partitions.internal_topic import CoordinatorRecord
 from .records import transaction_key, transaction_value
 from .states import TransactionMetadata, TransactionState
 

@@ -40,7 +40,7 @@ def add_parser(tools: Subparsers) -> None:
 
 def run(options: Any) -> int:
     """Prints; 0 when nothing is wrong with any file, else 1."""
-    from ...broker.partitions.internal_records import decoder_for
+    from ...broker.coordinator.internal_records import decoder_for
     from ...storage.exceptions import StorageError
     from ...storage.inspect.dump import explain
     from ...storage.io.filesystem import RealFileSystem

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tidelog.broker.coordinator.internal_topic import BatchReader, CoordinatorRecord, coordinator_batch
 from tidelog.broker.groups.classic.metadata import subscribed_topics
 from tidelog.broker.groups.classic.records import group_value, read_group_value
 from tidelog.broker.groups.loading import load_partition
@@ -19,7 +20,6 @@ from tidelog.broker.groups.store.records import (
     read_key,
     read_offset_value,
 )
-from tidelog.broker.partitions.internal_topic import BatchReader, CoordinatorRecord, coordinator_batch
 from tidelog.protocol.records.builder import build_batch, seal
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 

@@ -10,7 +10,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from tidelog.broker.partitions.internal_records import decoder_for
+from tidelog.broker.coordinator.internal_records import decoder_for
 from tidelog.storage.inspect.dump import explain
 from tidelog.storage.io.filesystem import RealFileSystem
 

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.mock_time import MockTime, MockTimer
+from tidelog.broker.coordinator.internal_topic import CoordinatorRecord, ReplayBatch
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime
 from tidelog.broker.groups.classic.events import GroupProtocol, JoinRequest, JoinResult, SyncRequest, SyncResult
 from tidelog.broker.groups.coordinator import GroupCoordinator
-from tidelog.broker.partitions.internal_topic import CoordinatorRecord, ReplayBatch
 from tidelog.protocol.errors import ErrorCode
 
 CONFIG = {

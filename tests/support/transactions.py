@@ -21,12 +21,12 @@ from support.fake_filesystem import FakeFileSystem
 from support.groups import CONFIG, run_callbacks
 from support.logs import World, batch
 from support.mock_time import MockTimer
+from tidelog.broker.coordinator.internal_topic import PartitionCoordinatorLog
 from tidelog.broker.groups.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit, TopicToFetch, TxnCommitRequest
 from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
 from tidelog.broker.metadata.topics import TRANSACTION_STATE
-from tidelog.broker.partitions.internal_topic import PartitionCoordinatorLog
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.transactions.coordinator import TransactionCoordinator

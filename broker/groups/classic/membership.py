@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from ....protocol.errors import ErrorCode, ProtocolError
+from ...coordinator.internal_topic import CoordinatorRecord
 from ...coordinator.runtime import append_failure
-from ...partitions.internal_topic import CoordinatorRecord
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.records import group_key
 from ..store.shards import Shard, Shards

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 
 from ....protocol.errors import ErrorCode
-from ...partitions.internal_topic import CoordinatorRecord
+from ...coordinator.internal_topic import CoordinatorRecord
 from ..store.group import CommittedPartition, Committer, GroupType
 from ..store.member_memory import said_bytes
 from ..store.records import group_key

@@ -23,7 +23,7 @@ from ..modern.regex_subscription import ResolvedExpression
 from ..store.group import CommittedPartition, Committer, GroupType
 
 if TYPE_CHECKING:
-    from ...partitions.internal_topic import CoordinatorRecord
+    from ...coordinator.internal_topic import CoordinatorRecord
 
 #: Topic id → partition → member epoch at which the member got it.
 Owned = Mapping[bytes, Mapping[int, int]]

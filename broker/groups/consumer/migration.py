@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import TypeVar
 
 from ....protocol.errors import ErrorCode, MalformedRequest, ProtocolError
-from ...partitions.internal_topic import CoordinatorRecord
+from ...coordinator.internal_topic import CoordinatorRecord
 from ..assignors.spec import Partitions
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE, STABLE, GroupMetadata, Member
 from ..classic.records import group_value

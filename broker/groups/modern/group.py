@@ -25,7 +25,7 @@ from ..store.group import CommittedPartition, Committer, GroupType
 from ..store.member_memory import said_bytes
 
 if TYPE_CHECKING:
-    from ...partitions.internal_topic import CoordinatorRecord
+    from ...coordinator.internal_topic import CoordinatorRecord
     from .topic_image import TopicImage
 
 JOINING_EPOCH = 0

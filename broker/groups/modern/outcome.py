@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ....protocol.schema import Message
-from ...partitions.internal_topic import CoordinatorRecord
+from ...coordinator.internal_topic import CoordinatorRecord
 from ..store.group import Group
 from ..store.timers import DelayKind
 

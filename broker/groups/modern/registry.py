@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ....protocol.errors import ProtocolError
 from ....protocol.schema import Message, decode_with_version, encode_with_version
-from ...partitions.internal_topic import CoordinatorRecord
+from ...coordinator.internal_topic import CoordinatorRecord
 from ..store.group import Group, GroupType
 from ..store.records import OffsetsRecordError
 from .outcome import GroupRecord

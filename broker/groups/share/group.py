@@ -19,7 +19,7 @@ from ..modern.group import ModernGroup, ModernMember
 from ..store.group import CommittedPartition, Committer, GroupType
 
 if TYPE_CHECKING:
-    from ...partitions.internal_topic import CoordinatorRecord
+    from ...coordinator.internal_topic import CoordinatorRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ....protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from ...partitions.internal_topic import CoordinatorRecord
+    from ...coordinator.internal_topic import CoordinatorRecord
 
 
 class GroupType(StrEnum):

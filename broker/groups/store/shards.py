@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, ProtocolError
+from ...coordinator.internal_topic import CoordinatorRecord
 from ...coordinator.runtime import CoordinatorRuntime, Unsynced
-from ...partitions.internal_topic import CoordinatorRecord
 from .offsets import OffsetStore
 from .records import offset_key
 

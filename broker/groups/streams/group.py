@@ -25,7 +25,7 @@ from .tasks import OWNS_NOTHING, OwnedTasks, Task, Tasks, each_task
 from .topology import ConfiguredTopology, Topology
 
 if TYPE_CHECKING:
-    from ...partitions.internal_topic import CoordinatorRecord
+    from ...coordinator.internal_topic import CoordinatorRecord
 
 #: OffsetCommit from here on knows member epochs.
 FIRST_WITH_MEMBER_EPOCH = 9

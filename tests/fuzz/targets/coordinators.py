@@ -10,13 +10,13 @@ from typing import Any
 from fuzz.target import target
 from fuzz.targets.records import batches, mended
 from support.messages import random_struct
+from tidelog.broker.coordinator.internal_topic import BatchReader, CoordinatorRecord, ReplayBatch, coordinator_batch
 from tidelog.broker.groups.classic.records import group_value, read_group_value
 from tidelog.broker.groups.consumer import classic_protocol as consumer_protocol
 from tidelog.broker.groups.loading import load_partition
 from tidelog.broker.groups.modern import regex_subscription as expressions
 from tidelog.broker.groups.modern.registry import TYPES, record_kind
 from tidelog.broker.groups.store import records as offsets
-from tidelog.broker.partitions.internal_topic import BatchReader, CoordinatorRecord, ReplayBatch, coordinator_batch
 from tidelog.broker.share import records as share
 from tidelog.broker.share.loading import load_share_state
 from tidelog.broker.transactions.loading import load_transactions

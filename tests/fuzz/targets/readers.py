@@ -14,7 +14,7 @@ from fuzz.targets.coordinators import modern_records, offset_records, pair, shar
 from fuzz.targets.files import metadata_values
 from fuzz.targets.records import MOST, batches, logs, mended
 from support.messages import random_struct
-from tidelog.broker.partitions import internal_records as record_text
+from tidelog.broker.coordinator import internal_records as record_text
 from tidelog.clients.kafka.connection import Connection
 from tidelog.pipeline.exceptions import (
     BrokerUnreachableError,

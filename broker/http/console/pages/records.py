@@ -318,7 +318,7 @@ def _decoder(topic: str) -> Decoder | None:
     """What the records of the broker's own topics mean."""
     if topic not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
         return None
-    from ....partitions.internal_records import offsets_text, transactions_text
+    from ....coordinator.internal_records import offsets_text, transactions_text
 
     return offsets_text if topic == CONSUMER_OFFSETS else transactions_text
 

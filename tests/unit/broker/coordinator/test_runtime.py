@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.groups import MemoryCoordinatorLog, make_runtime
 from support.mock_time import MockTime
+from tidelog.broker.coordinator.internal_topic import CoordinatorRecord
 from tidelog.broker.coordinator.runtime import (
     CoordinatorRuntime,
     append_failure,
@@ -15,7 +16,6 @@ from tidelog.broker.coordinator.runtime import (
     partition_for,
     when_durable,
 )
-from tidelog.broker.partitions.internal_topic import CoordinatorRecord
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.exceptions import RecordTooLargeError
 from tidelog.storage.exceptions import KafkaStorageError

@@ -8,10 +8,10 @@ import threading
 import pytest
 from support.groups import Groups, MemoryCoordinatorLog, now, run_callbacks, subscription
 from support.modern_groups import make_environment
+from tidelog.broker.coordinator.internal_topic import ReplayBatch
 from tidelog.broker.coordinator.runtime import partition_for
 from tidelog.broker.groups.classic.events import LeavingMember, SyncRequest
 from tidelog.broker.groups.offset_commits import CommitRequest, FetchedGroup, OffsetToCommit
-from tidelog.broker.partitions.internal_topic import ReplayBatch
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tidelog.broker.coordinator.internal_topic import ReplayBatch
 from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.classic.records import group_value
 from tidelog.broker.groups.loading import load_partition
 from tidelog.broker.groups.store.records import OffsetAndMetadata, group_key, offset_key, offset_value
-from tidelog.broker.partitions.internal_topic import ReplayBatch
 
 COMMIT, ABORT = b"\x00\x00\x00\x01", b"\x00\x00\x00\x00"
 TOPIC_ID = b"t" * 16

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from tidelog.broker.partitions.internal_topic import ReplayBatch
+from tidelog.broker.coordinator.internal_topic import ReplayBatch
 from tidelog.broker.transactions.loading import load_transactions
 from tidelog.broker.transactions.records import transaction_key, transaction_value
 from tidelog.broker.transactions.states import TransactionMetadata, TransactionState

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.modern_groups import make_environment
+from tidelog.broker.coordinator.internal_records import heartbeat_group_layouts
 from tidelog.broker.groups.modern.registry import TYPES, machine_class, record_kind
 from tidelog.broker.groups.store.group import GroupType
-from tidelog.broker.partitions.internal_records import heartbeat_group_layouts
 
 
 def test_each_type_has_the_records_that_it_says():

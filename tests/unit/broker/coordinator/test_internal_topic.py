@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.logs import TOPIC_ID, World
-from tidelog.broker.partitions import internal_topic as coordinator_log
-from tidelog.broker.partitions.internal_topic import (
+from tidelog.broker.coordinator import internal_topic as coordinator_log
+from tidelog.broker.coordinator.internal_topic import (
     BatchReader,
     CoordinatorRecord,
     PartitionCoordinatorLog,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ...storage.log.unified_log import UnifiedLog
     from ..metadata.topics import TopicRegistry
-    from .partition import PartitionTable
+    from ..partitions.partition import PartitionTable
 
 log = logging.getLogger(__name__)
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidelog.broker.groups.modern.registry import encoded
-from tidelog.broker.groups.store.records import OffsetAndMetadata, offset_key, offset_value
-from tidelog.broker.groups.streams.records import target_epoch_record
-from tidelog.broker.partitions.internal_records import (
+from tidelog.broker.coordinator.internal_records import (
     as_data,
     decoder_for,
     metadata_text,
@@ -16,6 +13,9 @@ from tidelog.broker.partitions.internal_records import (
     share_state_text,
     transactions_text,
 )
+from tidelog.broker.groups.modern.registry import encoded
+from tidelog.broker.groups.store.records import OffsetAndMetadata, offset_key, offset_value
+from tidelog.broker.groups.streams.records import target_epoch_record
 from tidelog.broker.share.records import (
     RecordState,
     SharePartitionKey,
