@@ -269,7 +269,7 @@ class CleanerManager:
         StorageError.
         """
         state = self._state(log)
-        log.open_ledger()
+        log.local.open_ledger()
         facts = self.facts(log)
         found = evaluate(facts)
         with self._lock:
@@ -478,7 +478,7 @@ class CleanerManager:
             state.last_pass, state.last_pass_ms = result, now
             horizons = dict(state.horizons)
         # The state file comes last: until it is written it says `interrupted`, so a crash in between repeats the pass.
-        log.save_ledger(result.end_offset)
+        log.local.save_ledger(result.end_offset)
         self._write_checkpoint(log, result.end_offset)
         write_state(self._fs, log.directory, CleanerState(result.end_offset, False, horizons))
 

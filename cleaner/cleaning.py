@@ -130,7 +130,7 @@ class Cleaner:
             # A pass opens a segment's file only when it gets there, so retention or a truncation may have removed it.
             # If neither has moved the log, the file is missing for another reason, and that is an error of the log.
             is_same_start = task.log.segments[0].base_offset == cleaning_pass.first_base_offset
-            if is_same_start and task.log.truncations == cleaning_pass.truncations:
+            if is_same_start and task.log.local.truncations == cleaning_pass.truncations:
                 raise
             raise CleaningAborted(f"{task.log.name}: segments were deleted while they were being cleaned") from error
         finally:
@@ -161,7 +161,7 @@ class _Pass:
         self._control = control
         self._log = task.log
         # Read before the segments: a truncation in between then voids the pass, instead of going unnoticed.
-        self.truncations = task.log.truncations
+        self.truncations = task.log.local.truncations
         self._directory = task.log.log_directory
         self._view = task.log.segments
         self._end_at_start = task.log.log_end_offset
@@ -368,7 +368,7 @@ class _Pass:
         ledger = self._log.ledger.value
         extent = SegmentExtent(segment.base_offset, end_offset, segment.size)
         if ledger is not None and ledger.live_of(extent) != live:
-            self._log.was_counted(segment, live)
+            self._log.local.was_counted(segment, live)
 
     def _make_durable(self) -> None:
         """Sync the log before a swap. The record that supersedes a removed one, or the marker that decides its

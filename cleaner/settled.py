@@ -24,10 +24,10 @@ def settled(log: UnifiedLog, read: Callable[[], T]) -> T:
     try:
         return read()
     except FileNotFoundError:
-        with log.steady():
+        with log.local.steady():
             return read()
 
 
 def settled_views(log: UnifiedLog) -> list[SegmentView]:
     """Facts of each segment, oldest first. Threads and errors as `settled`."""
-    return settled(log, lambda: list(log.segment_views()))
+    return settled(log, lambda: list(log.local.segment_views()))

@@ -168,7 +168,7 @@ class OfflineCompaction:
         self._pool = CleanerPool(manager, pool_settings(self._config), time=self._time, secret=self._secret)
         cleaner = self._pool.make_cleaner()
         size, segments, passes, removed = one.size, one.segment_count, 0, Removals()
-        one.open_ledger(count=True)
+        one.local.open_ledger(count=True)
         before = one.ledger.value
         roll = True
         while True:

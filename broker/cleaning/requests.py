@@ -163,7 +163,7 @@ class CleanRequests:
                 request, logs = self._waiting.popleft()
             request.started_ms = self._time.milliseconds()
             for one in logs:
-                one.open_ledger(count=True)
+                one.local.open_ledger(count=True)
                 before = one.ledger.value
                 try:
                     if one.failure is not None:  # deleted while the request waited, or its disk has failed

@@ -94,7 +94,7 @@ def why_partition(
     limit: int = MAX_SEGMENTS,
 ) -> dict[str, Any]:
     """One partition's part of the answer, with at most `limit` segments. As `situation_of`."""
-    log.open_ledger()
+    log.local.open_ledger()
     views = settled_views(log)
     situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners)
     reasons = explain(views, situation)

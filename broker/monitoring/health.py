@@ -69,7 +69,7 @@ class Verdict(NamedTuple):
 
 def flush_is_behind(log: UnifiedLog, now_ms: int) -> bool:
     """Whether a sync that the log's settings ask for has not come in time."""
-    return log.unsynced_ms(now_ms) > FLUSH_GRACE_MS + (0 if log.needs_sync else log.config.flush_ms)
+    return log.local.unsynced_ms(now_ms) > FLUSH_GRACE_MS + (0 if log.needs_sync else log.config.flush_ms)
 
 
 class Health:
@@ -154,8 +154,8 @@ class Health:
             elif flush_is_behind(log, now_ms):
                 yield Problem(
                     "flush_behind", log.name,
-                    f"records have waited {log.unsynced_ms(now_ms) / 1000:.0f} s for a sync; flush.ms={log.config.flush_ms}, "
-                    f"flush.messages={log.config.flush_messages}",
+                    f"records have waited {log.local.unsynced_ms(now_ms) / 1000:.0f} s for a sync; "
+                    f"flush.ms={log.config.flush_ms}, flush.messages={log.config.flush_messages}",
                 )  # fmt: skip
             if log.holes:
                 hole = log.holes[0]

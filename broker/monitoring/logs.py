@@ -128,7 +128,7 @@ def sum_metrics() -> Table[All]:
                lambda every: max((log.high_watermark - log.last_stable_offset for log in every.logs), default=0)),
         Metric("tidelog_max_unsynced_seconds", GAUGE, "Age of the oldest record that no sync has covered. Not a fault where "
                "flush.ms and flush.messages are not set: then the system writes pages back in its own time.",
-               lambda every: max((log.unsynced_ms(every.now_ms) for log in every.logs), default=0) / 1000),
+               lambda every: max((log.local.unsynced_ms(every.now_ms) for log in every.logs), default=0) / 1000),
         Metric("tidelog_flush_behind_partitions", GAUGE,
                "Partitions whose sync is late by their flush.ms or flush.messages.",
                lambda every: sum(flush_is_behind(log, every.now_ms) for log in every.logs)),

@@ -1,4 +1,5 @@
 """One partition's log: appending, reading, loading, recovery, leader epochs.
 
-Start reading at `unified_log.py`; `loader.py` and `recovery.py` are what happens at a start.
+Start reading at `unified_log.py`, which holds a `local_log.py`: offsets there, files here. `loader.py` and `recovery.py` are what
+happens at a start.
 """

@@ -1,15 +1,15 @@
 """LocalLog: the files of one partition's log: segments, where they end, what of them is durable, how they go.
 
-What an offset may be used for (watermarks, retention, producers' rules) is `UnifiedLog`'s, which builds on this.
+What an offset may be used for (watermarks, append rules, producers, leader epochs) is `UnifiedLog`'s, which holds one of these
+and gives it `hooks`. Without hooks a `LocalLog` stands alone, and can be tested so.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import KafkaStorageError, StorageError
 from ..index import trust as index_trust
@@ -17,85 +17,121 @@ from ..ledger.keeper import LedgerKeeper
 from ..ledger.ledger import SegmentExtent
 from ..segment import file_records
 from ..segment.log_segment import LogSegment
-from ..segment.names import DELETED_STAGE, SEGMENT_SUFFIXES
+from ..segment.names import SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 from ..segment.swap import SegmentSwap
 from . import reader as log_reader
-from .leader_epoch import LEADER_EPOCH_CHECKPOINT
-from .roll_params import ASK_ALWAYS, RollLimits
+from .roll_params import ASK_ALWAYS, RollLimits, RollParams, RollReason, is_due_without_write, roll_limits, roll_reason
 from .values import HeldSegments, LogOffsetMetadata, SegmentView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from uuid import UUID
 
     from ...config.log_config import LogConfig
     from ..clock import Time
-    from ..producers.state import PendingSnapshot, ProducerStateManager
+    from ..io.filesystem import Buffer
     from ..scheduler import Scheduler
     from ..segment.files import LogDirectory, LogPlace
     from ..segment.names import Hole
     from ..segment.segment_list import SegmentList
     from ..segment.swap import CleanedSegment
-    from .leader_epoch import LeaderEpochCache
 
 logger = logging.getLogger(__name__)
 
+_new = tuple.__new__
+"""Of a NamedTuple, at half the price: what an append makes is made for each batch of every client."""
+
 
 def no_checkpoint() -> bool:
-    """Of a log without a manager: nothing is on disk, so nothing may be done that relies on it."""
+    """Default for a log without a LogManager: reports that no checkpoint was written."""
     return False
+
+
+def _nothing(*_arguments: object) -> None:
+    pass
+
+
+def _no_names(_base_offset: int) -> list[str]:
+    return []
+
+
+class LogHooks(NamedTuple):
+    """What the owner of a `LocalLog` does at a fixed moment of an operation on its files. By default: nothing.
+
+    Each is called by the operation's thread, with the locks that the operation holds.
+    """
+
+    rolled: Callable[[int], None] = _nothing
+    """A segment with this base offset is the active one now. Under `lock`."""
+    flush: Callable[[], None] = _nothing
+    """Segments are synced; after this the recovery point moves. Under `flush_lock`. OSError fails the log; KafkaStorageError
+    only the flush."""
+    close: Callable[[], None] = _nothing
+    """All is flushed; after this the files are closed for a clean stop. Under `deletion_lock`. OSError."""
+    mark_deleted: Callable[[int], list[str]] = _no_names
+    """The files of the segment with this base offset are renamed to `.deleted`: rename what goes with it, and return the new
+    paths. Under `deletion_lock`. OSError."""
+    forget: Callable[[int], object] = _nothing
+    """The segment with this base offset was replaced, and what goes with it was renamed already. Under `deletion_lock`."""
+    leave: Callable[[int], None] = _nothing
+    """Segments below this base offset are about to be replaced: no watermark may be told as a position in them any more. Under
+    `deletion_lock` and `lock`."""
 
 
 class LocalLog:
     """See `UnifiedLog` for threads and for what the offsets mean.
 
-    Locks, in the order in which they are taken: `_deletion_lock` over the renames to `.deleted` (a deletion of thousands
-    of segments must not hold up appends), `_flush_lock` over a flush (one at a time; truncation waits for it), `_lock`
-    over whatever changes the log. No fsync happens under `_lock`, save when the log goes to another data directory.
+    Attributes:
+        deletion_lock, flush_lock, lock: in the order in which they are taken: over the renames to `.deleted` (a deletion of
+            thousands of segments must not hold up appends), over a flush (one at a time; truncation waits for it), and over
+            whatever changes the log. No fsync happens under `lock`, save when the log goes to another data directory.
+        segments: The published list. One object as long as the log lives: who reads often may keep it.
+        end: `log_end_offset`, and where in the files that is. Set by the appending thread under `lock`.
+        synced: As `end`, of the last flush of all.
+        failure: Why the log takes no more appends: an fsync failed, or it is closed.
+        truncations: How often the log was truncated since it was loaded: a pass of the cleaner that began before is void.
+        holes: What it has lost to damage, as far as `.damaged` files told when it was loaded.
+        ledger: How many records its segments hold and have lost. Changed under `deletion_lock`.
+        save_recovery_point: Writes the checkpoint of recovery points; False: it could not be written. The log manager's.
+        directory_is_dirty: File names were made or renamed that are not durable yet.
     """
 
     __slots__ = (
-        "_deletion_lock",
-        "_directory",
-        "_directory_is_dirty",
-        "_end",
-        "_epochs",
-        "_flush_lock",
         "_jitter",
         "_limits",
-        "_lock",
+        "_pace",
         "_parent_is_dirty",
         "_pending",
-        "_producers",
-        "_rolled",
+        "_quiet_end",
         "_scheduler",
-        "_segments",
-        "_synced",
+        "_space",
         "_time",
+        "deletion_lock",
+        "directory",
+        "directory_is_dirty",
+        "end",
         "failure",
+        "flush_lock",
         "holes",
+        "hooks",
         "last_flush_ms",
         "ledger",
+        "lock",
         "log_end_offset",
-        "partition",
+        "name",
         "recovery_point",
         "save_recovery_point",
-        "topic",
-        "topic_id",
+        "segments",
+        "synced",
         "truncations",
         "unsynced_since_ms",
     )
 
     def __init__(
         self,
-        topic: str,
-        partition: int,
-        topic_id: UUID | None,
+        name: str,
         directory: LogDirectory,
         segments: SegmentList,
-        producers: ProducerStateManager,
-        epochs: LeaderEpochCache,
         *,
         log_end_offset: int,
         recovery_point: int,
@@ -103,75 +139,53 @@ class LocalLog:
         time: Time,
         jitter: Callable[[int], int],
     ) -> None:
+        """`name` is `topic-partition`, for messages; `jitter(n)` gives a random number in [0, n). Opens nothing."""
         assert recovery_point <= log_end_offset
-        self.topic = topic
-        self.partition = partition
-        self.topic_id = topic_id
-        self._directory = directory
-        self._segments = segments
-        self._producers = producers
-        self._epochs = epochs
+        self.name = name
+        self.directory = directory
+        self.segments = segments
+        self.hooks = LogHooks()
         self._scheduler = scheduler
         self._time = time
         self._jitter = jitter
-        self._lock = threading.Lock()
-        self._flush_lock = threading.Lock()
-        self._deletion_lock = threading.Lock()
+        self._space = directory.space
+        self._pace = directory.pace
+        self.lock = threading.Lock()
+        self.flush_lock = threading.Lock()
+        self.deletion_lock = threading.Lock()
         self.recovery_point = recovery_point
         self.save_recovery_point: Callable[[], bool] = no_checkpoint
         self.log_end_offset = log_end_offset
         active = segments.active
-        self._end = LogOffsetMetadata(log_end_offset, active.base_offset, active.size)
-        self._synced = self._end
+        self.end = LogOffsetMetadata(log_end_offset, active.base_offset, active.size)
+        self.synced = self.end
         self._limits: RollLimits = ASK_ALWAYS
         # Closed segments whose log or indexes are not durable yet.
         self._pending = [segment for segment in segments.view[:-1] if not segment.indexes_synced]
-        # Base offsets and producer snapshots of rolls whose flush has not begun.
-        self._rolled: list[tuple[int, PendingSnapshot | None]] = []
+        self._quiet_end = -1
         self.failure: KafkaStorageError | None = None
         self.truncations = 0
         self.holes: tuple[Hole, ...] = ()
         self.last_flush_ms = self.unsynced_since_ms = time.milliseconds()
-        self._directory_is_dirty = self._parent_is_dirty = False
+        self.directory_is_dirty = self._parent_is_dirty = False
         self.ledger = LedgerKeeper(directory, segments.view[0].base_offset)
 
-    @property
-    def name(self) -> str:
-        """`topic-partition`."""
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def directory(self) -> str:
-        """Path of the partition's directory."""
-        return self._directory.path
-
-    @property
-    def log_directory(self) -> LogDirectory:
-        """Where the files are and what opens them: for the cleaner, which writes new ones beside them."""
-        return self._directory
+    def __repr__(self) -> str:
+        return f"LocalLog({self.name}, ..{self.log_end_offset})"
 
     @property
     def config(self) -> LogConfig:
-        return self._directory.config
-
-    @property
-    def segments(self) -> tuple[LogSegment, ...]:
-        """The present snapshot, oldest first; the last one is active. Any thread."""
-        return self._segments.view
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
+        return self.directory.config
 
     @property
     def size(self) -> int:
         """Bytes of all log files. Any thread."""
-        return sum(segment.size for segment in self._segments.view)
+        return sum(segment.size for segment in self.segments.view)
 
     def segment_views(self) -> Iterator[SegmentView]:
         """Facts of each segment, oldest first. Any thread; opens the time index of one whose age is not known yet."""
         end_offset = self.log_end_offset
-        view = self._segments.view
+        view = self.segments.view
         for index, segment in enumerate(view):
             is_active = index == len(view) - 1
             yield SegmentView(
@@ -192,21 +206,21 @@ class LocalLog:
 
     def held_segments(self) -> list[int]:
         """Sizes of segments that cleaning has replaced, or is replacing, and whose files a reader still holds. Any thread."""
-        return list(self._directory.pinned.values())
+        return list(self.directory.pinned.values())
 
     def steady(self) -> AbstractContextManager[object]:
         """While it is held no file of this log is renamed, replaced or removed: for who reads facts of several segments.
 
         Any thread but the loop's; blocks while retention or a swap is at it. Nothing that does either may be called in it.
         """
-        return self._deletion_lock
+        return self.deletion_lock
 
     def dated_after(self, now_ms: int) -> HeldSegments:
         """Segments whose newest record is dated in the future: their age can't be told yet. Any thread; reads no file.
 
         Those whose times were not looked at since the start are left out; the first retention run looks at the oldest.
         """
-        view, size, offsets = self._segments.view, 0, 0
+        view, size, offsets = self.segments.view, 0, 0
         for index, segment in enumerate(view):
             if segment.known_largest_timestamp > now_ms:
                 size += segment.size
@@ -215,16 +229,133 @@ class LocalLog:
                 offsets += end - segment.base_offset
         return HeldSegments(size, offsets)
 
-    # --- roll ---
+    # --- append and roll ---
 
-    def _roll(self, reason: str) -> LogSegment:
+    def append(
+        self,
+        data: Buffer,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        now: int,
+        offset_of_max_timestamp: int = -1,
+        stand_alone: bool = False,
+    ) -> LogOffsetMetadata:
+        """Append records to the active segment, rolled if need be; returns the new end. Under the lock.
+
+        `now` is the clock in ms. For `offset_of_max_timestamp` and `stand_alone` see `LogSegment.append`. KafkaStorageError:
+        nothing was appended; after the bytes are in nothing can fail.
+        """
+        if self.failure is not None:
+            raise KafkaStorageError(f"{self.name} takes no appends until a restart: {self.failure}") from self.failure
+        segment = self.segments.view[-1]
+        pace = self._pace
+        started = pace.clock()
+        limits = self._limits
+        size = len(data)
+        try:
+            if (
+                segment.size + size > limits.segment_size
+                or max_timestamp > limits.timestamp
+                or last_offset > limits.last_offset
+                or segment.index_is_full
+            ):
+                reason = self._roll_reason(segment, size, max_timestamp, last_offset, now)
+                if reason is not None:
+                    segment = self.roll_now(reason.value)
+            self._space.left -= size
+            if stand_alone:
+                segment.append(data, base_offset, last_offset, max_timestamp, offset_of_max_timestamp, stand_alone=True)
+            else:
+                segment.append(data, base_offset, last_offset, max_timestamp)
+        except OSError as error:
+            pace.note(pace.clock() - started)
+            raise KafkaStorageError(f"{self.name}: appending failed: {error}") from error
+        took = pace.clock() - started
+        if took > pace.notice_s:
+            pace.note(took)
+        end_offset = last_offset + 1
+        if self.log_end_offset == self.recovery_point:
+            self.unsynced_since_ms = now
+        self.end = end = _new(LogOffsetMetadata, (end_offset, segment.base_offset, segment.size))
+        self.log_end_offset = end_offset
+        return end
+
+    def forget_roll_limits(self) -> None:
+        """Decide about the next append anew: the settings have changed. Under the lock."""
+        self._limits = ASK_ALWAYS
+
+    def _roll_reason(
+        self, segment: LogSegment, size: int, max_timestamp: int, last_offset: int, now: int
+    ) -> RollReason | None:
+        config = self.directory.config
+        params = RollParams(
+            segment.size,
+            size,
+            config.segment_bytes,
+            segment.first_timestamp(),
+            segment.created_ms,
+            max_timestamp,
+            now,
+            config.segment_ms - segment.jitter_ms,
+            segment.index_is_full,
+            segment.base_offset,
+            last_offset,
+        )
+        self._limits = roll_limits(params)
+        return roll_reason(params)
+
+    def roll_if_due(self, size: int, max_timestamp: int, last_offset: int, now: int) -> None:
+        """Roll now if an append of such a batch would. Under the lock. KafkaStorageError."""
+        try:
+            reason = self._roll_reason(self.segments.view[-1], size, max_timestamp, last_offset, now)
+            if reason is not None:
+                self.roll_now(reason.value)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
+
+    def roll(self) -> LogSegment:
+        """Begin a new active segment now, unless the active one is empty. Returns the active one. Any thread."""
+        with self.lock:
+            active = self.segments.active
+            if active.size == 0:
+                return active
+            try:
+                return self.roll_now("asked for")
+            except OSError as error:
+                raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
+
+    def roll_if_quiet(self) -> bool:
+        """Roll when segment.ms has passed and nothing was appended since this was last called. Pool threads.
+
+        An append compares the newest message's time with the segment's first. Where no message comes, the clock stands in
+        for it, or the records of a topic that fell silent would stay out of reach of the cleaner for ever.
+        """
+        active = self.segments.active
+        was_quiet, self._quiet_end = self._quiet_end == self.log_end_offset, self.log_end_offset
+        if not was_quiet or active.size == 0 or self.failure is not None:
+            return False
+        now, roll_after = self._time.milliseconds(), self.directory.config.segment_ms - active.jitter_ms
+        try:
+            first_timestamp = active.first_timestamp()  # from the disk, perhaps: not under the lock
+            with self.lock:
+                if self.segments.active is not active or self.log_end_offset != self._quiet_end:
+                    return False
+                if not is_due_without_write(first_timestamp, active.created_ms, now, roll_after):
+                    return False
+                self.roll_now(f"{RollReason.TIME.value}, no write arriving")
+                return True
+        except OSError as error:
+            raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
+
+    def roll_now(self, reason: str) -> LogSegment:
         """Close the active segment and begin the next. Under the lock. OSError: nothing has changed.
 
         Flushing the closed one with its indexes is for the pool. Then comes the snapshot: recovery takes its presence for a
         sign that the segment before it has durable indexes, since the recovery point may have stood at its end before.
         """
         base_offset = self.log_end_offset
-        directory = self._directory
+        directory = self.directory
         try:
             new = LogSegment.create(
                 directory,
@@ -234,137 +365,116 @@ class LocalLog:
             )
         except OSError:
             # The present segment may get this offset yet: a file that claims it would lie within it.
-            self._directory_is_dirty = True
+            self.directory_is_dirty = True
             for suffix in SEGMENT_SUFFIXES:
                 with suppress(OSError):
                     directory.file_system.unlink(directory.file(base_offset, suffix), missing_ok=True)
             raise
-        closed = self._segments.active
+        closed = self.segments.active
         closed.deactivate()
         self._pending.append(closed)
-        self._directory_is_dirty = True
-        self._segments.append(new)
+        self.directory_is_dirty = True
+        self.segments.append(new)
         self._limits = ASK_ALWAYS
-        self._end = LogOffsetMetadata(base_offset, base_offset, 0)
-        self._producers.update_map_end_offset(base_offset)
-        snapshot = self._producers.prepare_snapshot()
+        self.end = LogOffsetMetadata(base_offset, base_offset, 0)
         logger.debug("%s: rolled a new segment at offset %d (%s)", self.name, base_offset, reason)
-        self._rolled.append((base_offset, snapshot))
-        if len(self._rolled) == 1:
-            self._scheduler.schedule("flush-log", self._flush_rolled, 0)
+        self.hooks.rolled(base_offset)
         return new
-
-    def _flush_rolled(self) -> None:
-        """Of all rolls since the last time, in one go: a disk that is slower than they are gets no queue of tasks."""
-        with self._lock:
-            rolled, self._rolled = self._rolled, []
-        try:
-            self._flush_up_to(max(base_offset for base_offset, _ in rolled))
-        except KafkaStorageError:
-            # Else a clean stop at one of these offsets would write none: after the next start no producer would be known.
-            for _, snapshot in rolled:
-                if snapshot is not None:
-                    self._producers.withdraw_snapshot(snapshot)
-            raise
-        with self._flush_lock:  # not while the log is abandoned: its directory may be a successor's
-            for _, snapshot in rolled:
-                if snapshot is not None and self.failure is None:
-                    self._producers.write_snapshot(snapshot)
 
     # --- durability: pool threads ---
 
-    def flush(self) -> int:
+    def flush(self, offset: int | None = None) -> int:
         """Make all that is appended now durable; returns the offset up to which it is. Pool threads; blocks.
 
-        Syncs log files; indexes only of closed segments (the active one's are rebuilt after a crash); the directory
-        when segments were made since the last time. KafkaStorageError: a sync failed, and the log takes no more
-        appends: the kernel may have dropped the pages, so that a later sync would succeed without the data.
+        `offset`, the base of a segment: only the segments before it. Syncs log files; indexes only of closed segments (the active
+        one's are rebuilt after a crash); the directory when segments were made since the last time. KafkaStorageError: a sync
+        failed, and the log takes no more appends: the kernel may have dropped the pages, so that a later sync would succeed
+        without the data.
         """
-        return self._flush_up_to(None)
-
-    def _flush_up_to(self, offset: int | None) -> int:
-        """`offset` is the base of a segment: those before it are synced. None: all of them, as they are now."""
-        with self._flush_lock:
+        with self.flush_lock:
             began_ms = self._time.milliseconds()
-            with self._lock:
-                end = self._end
+            with self.lock:
+                end = self.end
                 # A truncation may have come since the roll that asks for `offset`.
                 target = end.offset if offset is None else min(offset, end.offset)
-                pending, active = tuple(self._pending), self._segments.active
+                pending, active = tuple(self._pending), self.segments.active
                 # A segment of which all was synced while it was active still needs its indexes synced.
                 is_done = not pending or pending[0].base_offset >= target
-                if target <= self.recovery_point and is_done and not self._directory_is_dirty:
+                if target <= self.recovery_point and is_done and not self.directory_is_dirty:
                     return self.recovery_point
                 if self.failure is not None:
                     # A sync that failed has lost its pages: the next one would find nothing to write, and succeed.
                     raise self.failure
-                directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
+                directory_is_dirty, self.directory_is_dirty = self.directory_is_dirty, False
                 parent_is_dirty, self._parent_is_dirty = self._parent_is_dirty, False
             try:
                 for segment in (*pending, active):
                     if segment.base_offset < target:
                         self._flush_segment(segment)
-                self._save_epochs()
+                self.hooks.flush()
                 if directory_is_dirty:
-                    self._directory.file_system.sync_directory(self._directory.path)
+                    self.directory.file_system.sync_directory(self.directory.path)
                 if parent_is_dirty:
-                    self._directory.file_system.sync_directory(self._directory.path.rpartition("/")[0] or "/")
+                    self.directory.file_system.sync_directory(self.directory.path.rpartition("/")[0] or "/")
             except OSError as error:
-                self._directory_is_dirty |= directory_is_dirty
+                self.directory_is_dirty |= directory_is_dirty
                 self._parent_is_dirty |= parent_is_dirty
                 self.failure = KafkaStorageError(f"{self.name}: sync failed: {error}")
                 raise self.failure from error
             except KafkaStorageError:
-                self._directory_is_dirty |= directory_is_dirty
+                self.directory_is_dirty |= directory_is_dirty
                 self._parent_is_dirty |= parent_is_dirty
                 raise
-            with self._lock:
+            with self.lock:
                 self._pending = [segment for segment in self._pending if not segment.indexes_synced]
                 # Truncation waits for the flush lock, so the log still ends at or behind `target`.
                 if target > self.recovery_point:
                     self.recovery_point = target
                     if offset is None:
-                        self._synced = end
+                        self.synced = end
                     self.unsynced_since_ms = began_ms  # of what came meanwhile, if anything did
                 self.last_flush_ms = self._time.milliseconds()
                 return self.recovery_point
-
-    def _save_epochs(self) -> None:
-        """After the records that have them, which may never get to the disk, and before the recovery point moves: recovery finds
-        epochs anew only in what it reads. A full disk breaks nothing."""
-        try:
-            self._epochs.flush()
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise KafkaStorageError(f"{self.name}: no room to write the leader epochs") from error
 
     def _flush_segment(self, segment: LogSegment) -> None:
         try:
             segment.flush()
         except FileNotFoundError:
-            if any(segment is live for live in self._segments.view):
+            if any(segment is live for live in self.segments.view):
                 raise
             segment.was_synced()  # retention took it meanwhile: nobody needs it durable any more
 
     def mark_changed(self, *, is_new: bool = False) -> None:
         """Loading has made or renamed files: the next flush makes the names durable, a new directory's own too."""
-        self._directory_is_dirty = True
+        self.directory_is_dirty = True
         self._parent_is_dirty = is_new
 
     # --- deletion ---
 
-    def _delete_files(self, segments: Iterable[LogSegment], *, must: bool = False) -> None:
+    def take_out_below(self, end: int) -> list[LogSegment]:
+        """Take the segments below the base offset `end` out of the list; `delete_files` must follow. Under both `deletion_lock`
+        and `lock`."""
+        doomed = [segment for segment in self.segments.view if segment.base_offset < end]
+        self.segments.remove(doomed)
+        self.directory_is_dirty = True
+        return doomed
+
+    def has_aborted(self, segment: LogSegment) -> bool:
+        """True if the segment has a transaction index, of aborted transactions. Asks the file system."""
+        path = self.directory.file(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+        return self.directory.file_system.exists(path)
+
+    def delete_files(self, segments: Iterable[LogSegment], *, must: bool = False) -> None:
         """Rename now, unlink after the delay: who has just looked a segment up may still open it by name.
 
-        Under `_deletion_lock`. The segments are out of the list already. `must`: other records get their offsets, so that none
+        Under `deletion_lock`. The segments are out of the list already. `must`: other records get their offsets, so that none
         may stay; OSError then.
         """
         marked: list[str] = []
         for segment in segments:
             try:
                 marked += segment.mark_deleted()
-                marked += self._mark_snapshot_deleted(segment.base_offset)
+                marked += self.hooks.mark_deleted(segment.base_offset)
             except OSError as error:
                 if must:
                     raise
@@ -372,24 +482,74 @@ class LocalLog:
                     "%s: %r could not be renamed and stays until the next start: %s", self.name, segment, error
                 )
         if marked:
-            file_system = self._directory.file_system
+            file_system = self.directory.file_system
 
             def delete() -> None:
                 for path in marked:
                     file_system.unlink(path, missing_ok=True)
 
-            self._scheduler.schedule("delete-file", delete, self._directory.config.file_delete_delay_ms)
+            self._scheduler.schedule("delete-file", delete, self.directory.config.file_delete_delay_ms)
 
-    def _mark_snapshot_deleted(self, offset: int) -> list[str]:
-        """Renamed like its segment: one that a later roll writes at the same offset must not go with it."""
-        if not self._producers.forget_snapshot(offset):
-            return []
-        path = self._producers.snapshot_path(offset)
+    # --- truncation: under all three locks ---
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """On disk too, before other records get those offsets: recovery takes what lies below it for sound."""
+        self.truncations += 1
+        self.recovery_point = min(self.recovery_point, offset)
+        if not self.save_recovery_point():
+            raise KafkaStorageError(f"{self.name}: not truncated, the recovery point could not be written")
+
+    def cut(self, offset: int) -> LogOffsetMetadata:
+        """Remove all records from `offset` on (the whole batch that holds it); returns where the files end now.
+
+        `end_at` must follow, once the owner's watermarks are not above. KafkaStorageError: `failure` is set.
+        """
         try:
-            self._directory.file_system.rename(path, path + DELETED_STAGE)
-        except FileNotFoundError:  # it was not written yet, and now will not be
-            return []
-        return [path + DELETED_STAGE]
+            doomed = [segment for segment in self.segments.view if segment.base_offset > offset]
+            self.segments.remove(doomed)
+            # Durably, or a power cut brings them back behind records that get the same offsets; and from the end on, or
+            # it takes one from the middle.
+            for segment in reversed(doomed):
+                self.delete_files([segment], must=True)
+                self.directory.file_system.sync_directory(self.directory.path)
+            active = self.segments.active
+            active.activate()
+            active.truncate_to(offset)
+        except OSError as error:
+            # The log ends somewhere before, and a sync that failed has lost what else was not on disk.
+            self.failure = KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}")
+            raise self.failure from error
+        end_offset = min(offset, max(active.base_offset, active.read_next_offset()))
+        return LogOffsetMetadata(end_offset, active.base_offset, active.size)
+
+    def start_over(self, offset: int) -> LogOffsetMetadata:
+        """Remove everything; the next record gets `offset`. `end_at` must follow. KafkaStorageError: `failure` is set."""
+        try:
+            doomed = list(self.segments.view)
+            self.delete_files(doomed, must=True)
+            new = LogSegment.create(self.directory, offset, created_ms=self._time.milliseconds())
+            self.segments.replace(doomed, [new])
+            self.directory.file_system.sync_directory(self.directory.path)
+        except OSError as error:
+            self.failure = KafkaStorageError(f"{self.name}: starting anew at {offset} failed: {error}")
+            raise self.failure from error
+        return LogOffsetMetadata(offset, offset, 0)
+
+    def end_at(self, end: LogOffsetMetadata) -> None:
+        """The log ends there now: nothing that this holds stays above."""
+        self.end = self.synced = end
+        self.recovery_point = min(self.recovery_point, end.offset)
+        self.log_end_offset = end.offset
+        self._limits = ASK_ALWAYS
+
+    def cut_ledger(self) -> None:
+        """Book what `cut` has taken."""
+        extent = self.extents()[-1]
+        self.ledger.cut(
+            extent.end_offset,
+            self.segments.active.base_offset,
+            lambda: extent.end_offset - extent.base_offset - self.count(extent),
+        )
 
     # --- cleaning ---
 
@@ -411,9 +571,9 @@ class LocalLog:
         False: `old` is not in the log any more (or it takes no changes), the cleaned files are removed. The cleaner's thread;
         blocks. KafkaStorageError: nothing was replaced, or (`failure` is set then) the next start completes it.
         """
-        swap = SegmentSwap(self._directory, new, old)
-        with self._deletion_lock:
-            view = self._segments.view
+        swap = SegmentSwap(self.directory, new, old)
+        with self.deletion_lock:
+            view = self.segments.view
             first = next((index for index, segment in enumerate(view) if segment is old[0]), len(view))
             after = first + len(old)
             is_void = self.failure is not None or self.truncations != truncations
@@ -424,11 +584,11 @@ class LocalLog:
             assert new[0].base_offset == old[0].base_offset
             assert new[-1].base_offset < end
             try:
-                if self._flush_up_to(end) < end or not self.save_recovery_point():
+                if self.flush(end) < end or not self.save_recovery_point():
                     raise KafkaStorageError(f"{self.name}: the recovery point could not be moved to {end}")
-                with self._lock:
+                with self.lock:
                     self._move_ends_out_of(end)
-                if self.ledger.open(self._extents, self._count):
+                if self.ledger.open(self.extents, self.count):
                     ends = [segment.base_offset for segment in view[first + 1 : after + 1]]
                     extents = [SegmentExtent(s.base_offset, e, s.size) for s, e in zip(old, ends, strict=True)]
                     self.ledger.begin_swap(extents, [(s.base_offset, s.live, s.size) for s in new], removed or {})
@@ -445,17 +605,18 @@ class LocalLog:
             bases = {segment.base_offset for segment in new}
             for segment in old:
                 if segment.base_offset not in bases:
-                    self._producers.forget_snapshot(segment.base_offset)
-            with self._lock:
-                self._segments.replace(old, swap.segments(created_ms=self._time.milliseconds()))
+                    self.hooks.forget(segment.base_offset)
+            with self.lock:
+                self.segments.replace(old, swap.segments(created_ms=self._time.milliseconds()))
             self.ledger.confirm_swap()
             self._scheduler.schedule("delete-file", swap.deletion(), 0)
             return True
 
     def _move_ends_out_of(self, end: int) -> None:
         """No end may be told as a position in a segment below `end` any more: it is the start of the one behind. Locked."""
-        if self._synced.segment_base_offset < end <= self._synced.offset:
-            self._synced = log_reader.locate(self._segments.view, self._synced.offset)
+        self.hooks.leave(end)
+        if self.synced.segment_base_offset < end <= self.synced.offset:
+            self.synced = log_reader.locate(self.segments.view, self.synced.offset)
 
     # --- ledger ---
 
@@ -468,22 +629,22 @@ class LocalLog:
             return True
         if self.ledger.needs_count and not count:
             return False
-        with self._deletion_lock:
-            return self.ledger.open(self._extents, self._count if count else None)
+        with self.deletion_lock:
+            return self.ledger.open(self.extents, self.count if count else None)
 
     def mend_indexes(self) -> None:
         """Make the indexes anew that look-ups have found wrong: those of closed segments. Blocks."""
-        doubted = self._directory.doubted
+        doubted = self.directory.doubted
         for base_offset, segment in list(doubted.items()):
-            with self._deletion_lock:
-                view = self._segments.view
+            with self.deletion_lock:
+                view = self.segments.view
                 if segment is view[-1]:
                     continue
                 try:
-                    if any(segment is one for one in view) and not index_trust.rebuild(self._directory, segment):
+                    if any(segment is one for one in view) and not index_trust.rebuild(self.directory, segment):
                         continue
                 except OSError as error:
-                    logger.warning("%s: indexes of segment %d: %s", self._directory.path, base_offset, error)
+                    logger.warning("%s: indexes of segment %d: %s", self.directory.path, base_offset, error)
                     continue
                 if doubted.get(base_offset) is segment:
                     del doubted[base_offset]
@@ -492,8 +653,8 @@ class LocalLog:
         """Delete the files of holes that retention has passed; those that somebody has deleted are no more told. Blocks."""
         if not self.holes:
             return
-        with self._deletion_lock:
-            directory, first = self._directory, self._segments.view[0].base_offset
+        with self.deletion_lock:
+            directory, first = self.directory, self.segments.view[0].base_offset
             left = []
             for hole in self.holes:
                 path = f"{directory.path}/{hole.name}"
@@ -509,24 +670,26 @@ class LocalLog:
 
     def was_counted(self, segment: LogSegment, live: int) -> None:
         """A pass has read the closed `segment`, which stays as it is: it has so many records. The cleaner's thread."""
-        with self._deletion_lock:
-            for extent, one in zip(self._extents(), self._segments.view, strict=False):
+        with self.deletion_lock:
+            for extent, one in zip(self.extents(), self.segments.view, strict=False):
                 if one is segment:
                     self.ledger.was_counted(extent, live)
 
     def save_ledger(self, checkpoint: int) -> None:
         """Write it, at the end of a pass after which the cleaner's checkpoint is to stand there. Blocks; OSError."""
-        with self._deletion_lock:
-            if self.failure is None and self.ledger.open(self._extents, self._count):
+        with self.deletion_lock:
+            if self.failure is None and self.ledger.open(self.extents, self.count):
                 self.ledger.save(checkpoint)
 
-    def _extents(self) -> list[SegmentExtent]:
-        end_offset, view = self.log_end_offset, self._segments.view
+    def extents(self) -> list[SegmentExtent]:
+        """Base offset, end offset and size of each segment, as the ledger asks for them. Under `deletion_lock`."""
+        end_offset, view = self.log_end_offset, self.segments.view
         ends = [*(segment.base_offset for segment in view[1:]), max(end_offset, view[-1].base_offset)]
         return [SegmentExtent(s.base_offset, end, s.size) for s, end in zip(view, ends, strict=True)]
 
-    def _count(self, extent: SegmentExtent) -> int:
-        file = self._directory.open_log(extent.base_offset, writable=False)
+    def count(self, extent: SegmentExtent) -> int:
+        """Count the records of a segment by reading its batch headers. Blocks; OSError, RecordError."""
+        file = self.directory.open_log(extent.base_offset, writable=False)
         try:
             return file_records.count_records(file, 0, extent.size)
         finally:
@@ -537,64 +700,55 @@ class LocalLog:
     def close(self) -> None:
         """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError, also where the
         log had failed before: the next start has to look at it."""
-        with self._deletion_lock:
+        with self.deletion_lock:
             if self.failure is not None:
                 raise self.failure
-            changed = self._directory_is_dirty or self.recovery_point < self.log_end_offset
+            changed = self.directory_is_dirty or self.recovery_point < self.log_end_offset
             self.flush()
             try:
-                self._producers.update_map_end_offset(self.log_end_offset)
-                self._producers.take_snapshot()
-                self._epochs.flush()
+                self.hooks.close()
                 self.ledger.close()
-                active = self._segments.active
+                active = self.segments.active
                 if active.close() or changed:
                     active.sync_indexes()
-                    self._directory.file_system.sync_directory(self._directory.path)
+                    self.directory.file_system.sync_directory(self.directory.path)
             except OSError as error:
                 raise KafkaStorageError(f"{self.name}: closing failed: {error}") from error
 
     def abandon(self) -> None:
         """Give all files back as they are: the log is deleted, or the daemon ends. Reads under way go on."""
-        self._epochs.abandon()
-        with self._flush_lock, self._lock:
+        with self.flush_lock, self.lock:
             self.failure = self.failure or KafkaStorageError(f"{self.name} is closed")
-            self._directory_is_dirty = self._parent_is_dirty = False
+            self.directory_is_dirty = self._parent_is_dirty = False
             self.recovery_point = self.log_end_offset
-            for segment in self._segments.view:
+            for segment in self.segments.view:
                 segment.abandon()
 
     def renamed(self, path: str) -> None:
         """Its directory was renamed (after `abandon`): what is opened from now on is opened there."""
-        self._directory.path = path
+        self.directory.path = path
 
     # --- move to another data directory: see `manager/move.py` ---
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
         """Within, nothing is appended, rolled, synced, deleted or cleaned. Pool threads. KafkaStorageError: it has failed."""
-        with self._deletion_lock, self._flush_lock, self._lock:
+        with self.deletion_lock, self.flush_lock, self.lock:
             if self.failure is not None:
                 raise self.failure
             yield
 
-    def seal(self) -> None:
-        """All that it has in memory alone goes into its files, as a clean stop leaves them. While it stands still; OSError."""
-        self._epochs.flush()
-        self._segments.active.close()
-
     def moved_to(self, place: LogPlace) -> None:
-        """Its files are there now, durably, the same as here. While it stands still.
+        """The files are in `place` now, durably, the same as here. While the log stands still.
 
         Readers keep their leases on the files here; who opens one from now on gets the one there.
         """
-        self._directory.path, self._directory.space, self._directory.pace = place.path, place.space, place.pace
-        self._producers.directory = place.path
-        self._epochs.moved_to(f"{place.path}/{LEADER_EPOCH_CHECKPOINT}")
+        self.directory.path, self.directory.space, self.directory.pace = place.path, place.space, place.pace
+        self._space, self._pace = place.space, place.pace
         self._scheduler = place.scheduler
         self.save_recovery_point = place.save_recovery_point
-        for segment in self._segments.view:
+        for segment in self.segments.view:
             segment.abandon()
             segment.was_synced()
         self._pending = []
-        self._directory_is_dirty = self._parent_is_dirty = False
+        self.directory_is_dirty = self._parent_is_dirty = False

@@ -12,6 +12,7 @@ from ..producers.state import ProducerStateManager
 from ..segment.files import LogDirectory, SegmentFiles
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from .loader import LogLoader
+from .local_log import LocalLog
 from .partition_metadata import read_partition_metadata
 from .recovery import NO_PROGRESS, Progress
 from .unified_log import UnifiedLog
@@ -114,26 +115,20 @@ class LogOpener:
             damage_policy=self.config.log_damage_policy,
             left_files=last_stop.files,
         ).load()
-        log = UnifiedLog(
-            topic,
-            partition,
-            None if metadata is None else metadata.topic_id,
+        local = LocalLog(
+            f"{topic}-{partition}",
             directory,
             loaded.segments,
-            producers,
-            epochs,
-            log_start_offset=loaded.log_start_offset,
             log_end_offset=loaded.log_end_offset,
             recovery_point=loaded.recovery_point,
             scheduler=upkeep.scheduler,
             time=self._time,
             jitter=self._jitter,
         )
-        log.holes = loaded.holes
-        log.save_start_offset = upkeep.checkpoint_log_start_offsets
-        log.save_recovery_point = upkeep.checkpoint_recovery_points
+        local.holes = loaded.holes
+        local.save_recovery_point = upkeep.checkpoint_recovery_points
         first = loaded.segments.view[0].base_offset
-        log.ledger = LedgerKeeper(
+        local.ledger = LedgerKeeper(
             directory,
             first,
             has_file=loaded.has_ledger,
@@ -141,8 +136,20 @@ class LogOpener:
             log_start_offset=loaded.log_start_offset,
             holes=loaded.holes,
         )
+        log = UnifiedLog(
+            topic,
+            partition,
+            None if metadata is None else metadata.topic_id,
+            local,
+            producers,
+            epochs,
+            log_start_offset=loaded.log_start_offset,
+            scheduler=upkeep.scheduler,
+            time=self._time,
+        )
+        log.save_start_offset = upkeep.checkpoint_log_start_offsets
         if loaded.files_changed:
-            log.mark_changed()
+            local.mark_changed()
         if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:
             # What recovery found may be in the page cache alone: nobody shall read what a power cut can take back.
             log.flush()

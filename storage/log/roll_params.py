@@ -1,4 +1,4 @@
-"""When the active segment must be closed and a new one begun: a pure function of values. `unified_log.py` acts on it."""
+"""When the active segment must be closed and a new one begun: a pure function of values. `local_log.py` acts on it."""
 
 from __future__ import annotations
 

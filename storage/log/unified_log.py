@@ -1,16 +1,19 @@
-"""UnifiedLog: one partition's log. Append, read, roll, watermarks, truncation, retention, look-ups by time.
+"""UnifiedLog: one partition's log. Append, read, watermarks, truncation, look-ups by time.
 
     logStartOffset ≤ highWatermark ≤ logEndOffset,  recoveryPoint ≤ logEndOffset
 
     segments   [0 ........][ 4711 ........][ 9000 ....        ]  the last one is active, the only one written to
                      ^ logStartOffset          ^ recoveryPoint ^ highWatermark = logEndOffset, unless a sync is pending
 
-Start reading at `append_as_leader` and `read`; how a log rolls and loses segments is in `shrinking_log.py`, how it takes
-message sets in `converting_log.py`, loading and recovery in `loader.py`, who calls when in `log_manager.py`.
+Start reading at `append_as_leader` and `read`. The files are `local_log.py`'s: segments, roll, flush, swap. How message sets and
+batches of another format or codec become records for this log is in `validator.py`; retention is `../retention`'s; loading and
+recovery are in `loader.py`, who calls when in `log_manager.py`. The module is long because whoever follows one append, or asks
+who moves a watermark, needs all of it.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -21,20 +24,33 @@ from ...protocol.records.exceptions import RecordTooLargeError
 from ...protocol.records.record_batch import MAGIC_V2
 from ..exceptions import KafkaStorageError, OffsetOutOfRangeError
 from ..index.transaction_index import AbortedTxn
+from ..producers.replay import ProducerReplay
 from ..producers.transaction_marker import MARKER_BATCH_SIZE, marker_of
+from ..retention import executor as retention_executor
 from ..retention.history import RetentionRecord
+from ..retention.outlook import KnownSegment, RetentionOutlook, outlook
 from ..segment.log_segment import LogSegment
+from ..segment.names import DELETED_STAGE
 from ..segment.segment_list import floor_index
 from . import reader as log_reader
 from .aborted_transactions import AbortedTransactions
-from .converting_log import ConvertingLog
-from .local_log import no_checkpoint
-from .roll_params import ASK_ALWAYS, RollParams, RollReason, roll_limits, roll_reason
-from .validator import CheckedBatch, TargetFormat, ValidatedRecords, place_batch
+from .leader_epoch import LEADER_EPOCH_CHECKPOINT
+from .local_log import LocalLog, LogHooks, no_checkpoint
+from .validator import (
+    AppendRules,
+    CheckedBatch,
+    PreparedRecords,
+    TargetFormat,
+    ValidatedRecords,
+    checked_batch,
+    make_ready,
+    moved,
+    place_batch,
+)
 from .values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from ...config.log_config import LogConfig
@@ -42,10 +58,13 @@ if TYPE_CHECKING:
     from ..clock import Time
     from ..index.time_index import TimestampOffset
     from ..io.filesystem import Buffer
-    from ..producers.state import OpenTransaction, ProducerStateManager, ProducerSummary
+    from ..ledger.keeper import LedgerKeeper
+    from ..producers.state import OpenTransaction, PendingSnapshot, ProducerStateManager, ProducerSummary
+    from ..retention.plan import SegmentDeletion
     from ..scheduler import Scheduler
     from ..segment.files import LogDirectory, LogPlace
-    from ..segment.segment_list import SegmentList
+    from ..segment.names import Hole
+    from ..segment.swap import CleanedSegment
     from .leader_epoch import EpochEndOffset, LeaderEpochCache
 
 logger = logging.getLogger(__name__)
@@ -57,7 +76,7 @@ _NO_LIMIT_MS = 1 << 61
 """Kafka's "no limit" is 2^63 - 1; beyond this its sums with a clock would leave 64 bits."""
 
 
-class UnifiedLog(ConvertingLog):
+class UnifiedLog:
     """One partition. One thread at a time appends (the loop thread, or its slow directory's writer: "loop thread" below means
     who appends); any thread reads, flushes, looks up and deletes.
 
@@ -65,6 +84,8 @@ class UnifiedLog(ConvertingLog):
     that it covers.
 
     Attributes:
+        local: Its files, and the locks: under `local.lock` is whatever changes the log. The facts that most callers ask for are
+            here too; what looks after files (upkeep, the cleaner, a move) asks `local`.
         log_start_offset: First readable offset. Moved up by retention (to the base of the first segment kept) and by
             DeleteRecords (to any offset); checkpointed. Read by fetch and ListOffsets. Never passes the high watermark,
             never moves down but by truncation.
@@ -82,19 +103,45 @@ class UnifiedLog(ConvertingLog):
         leader_epoch: Stamped into every batch; one higher after each start that found a log with an epoch.
         needs_sync: A sync is pending: `flush.messages` records or more are not durable. The broker calls `flush()` in
             a pool thread, then `complete_sync`, and answers what waited.
-        failure: Why the log takes no more appends: an fsync failed, or it is closed.
-        truncations: How often the log was truncated since it was loaded: a pass of the cleaner that began before is void.
-        holes: What it has lost to damage, as far as `.damaged` files told when it was loaded.
         retention: What retention has done here, and could not do.
         is_shortening: Segments below the log start offset may come back with a power cut: it must be checkpointed.
         save_start_offset: Writes the checkpoint of log start offsets; False: it could not be written. The log manager's, as
-            `save_recovery_point` is.
+            `local.save_recovery_point` is.
     """
 
     __slots__ = (
         "_aborted",
+        "_append_time",
         "_append_time_floor",
-        "_pace",
+        "_epoch_is_assigned",
+        "_epochs",
+        "_flush_messages",
+        "_high",
+        "_lock",
+        "_max_message_bytes",
+        "_producers",
+        "_require_keys",
+        "_rolled",
+        "_scheduler",
+        "_segments",
+        "_space",
+        "_target",
+        "_time",
+        "_timestamp_after_max",
+        "_timestamp_before_max",
+        "converts_batches",
+        "high_watermark",
+        "is_shortening",
+        "leader_epoch",
+        "local",
+        "log_start_offset",
+        "name",
+        "needs_sync",
+        "partition",
+        "retention",
+        "save_start_offset",
+        "topic",
+        "topic_id",
     )
 
     def __init__(
@@ -102,52 +149,108 @@ class UnifiedLog(ConvertingLog):
         topic: str,
         partition: int,
         topic_id: UUID | None,
-        directory: LogDirectory,
-        segments: SegmentList,
+        local: LocalLog,
         producers: ProducerStateManager,
         epochs: LeaderEpochCache,
         *,
         log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
         scheduler: Scheduler,
         time: Time,
-        jitter: Callable[[int], int],
     ) -> None:
-        """`jitter(n)` gives a random number in [0, n); `topic_id` is None where no file says it."""
-        super().__init__(
-            topic,
-            partition,
-            topic_id,
-            directory,
-            segments,
-            producers,
-            epochs,
-            log_end_offset=log_end_offset,
-            recovery_point=recovery_point,
-            scheduler=scheduler,
-            time=time,
-            jitter=jitter,
-        )
-        assert log_start_offset <= log_end_offset
+        """`topic_id` is None where no file says it. `local` gets this log's hooks, and is nobody else's."""
+        assert log_start_offset <= local.log_end_offset
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.name = local.name
+        self.local = local
+        # The same objects as the local log's: an append and a fetch use them without a way through it.
+        self._lock = local.lock
+        self._segments = local.segments
+        self._space = local.directory.space
+        self._producers = producers
+        self._epochs = epochs
+        self._scheduler = scheduler
+        self._time = time
         self.log_start_offset = log_start_offset
-        self.high_watermark = log_end_offset
-        self._high = self._end
+        self.high_watermark = local.log_end_offset
+        self._high = local.end
         self.needs_sync = False
-        self._aborted = AbortedTransactions(directory)
+        self._aborted = AbortedTransactions(local.directory)
         self.leader_epoch = epochs.next_epoch
         self._epoch_is_assigned = False
         self._append_time_floor: int | None = None
-        self._quiet_end = -1
-        self._space = directory.space
-        self._pace = directory.pace
+        # Base offsets and producer snapshots of rolls whose flush has not begun.
+        self._rolled: list[tuple[int, PendingSnapshot | None]] = []
         self.retention = RetentionRecord(self.name)
         self.is_shortening = False
-        self.save_start_offset = no_checkpoint
+        self.save_start_offset: Callable[[], bool] = no_checkpoint
+        local.hooks = LogHooks(
+            rolled=self._on_roll,
+            flush=self._save_epochs,
+            close=self._save_at_close,
+            mark_deleted=self._mark_snapshot_deleted,
+            forget=producers.forget_snapshot,
+            leave=self._move_high_watermark_out_of,
+        )
         self._configure()
 
     def __repr__(self) -> str:
         return f"UnifiedLog({self.name}, {self.log_start_offset}..{self.log_end_offset})"
+
+    # --- facts of the files: any thread ---
+
+    @property
+    def directory(self) -> str:
+        """Path of the partition's directory."""
+        return self.local.directory.path
+
+    @property
+    def log_directory(self) -> LogDirectory:
+        """Where the files are and what opens them: for the cleaner, which writes new ones beside them."""
+        return self.local.directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self.local.directory.config
+
+    @property
+    def segments(self) -> tuple[LogSegment, ...]:
+        """The present snapshot, oldest first; the last one is active."""
+        return self._segments.view
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all log files."""
+        return self.local.size
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.local.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        return self.local.recovery_point
+
+    @property
+    def failure(self) -> KafkaStorageError | None:
+        """Why the log takes no more appends: a sync failed, or it is closed."""
+        return self.local.failure
+
+    @property
+    def holes(self) -> tuple[Hole, ...]:
+        """What the log has lost to damage, as far as `.damaged` files told when it was loaded."""
+        return self.local.holes
+
+    @property
+    def ledger(self) -> LedgerKeeper:
+        return self.local.ledger
+
+    # --- producers ---
 
     @property
     def last_stable_offset(self) -> int:
@@ -180,10 +283,17 @@ class UnifiedLog(ConvertingLog):
         with self._lock:
             return self._producers.oldest_transaction()
 
+    def remove_expired_producers(self) -> int:
+        """Forget producers that have been idle for producer.id.expiration.ms; returns how many. Any thread."""
+        with self._lock:
+            return self._producers.remove_expired_producers(self._time.milliseconds())
+
+    # --- settings ---
+
     def update_config(self, config: LogConfig) -> None:
         """New settings hold from the next append on. Loop thread: an append that waits for its disk is not waited for,
         the settings then follow it."""
-        self._directory.config = config
+        self.local.directory.config = config
         if self._lock.acquire(blocking=False):
             try:
                 self._configure()
@@ -197,7 +307,7 @@ class UnifiedLog(ConvertingLog):
             self._configure()
 
     def _configure(self) -> None:
-        config = self._directory.config
+        config = self.local.directory.config
         self._append_time = config.message_timestamp_type == "LogAppendTime"
         self._require_keys = "compact" in config.cleanup_policy
         self._flush_messages = config.flush_messages
@@ -207,7 +317,7 @@ class UnifiedLog(ConvertingLog):
         target = TargetFormat.of(config)
         self._target = None if target.is_as_it_came else target
         self.converts_batches = target.magic < MAGIC_V2
-        self._limits = ASK_ALWAYS
+        self.local.forget_roll_limits()
 
     # --- append: loop thread ---
 
@@ -242,7 +352,7 @@ class UnifiedLog(ConvertingLog):
                 buffer,
                 start,
                 end,
-                self.log_end_offset,
+                self.local.log_end_offset,
                 self.leader_epoch,
                 append_time,
                 self._require_keys,
@@ -262,25 +372,24 @@ class UnifiedLog(ConvertingLog):
                     buffer = self._target.recompressed(data, self._max_message_bytes)
                     start, end = 0, len(buffer)
                     batch = read_header(buffer, 0, end)
-            return self._append_sound(buffer, start, end, batch, origin, now, append_time, size)
+            return self._append_validated(buffer, start, end, batch, origin, now, append_time, size)
 
-    def append_checked(self, checked: CheckedBatch) -> LogAppendInfo | None:
-        """Append what `check_batch` gave, as quickly as a batch that is not compressed. None: since then settings have
-        changed, so that it has to be checked anew. Loop thread. Raises as `append_as_leader`.
+    def append_message_set(self, buffer: Buffer, start: int, end: int) -> LogAppendInfo:
+        """Append the messages of format 0 or 1 in buffer[start:end], as produce requests before version 3 bring them:
+        plain ones, or one wrapper. They are stored in the topic's format; the buffer stays as it is. Loop thread.
+
+        Raises as `append_as_leader`. Nothing was appended then.
         """
         with self._lock:
-            if checked.config is not self._directory.config:
-                return None
-            if checked.size > self._space.left:
-                self._space.check(checked.size, is_client=True)
-            append_time = self._next_append_time(checked.append_time) if self._append_time else NO_TIMESTAMP
-            data = checked.data
-            place_batch(data, self.log_end_offset, self.leader_epoch, append_time)
-            batch = read_header(data, 0, len(data))
+            if end - start > self._space.left:
+                self._space.check(end - start, is_client=True)
             now = self._time.milliseconds()
-            return self._append_sound(data, 0, len(data), batch, _CLIENT, now, append_time, checked.size)
+            append_time = self._next_append_time(now) if self._append_time else NO_TIMESTAMP
+            return self._write_records(
+                self._made_ready(buffer, start, end, now, append_time), now, append_time, end - start
+            )
 
-    def _append_sound(
+    def _append_validated(
         self,
         buffer: Buffer,
         start: int,
@@ -327,15 +436,10 @@ class UnifiedLog(ConvertingLog):
         if completed is None or not completed.is_aborted:
             self._write(data, batch, now)
         else:
-            try:
-                reason = self._roll_reason(self._segments.view[-1], len(data), batch.max_timestamp, offset, now)
-                if reason is not None:
-                    self._roll(reason.value)
-            except OSError as error:
-                raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
+            self.local.roll_if_due(len(data), batch.max_timestamp, offset, now)
             aborted = AbortedTxn(*completed[:3], producers.last_stable_offset(completed))
             with self._aborted.noted(self._segments.view[-1].base_offset, aborted):
-                self._directory_is_dirty = True  # the file may be new
+                self.local.directory_is_dirty = True  # the file may be new
                 self._write(data, batch, now)
         producers.update_marker(batch.producer_id, batch.producer_epoch, marker, offset, batch.max_timestamp)
         if completed is not None:
@@ -390,42 +494,15 @@ class UnifiedLog(ConvertingLog):
         Order: bytes, then log_end_offset, then the high watermark. A failure before the bytes are in leaves everything as it
         was; after it nothing can fail.
         """
-        if self.failure is not None:
-            raise KafkaStorageError(f"{self.name} takes no appends until a restart: {self.failure}") from self.failure
-        segment = self._segments.view[-1]
-        pace = self._pace
-        started = pace.clock()
-        last_offset = batch.last_offset
-        max_timestamp = batch.max_timestamp
-        limits = self._limits
-        try:
-            if (
-                segment.size + len(data) > limits.segment_size
-                or max_timestamp > limits.timestamp
-                or last_offset > limits.last_offset
-                or segment.index_is_full
-            ):
-                reason = self._roll_reason(segment, len(data), max_timestamp, last_offset, now)
-                if reason is not None:
-                    segment = self._roll(reason.value)
-            self._space.left -= len(data)
-            if stand_alone:
-                segment.append(
-                    data, batch.base_offset, last_offset, max_timestamp, offset_of_max_timestamp, stand_alone=True
-                )
-            else:
-                segment.append(data, batch.base_offset, last_offset, max_timestamp)
-        except OSError as error:
-            pace.note(pace.clock() - started)
-            raise KafkaStorageError(f"{self.name}: appending failed: {error}") from error
-        took = pace.clock() - started
-        if took > pace.notice_s:
-            pace.note(took)
-        end_offset = last_offset + 1
-        if self.log_end_offset == self.recovery_point:
-            self.unsynced_since_ms = now
-        self._end = end = _new(LogOffsetMetadata, (end_offset, segment.base_offset, segment.size))
-        self.log_end_offset = end_offset
+        end = self.local.append(
+            data,
+            batch.base_offset,
+            batch.last_offset,
+            batch.max_timestamp,
+            now,
+            offset_of_max_timestamp,
+            stand_alone,
+        )
         if batch.producer_id >= 0 and not batch.attributes & CONTROL_MASK:  # type: ignore[union-attr]  # only a batch has one
             self._producers.update(batch)  # type: ignore[arg-type]
         if not self._epoch_is_assigned and batch.magic >= MAGIC_V2:  # older messages carry no epoch
@@ -433,31 +510,96 @@ class UnifiedLog(ConvertingLog):
             self._epochs.assign(self.leader_epoch, batch.base_offset)
             self._scheduler.schedule("leader-epoch-checkpoint", self._epochs.flush, 0)
         if not self.needs_sync:
-            if end_offset - self.recovery_point >= self._flush_messages:
+            if end.offset - self.local.recovery_point >= self._flush_messages:
                 self.needs_sync = True
             else:
                 self._high = end
-                self.high_watermark = end_offset
+                self.high_watermark = end.offset
 
-    def _roll_reason(
-        self, segment: LogSegment, size: int, max_timestamp: int, last_offset: int, now: int
-    ) -> RollReason | None:
-        config = self._directory.config
-        params = RollParams(
-            segment.size,
-            size,
-            config.segment_bytes,
-            segment.first_timestamp(),
-            segment.created_ms,
-            max_timestamp,
-            now,
-            config.segment_ms - segment.jitter_ms,
-            segment.index_is_full,
-            segment.base_offset,
-            last_offset,
+    # --- append in two steps ---
+    #
+    #   prepare, append_prepared       what has to be converted: the long step in any thread, then an append as quick as any other
+    #   check_batch, append_checked    the same for a batch of format 2 whose records are long to look at, being compressed
+    #
+    # `prepare` makes records for the end of the log as it is then; `append_prepared` moves them to where it is by then.
+
+    def prepare(self, buffer: Buffer, start: int, end: int) -> PreparedRecords:
+        """All of the work of appending a message set, or a batch that the topic's format is not, but for the append itself.
+        Any thread; takes long. The buffer stays as it is. Raises as `append_message_set`.
+        """
+        config = self.local.directory.config
+        now = self._time.milliseconds()
+        append_time = now if self._append_time else NO_TIMESTAMP
+        return PreparedRecords(self._made_ready(buffer, start, end, now, append_time), config, append_time, end - start)
+
+    def append_prepared(self, prepared: PreparedRecords) -> LogAppendInfo | None:
+        """Append what `prepare` gave. None: since then settings have changed, or the log has grown and this is of the one
+        kind that can't be moved (see `validator.moved`), so that it has to be prepared anew. Loop thread.
+        """
+        with self._lock:
+            if prepared.config is not self.local.directory.config:
+                return None
+            if prepared.size > self._space.left:
+                self._space.check(prepared.size, is_client=True)
+            append_time = self._next_append_time(prepared.append_time) if self._append_time else NO_TIMESTAMP
+            records = moved(prepared.records, self.local.log_end_offset, append_time)
+            if records is None:
+                return None
+            return self._write_records(records, self._time.milliseconds(), append_time, prepared.size)
+
+    def check_batch(self, buffer: Buffer, start: int, end: int) -> CheckedBatch:
+        """All checks of the client's batch of format 2 in buffer[start:end] but for its producer's, and the topic's codec, for
+        a topic that keeps that format. Any thread; may take long. The buffer stays as it is. Raises as `append_as_leader`.
+        """
+        config = self.local.directory.config
+        now = self._time.milliseconds()
+        append_time = now if self._append_time else NO_TIMESTAMP
+        return checked_batch(buffer, start, end, config, self._target, self._rules(now, append_time))
+
+    def append_checked(self, checked: CheckedBatch) -> LogAppendInfo | None:
+        """Append what `check_batch` gave, as quickly as a batch that is not compressed. None: since then settings have
+        changed, so that it has to be checked anew. Loop thread. Raises as `append_as_leader`.
+        """
+        with self._lock:
+            if checked.config is not self.local.directory.config:
+                return None
+            if checked.size > self._space.left:
+                self._space.check(checked.size, is_client=True)
+            append_time = self._next_append_time(checked.append_time) if self._append_time else NO_TIMESTAMP
+            data = checked.data
+            place_batch(data, self.local.log_end_offset, self.leader_epoch, append_time)
+            batch = read_header(data, 0, len(data))
+            now = self._time.milliseconds()
+            return self._append_validated(data, 0, len(data), batch, _CLIENT, now, append_time, checked.size)
+
+    def _made_ready(self, buffer: Buffer, start: int, end: int, now: int, append_time: int) -> ValidatedRecords:
+        """Checked, and in the topic's format, for the end of the log as it is now."""
+        target = self._target or TargetFormat(MAGIC_V2, None)
+        return make_ready(buffer, start, end, target, self._rules(now, append_time))
+
+    def _rules(self, now: int, append_time: int) -> AppendRules:
+        return AppendRules(
+            self.local.log_end_offset,
+            self.leader_epoch,
+            append_time,
+            self._require_keys,
+            now - self._timestamp_before_max,
+            now + self._timestamp_after_max,
+            self._max_message_bytes,
         )
-        self._limits = roll_limits(params)
-        return roll_reason(params)
+
+    def _write_records(self, records: ValidatedRecords, now: int, append_time: int, size: int) -> LogAppendInfo:
+        """Append what was converted; it has no producer. Under the lock. `size` is that of what came."""
+        self._write(records.data, records, now, records.offset_of_max_timestamp, records.stand_alone)
+        return LogAppendInfo(
+            records.base_offset,
+            records.last_offset,
+            append_time,
+            self.log_start_offset,
+            records.record_count,
+            size,
+            False,
+        )
 
     # --- read: any thread ---
 
@@ -474,7 +616,7 @@ class UnifiedLog(ConvertingLog):
         if limit_offset is None or limit_offset == high.offset:
             limit = high
         else:
-            end = self._end
+            end = self.local.end
             limit = end if limit_offset >= end.offset else log_reader.locate(self._segments.view, limit_offset)
         # The snapshot is taken after the limit, so it has the limit's segment.
         view = self._segments.view
@@ -488,9 +630,9 @@ class UnifiedLog(ConvertingLog):
                 return self.read(offset, max_bytes, limit_offset=limit_offset, min_one_message=min_one_message)
             if found is not None:
                 return found
-        if offset < self.log_start_offset or (offset > limit.offset and offset > self.log_end_offset):
+        if offset < self.log_start_offset or (offset > limit.offset and offset > self.local.log_end_offset):
             raise OffsetOutOfRangeError(
-                f"{self.name}: offset {offset} is not within {self.log_start_offset}..{self.log_end_offset}"
+                f"{self.name}: offset {offset} is not within {self.log_start_offset}..{self.local.log_end_offset}"
             )
         return FetchDataInfo(offset, None, 0, 0)
 
@@ -551,9 +693,13 @@ class UnifiedLog(ConvertingLog):
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """(largest epoch <= `epoch`, offset where it ends), as OffsetForLeaderEpoch asks; (-1, -1) when not known."""
-        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+        return self._epochs.end_offset_for(epoch, self.local.log_end_offset)
 
     # --- sync ---
+
+    def flush(self) -> int:
+        """Make all that is appended now durable; returns the offset up to which it is. See `LocalLog.flush`."""
+        return self.local.flush()
 
     def complete_sync(self, offset: int) -> bool:
         """A flush has answered `offset`: let the high watermark follow. Any thread; waits for an append under way.
@@ -562,12 +708,12 @@ class UnifiedLog(ConvertingLog):
         synced offset then, and the broker calls `flush()` again.
         """
         with self._lock:
-            end = self._end
+            end, synced = self.local.end, self.local.synced
             self.needs_sync = end.offset - min(offset, end.offset) >= self._flush_messages
             if not self.needs_sync:
                 high = end
-            elif self._synced.offset == offset:
-                high = self._synced
+            elif synced.offset == offset:
+                high = synced
             else:
                 high = log_reader.locate(self._segments.view, min(offset, end.offset))
             if high.offset > self.high_watermark:
@@ -576,18 +722,201 @@ class UnifiedLog(ConvertingLog):
                 self._producers.on_high_watermark_updated(high.offset)
             return self.needs_sync
 
-    def _move_ends_out_of(self, end: int) -> None:
+    # --- the start of the log ---
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """DeleteRecords: nothing below `offset` can be read any more; its segments go with the next retention run.
+
+        False when the log starts there or later already. OffsetOutOfRangeError above the high watermark. Loop thread.
+        """
+        with self._lock:
+            if offset > self.high_watermark:
+                raise OffsetOutOfRangeError(
+                    f"{self.name}: can't delete up to {offset}, above the high watermark {self.high_watermark}"
+                )
+            if offset <= self.log_start_offset:
+                return False
+            self.raise_log_start_offset(offset)
+            return True
+
+    def raise_log_start_offset(self, offset: int) -> None:
+        """Move the start up to `offset`, unless it is there: DeleteRecords, and retention's executor. Under the lock."""
+        assert offset <= self.high_watermark
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._epochs.truncate_from_start(offset)
+            self._producers.on_log_start_offset_incremented(offset)
+
+    def delete_old_segments(self) -> list[SegmentDeletion]:
+        """Apply retention now; returns what went and why. Pool threads: files are renamed, and opened to learn their age."""
+        return retention_executor.delete_old_segments(self, self._time)
+
+    def retention_outlook(self, now_ms: int) -> RetentionOutlook:
+        """What retention would delete now, and when it will next, as far as that is in memory. Any thread; reads no file."""
+        view, end = self._segments.view, self.local.log_end_offset
+        ends = [*(segment.base_offset for segment in view[1:]), end]
+        last = len(view) - 1
+        known = (
+            KnownSegment(next_base, segment.size, segment.known_largest_timestamp, number == last)
+            for number, (segment, next_base) in enumerate(zip(view, ends, strict=True))
+        )
+        return outlook(
+            known,
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
+
+    # --- the end of the log ---
+
+    def truncate_to(self, offset: int) -> bool:
+        """Remove all records from `offset` on (the whole batch that holds it). Loop thread, no flush or append meanwhile.
+
+        False when the log ends there or before. KafkaStorageError: nothing was removed, or (`failure` is set then) no more than
+        a part: the next start tells what.
+        """
+        local = self.local
+        with local.deletion_lock, local.flush_lock, local.lock:
+            if offset >= local.log_end_offset:
+                return False
+            local.lower_recovery_point(offset)
+            local.ledger.open(local.extents)
+            if offset < self._segments.view[0].base_offset:
+                self._start_at(offset)
+                return True
+            self._end_at(local.cut(offset))
+            local.cut_ledger()
+            return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; the next record gets `offset`. Loop thread."""
+        local = self.local
+        with local.deletion_lock, local.flush_lock, local.lock:
+            local.lower_recovery_point(0)
+            self._start_at(offset)
+
+    def _start_at(self, offset: int) -> None:
+        end = self.local.start_over(offset)
+        self.log_start_offset = offset
+        self._high = end
+        self._end_at(end)
+        self.local.ledger.start_anew(offset)
+
+    def _end_at(self, end: LogOffsetMetadata) -> None:
+        """Everything that must not pass the end comes down with it, the watermarks before the end itself."""
+        self.log_start_offset = min(self.log_start_offset, end.offset)
+        if self._high.offset >= end.offset or self._high.segment_base_offset > end.segment_base_offset:
+            self._high = end
+        self.high_watermark = self._high.offset
+        local = self.local
+        local.end_at(end)
+        self.needs_sync = self.needs_sync and end.offset - local.recovery_point >= self._flush_messages
+        self._epoch_is_assigned = False
+        self._epochs.truncate_from_end(end.offset)
+        # What is known may be of batches that are gone: it is read anew, also where the last roll was right at the new end.
+        self._producers.update_map_end_offset(-1)
+        replay = ProducerReplay(local.directory, self._producers, self._time)
+        replay.catch_up(self._segments.view, self.log_start_offset, end.offset)
+        self._producers.on_high_watermark_updated(self.high_watermark)
+
+    # --- segments ---
+
+    def roll(self) -> LogSegment:
+        """Begin a new active segment now, unless the active one is empty. Returns the active one. Any thread."""
+        return self.local.roll()
+
+    def replace_segments(
+        self,
+        new: Sequence[CleanedSegment],
+        old: Sequence[LogSegment],
+        removed: Mapping[str, int] | None = None,
+        *,
+        truncations: int = 0,
+    ) -> bool:
+        """Put cleaned segments in the place of those they were made from. See `LocalLog.replace_segments`."""
+        return self.local.replace_segments(new, old, removed, truncations=truncations)
+
+    # --- what the files call: see `LogHooks` ---
+
+    def _on_roll(self, base_offset: int) -> None:
+        self._producers.update_map_end_offset(base_offset)
+        self._rolled.append((base_offset, self._producers.prepare_snapshot()))
+        if len(self._rolled) == 1:
+            self._scheduler.schedule("flush-log", self._flush_rolled, 0)
+        if self._high.offset == base_offset:
+            self._high = self.local.end
+
+    def _flush_rolled(self) -> None:
+        """Of all rolls since the last time, in one go: a disk that is slower than they are gets no queue of tasks."""
+        with self._lock:
+            rolled, self._rolled = self._rolled, []
+        try:
+            self.local.flush(max(base_offset for base_offset, _ in rolled))
+        except KafkaStorageError:
+            # Else a clean stop at one of these offsets would write none: after the next start no producer would be known.
+            for _, snapshot in rolled:
+                if snapshot is not None:
+                    self._producers.withdraw_snapshot(snapshot)
+            raise
+        with self.local.flush_lock:  # not while the log is abandoned: its directory may be a successor's
+            for _, snapshot in rolled:
+                if snapshot is not None and self.local.failure is None:
+                    self._producers.write_snapshot(snapshot)
+
+    def _save_epochs(self) -> None:
+        """After the records that have them, which may never get to the disk, and before the recovery point moves: recovery finds
+        epochs anew only in what it reads. A full disk breaks nothing."""
+        try:
+            self._epochs.flush()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise KafkaStorageError(f"{self.name}: no room to write the leader epochs") from error
+
+    def _save_at_close(self) -> None:
+        self._producers.update_map_end_offset(self.local.log_end_offset)
+        self._producers.take_snapshot()
+        self._epochs.flush()
+
+    def _mark_snapshot_deleted(self, offset: int) -> list[str]:
+        """Renamed like its segment: one that a later roll writes at the same offset must not go with it."""
+        if not self._producers.forget_snapshot(offset):
+            return []
+        path = self._producers.snapshot_path(offset)
+        try:
+            self.local.directory.file_system.rename(path, path + DELETED_STAGE)
+        except FileNotFoundError:  # it was not written yet, and now will not be
+            return []
+        return [path + DELETED_STAGE]
+
+    def _move_high_watermark_out_of(self, end: int) -> None:
         assert end <= self.high_watermark
-        super()._move_ends_out_of(end)
         if self._high.segment_base_offset < end:
             self._high = log_reader.locate(self._segments.view, self._high.offset)
 
-    def moved_to(self, place: LogPlace) -> None:
-        super().moved_to(place)
-        self._space, self._pace = place.space, place.pace
-        self.save_start_offset = place.save_start_offset
+    # --- the end of its life, and a move to another data directory ---
 
-    def remove_expired_producers(self) -> int:
-        """Forget producers that have been idle for producer.id.expiration.ms; returns how many. Any thread."""
-        with self._lock:
-            return self._producers.remove_expired_producers(self._time.milliseconds())
+    def close(self) -> None:
+        """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError, also where the
+        log had failed before: the next start has to look at it."""
+        self.local.close()
+
+    def abandon(self) -> None:
+        """Give all files back as they are: the log is deleted, or the daemon ends. Reads under way go on."""
+        self._epochs.abandon()
+        self.local.abandon()
+
+    def seal(self) -> None:
+        """Write to its files what the log has in memory alone, as a clean stop does. While `local` stands still; OSError."""
+        self._epochs.flush()
+        self._segments.active.close()
+
+    def moved_to(self, place: LogPlace) -> None:
+        """The files are in `place` now: see `LocalLog.moved_to`. While `local` stands still."""
+        self.local.moved_to(place)
+        self._producers.directory = place.path
+        self._epochs.moved_to(f"{place.path}/{LEADER_EPOCH_CHECKPOINT}")
+        self._scheduler = place.scheduler
+        self._space = place.space
+        self.save_start_offset = place.save_start_offset

@@ -390,7 +390,7 @@ class LogManager:
                 if isinstance(error, OSError):
                     raise KafkaStorageError(f"{path} could not be made: {error}") from error
                 raise
-            log.mark_changed(is_new=True)
+            log.local.mark_changed(is_new=True)
             with self._lock:
                 home.making -= reserved
                 self._put(key, log, home)
@@ -422,7 +422,7 @@ class LogManager:
         try:
             log.abandon()
             self._fs.rename(log.directory, target)
-            log.renamed(target)
+            log.local.renamed(target)
             self._fs.sync_directory(home.directory.path)
         except OSError as error:
             raise KafkaStorageError(f"{log.directory} could not be deleted: {error}") from error

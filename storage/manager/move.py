@@ -230,7 +230,7 @@ class LogMove:
                 self.target.arriving[key] = log
                 if not (self.target.checkpoint_recovery_points() and self.target.checkpoint_log_start_offsets()):
                     raise KafkaStorageError(f"{log.name}: {self.target.directory.path} takes no checkpoints")
-                with log.standing_still():
+                with log.local.standing_still():
                     self._finish_copy()
                     self._change_over()
                 self.state = MoveState.DONE
@@ -274,10 +274,11 @@ class LogMove:
             fs.rename(self.path, place)
             fs.sync_directory(new)
         except OSError as error:
-            log.failure = KafkaStorageError(
+            failure = KafkaStorageError(
                 f"{log.name}: its move to {new} stopped half way; a start completes it: {error}"
             )
-            raise log.failure from error
+            log.local.failure = failure
+            raise failure from error
         self.is_half_way = False
         log.moved_to(
             LogPlace(

@@ -139,7 +139,7 @@ class LogUpkeep:
         """Flush each log whose flush.ms since its last flush would pass before the next look."""
         latest = self._time.milliseconds() + self._flush_check_ms
         for log in list(self.logs.values()):
-            if log.recovery_point < log.log_end_offset and latest - log.last_flush_ms > log.config.flush_ms:
+            if log.recovery_point < log.log_end_offset and latest - log.local.last_flush_ms > log.config.flush_ms:
                 try:
                     log.flush()
                 except StorageError as error:
@@ -152,11 +152,11 @@ class LogUpkeep:
         count = 0
         for log in list(self.logs.values()):
             try:
-                log.open_ledger(count=bool(log.holes))  # what holes have cost is counted once
-                log.roll_if_quiet()
+                log.local.open_ledger(count=bool(log.holes))  # what holes have cost is counted once
+                log.local.roll_if_quiet()
                 count += len(log.delete_old_segments())
-                log.forget_holes()
-                log.mend_indexes()
+                log.local.forget_holes()
+                log.local.mend_indexes()
             except StorageError as error:
                 logger.error("%s", error)
         return count

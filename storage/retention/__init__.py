@@ -1,4 +1,4 @@
-"""Which old segments go, and when: the plan, its outlook for people, its history.
+"""Which old segments go, and when: the plan, the executor that carries it out, the outlook for people, the history.
 
-What removes them is in `../log`; the policies that a plan asks are `../deletion_policy.py`. Start reading at `plan.py`.
+Start reading at `plan.py`, then `executor.py`; the policies that a plan asks are `../deletion_policy.py`.
 """

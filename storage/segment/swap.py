@@ -49,7 +49,7 @@ class CleanedSegment(NamedTuple):
 
 
 class SegmentSwap:
-    """The file side of `UnifiedLog.replace_segments`. One thread, under the log's deletion lock. Blocks."""
+    """The file side of `LocalLog.replace_segments`. One thread, under the log's deletion lock. Blocks."""
 
     def __init__(
         self,

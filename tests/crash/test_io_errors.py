@@ -226,7 +226,7 @@ def test_a_log_that_is_cleaned_and_its_ledger(step: int, lasting: bool) -> None:
                     assert key in found
                     assert int(found[key][1].split(b".")[0]) >= int(value.split(".")[0]), key
                 assert not verify(state)
-                assert log.open_ledger(count=True)
+                assert log.local.open_ledger(count=True)
             except BaseException as error:
                 error.add_note(f"call {at}: {disk.hit[0]}; {name}")
                 raise

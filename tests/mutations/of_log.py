@@ -40,8 +40,8 @@ MUTATIONS = [
     Mutation(
         "log/flush-messages-append",
         "storage/log/unified_log.py",
-        "            if end_offset - self.recovery_point >= self._flush_messages:",
-        "            if end_offset - self.recovery_point > self._flush_messages:",
+        "            if end.offset - self.local.recovery_point >= self._flush_messages:",
+        "            if end.offset - self.local.recovery_point > self._flush_messages:",
         "flush.messages + 1 records may be lost.",
         (f"{UNIFIED_LOG}::test_lesson_40_flush_messages_counts_records",),
     ),
@@ -56,7 +56,7 @@ MUTATIONS = [
     Mutation(
         "log/fetch-above-end",
         "storage/log/unified_log.py",
-        "        if offset < self.log_start_offset or (offset > limit.offset and offset > self.log_end_offset):",
+        "        if offset < self.log_start_offset or (offset > limit.offset and offset > self.local.log_end_offset):",
         "        if offset < self.log_start_offset:",
         "A fetch above the end is answered as empty, not with OFFSET_OUT_OF_RANGE.",
         (f"{UNIFIED_LOG}::test_reads_end_at_their_limit_and_outside_of_the_log_they_fail",),
@@ -72,7 +72,7 @@ MUTATIONS = [
     Mutation(
         "log/transaction-index-name",
         "storage/log/unified_log.py",
-        "                self._directory_is_dirty = True  # the file may be new\n",
+        "                self.local.directory_is_dirty = True  # the file may be new\n",
         "",
         "The name of a new transaction index is not made durable by a flush.",
         (f"{LIVE_TRANSACTIONS}::test_after_a_flush_or_a_stop_a_power_cut_does_not_take_a_new_transaction_index",),
@@ -89,7 +89,7 @@ MUTATIONS = [
         "log/names-of-new-segments",
         "storage/log/local_log.py",
         "                if directory_is_dirty:\n"
-        "                    self._directory.file_system.sync_directory(self._directory.path)\n",
+        "                    self.directory.file_system.sync_directory(self.directory.path)\n",
         "",
         "The names of new segments are never made durable.",
         (f"{UNIFIED_LOG}::test_lesson_43_the_names_of_a_new_log_and_segment_are_durable_after_the_flush",),
@@ -106,8 +106,8 @@ MUTATIONS = [
     Mutation(
         "log/swap-above-recovery-point",
         "storage/log/local_log.py",
-        "                if self._flush_up_to(end) < end or not self.save_recovery_point():",
-        "                if self._flush_up_to(end) < end:",
+        "                if self.flush(end) < end or not self.save_recovery_point():",
+        "                if self.flush(end) < end:",
         "Cleaned segments take their place before the recovery point behind them is written.",
         (f"{SEGMENT_SWAP}::test_without_a_durable_recovery_point_nothing_is_replaced",),
     ),
@@ -121,7 +121,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/snapshot-of-failed-roll",
-        "storage/log/local_log.py",
+        "storage/log/unified_log.py",
         "                if snapshot is not None:\n                    self._producers.withdraw_snapshot(snapshot)\n",
         "                pass\n",
         "A snapshot that was never written counts as the newest one after a roll's flush failed.",
@@ -170,15 +170,15 @@ MUTATIONS = [
     ),
     Mutation(
         "log/truncation-from-the-front",
-        "storage/log/shrinking_log.py",
-        "                for segment in reversed(doomed):\n",
-        "                for segment in doomed:\n",
+        "storage/log/local_log.py",
+        "            for segment in reversed(doomed):\n",
+        "            for segment in doomed:\n",
         "A power cut during truncation leaves a hole: segments go from the front.",
         (f"{SHRINKING_LOG}::test_a_truncation_that_is_cut_short_anywhere_leaves_no_hole",),
     ),
     Mutation(
         "log/truncation-without-checkpoint",
-        "storage/log/shrinking_log.py",
+        "storage/log/local_log.py",
         "        if not self.save_recovery_point():\n"
         '            raise KafkaStorageError(f"{self.name}: not truncated, the recovery point could not be written")',
         "        self.save_recovery_point()",
@@ -187,15 +187,15 @@ MUTATIONS = [
     ),
     Mutation(
         "log/retention-before-checkpoint",
-        "storage/log/shrinking_log.py",
-        "        self.is_shortening = True\n        self.save_start_offset()\n",
-        "        self.is_shortening = True\n",
+        "storage/retention/executor.py",
+        "    log.is_shortening = True\n    log.save_start_offset()\n",
+        "    log.is_shortening = True\n",
         "Many segments go before the log start offset is on disk.",
         (f"{SHRINKING_LOG}::test_before_many_segments_go_the_new_start_of_the_log_is_on_disk",),
     ),
     Mutation(
         "log/delete-records-limit",
-        "storage/log/shrinking_log.py",
+        "storage/log/unified_log.py",
         "            if offset > self.high_watermark:\n                raise OffsetOutOfRangeError(",
         "            if offset > self.log_end_offset:\n                raise OffsetOutOfRangeError(",
         "DeleteRecords takes records above the high watermark.",

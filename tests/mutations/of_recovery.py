@@ -102,17 +102,17 @@ MUTATIONS = [
         "recovery/epochs-before-records",
         "storage/log/local_log.py",
         "                for segment in (*pending, active):\n                    if segment.base_offset < target:",
-        "                self._epochs.flush()\n"
+        "                self.hooks.flush()\n"
         "                for segment in (*pending, active):\n                    if segment.base_offset < target:",
         "An epoch is on disk before its first record, which may never get there.",
         (f"{LOG_LOADER}::test_no_epoch_is_on_disk_whose_records_are_not",),
     ),
     Mutation(
         "recovery/truncation-cut-short",
-        "storage/log/shrinking_log.py",
-        '                self.failure = KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}")\n'
-        "                raise self.failure from error\n",
-        '                raise KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}") from error\n',
+        "storage/log/local_log.py",
+        '            self.failure = KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}")\n'
+        "            raise self.failure from error\n",
+        '            raise KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}") from error\n',
         "A log goes on after a truncation that the disk has cut short.",
         (f"{SHRINKING_LOG}::test_a_truncation_that_the_disk_has_cut_short_is_the_logs_last_change",),
     ),

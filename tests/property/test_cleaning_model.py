@@ -349,7 +349,7 @@ class Run:
     def check_ledger(self) -> None:
         """appended = live + Σ removed, in the whole, by segment and by cause, held against what is in the files."""
         log = self.log
-        assert log.open_ledger(), "nobody else was here: nothing has to be counted"
+        assert log.local.open_ledger(), "nobody else was here: nothing has to be counted"
         ledger = log.ledger.value
         assert ledger is not None
         end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]

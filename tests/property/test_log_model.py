@@ -138,7 +138,7 @@ class LogMachine(RuleBasedStateMachine):
     def retention(self, later_ms: int) -> None:
         self.world.time.advance(later_ms)
         log = self.log
-        views = list(log.segment_views())
+        views = list(log.local.segment_views())
         deletions = log.delete_old_segments()
         assert log.delete_old_segments() == []  # one call does all
         assert [d.base_offset for d in deletions] == [view.base_offset for view in views[: len(deletions)]]

@@ -231,7 +231,7 @@ class CleaningRing(Ring):
             self._clean_again(world, log, end, expected)
 
     def _check_ledger(self, log: UnifiedLog, history: History) -> None:
-        assert log.open_ledger(count=True)
+        assert log.local.open_ledger(count=True)
         ledger, end = log.ledger.value, log.log_end_offset
         assert ledger is not None
         present = {record.offset for record in data_records(log)} | set(markers(log))

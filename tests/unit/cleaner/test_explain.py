@@ -178,11 +178,11 @@ def test_active_until_segment_ms(timestamp: int) -> None:
     active = hold(made, "active")
     assert (active.setting, active.value) == ("segment.ms", HOUR_MS)
     assert active.until_ms is not None
-    made.log().roll_if_quiet()
+    made.log().local.roll_if_quiet()
     advance_to(made, active.until_ms - 1)
-    assert not made.log().roll_if_quiet()
+    assert not made.log().local.roll_if_quiet()
     advance_to(made, active.until_ms)
-    assert made.log().roll_if_quiet()
+    assert made.log().local.roll_if_quiet()
 
 
 def test_active_until_max_compaction_lag() -> None:

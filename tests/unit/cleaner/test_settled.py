@@ -15,6 +15,7 @@ class Log:
     """A log of which a file is missing until it is steady."""
 
     def __init__(self, *, is_mended: bool) -> None:
+        self.local = self  # the part that looks after its files
         self.is_mended = is_mended
         self.is_steady = False
         self.reads: list[bool] = []

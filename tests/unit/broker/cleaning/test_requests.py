@@ -190,7 +190,7 @@ def test_a_log_whose_disk_fails_beside_the_pass_is_no_log_that_was_cleaned(
 
     def with_failure(log: UnifiedLog) -> Any:
         found = delete(log)
-        log.failure = KafkaStorageError("t-0: sync failed: EIO")
+        log.local.failure = KafkaStorageError("t-0: sync failed: EIO")
         return found
 
     monkeypatch.setattr(UnifiedLog, "delete_old_segments", with_failure)

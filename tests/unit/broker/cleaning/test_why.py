@@ -55,7 +55,7 @@ def test_each_segment_is_there_with_its_first_reason(world: CleaningWorld) -> No
 def test_what_was_lost_to_damage_is_told(world: CleaningWorld) -> None:
     (partition,) = answer(world)["partitions"]  # type: ignore[misc,attr-defined]
     assert partition["holes"] == []
-    world.log().holes = (Hole(0, 0, 3, 5), Hole(20, 70, 21, 21))
+    world.log().local.holes = (Hole(0, 0, 3, 5), Hole(20, 70, 21, 21))
     found = json.loads(json.dumps(answer(world)))
     assert found["partitions"][0]["holes"] == [
         {"firstOffset": 3, "lastOffset": 5},

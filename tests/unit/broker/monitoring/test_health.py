@@ -138,7 +138,7 @@ def test_a_dead_thread(part: str, subject: str) -> None:
 def test_a_sync_that_is_late() -> None:
     rig = Rig(flush_ms=60_000)
     append(rig.log, "a")
-    now_ms = rig.log.unsynced_since_ms
+    now_ms = rig.log.local.unsynced_since_ms
     rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms + 60_000 + FLUSH_GRACE_MS)
     assert rig.reasons() == []
     rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms + 60_001 + FLUSH_GRACE_MS)
@@ -152,7 +152,7 @@ def test_a_sync_that_an_answer_waits_for_is_late_sooner() -> None:
     rig = Rig(flush_messages=1)
     append(rig.log, "a")
     assert rig.log.needs_sync
-    now_ms = rig.log.unsynced_since_ms + FLUSH_GRACE_MS + 1
+    now_ms = rig.log.local.unsynced_since_ms + FLUSH_GRACE_MS + 1
     rig.broker.time = SimpleNamespace(milliseconds=lambda: now_ms)
     assert rig.reasons() == [("flush_behind", "t-0")]
     rig.world.stop()
@@ -161,16 +161,16 @@ def test_a_sync_that_an_answer_waits_for_is_late_sooner() -> None:
 def test_where_no_sync_is_asked_for_none_is_late() -> None:
     rig = Rig()
     append(rig.log, "a")
-    rig.broker.time = SimpleNamespace(milliseconds=lambda: rig.log.unsynced_since_ms + 10**10)
+    rig.broker.time = SimpleNamespace(milliseconds=lambda: rig.log.local.unsynced_since_ms + 10**10)
     assert rig.reasons() == []
     rig.world.stop()
 
 
 def test_a_sync_that_failed() -> None:
     rig = Rig()
-    rig.log.failure = KafkaStorageError("t-0: sync failed: EIO")
+    rig.log.local.failure = KafkaStorageError("t-0: sync failed: EIO")
     assert rig.reasons() == [("failed_partition", "t-0")]
-    rig.log.failure = None
+    rig.log.local.failure = None
     rig.world.stop()
 
 
@@ -178,12 +178,12 @@ def test_a_hole_is_told_until_its_file_is_deleted() -> None:
     rig = Rig()
     hole = Hole(0, 100, 5, 9)
     rig.world.fake.put(f"{rig.log.directory}/{hole.name}", b"bytes")
-    rig.log.holes = (hole,)
-    rig.log.forget_holes()
+    rig.log.local.holes = (hole,)
+    rig.log.local.forget_holes()
     assert rig.reasons() == [("damaged_log", "t-0")]
     assert "offsets 5 to 9" in rig.health.whole().content["reasons"][0]["text"]
     rig.world.fake.unlink(f"{rig.log.directory}/{hole.name}")
-    rig.log.forget_holes()
+    rig.log.local.forget_holes()
     assert rig.reasons() == []
     rig.world.stop()
 

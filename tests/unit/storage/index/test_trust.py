@@ -92,7 +92,7 @@ def test_a_wrong_entry_is_told_once_and_the_index_is_made_anew(
             assert values_of(read_records(log, 11, 12)) == VALUES[11:]
             log.lookup_by_timestamp(START_MS + 11_500)
     assert [message for message in caplog.messages if "is wrong" in message] == [caplog.messages[0]]
-    log.mend_indexes()
+    log.local.mend_indexes()
     assert other.fake.contents()[path(0, suffix)] == good
     assert not log.log_directory.doubted
     assert values_of(read_records(log, 11, 12)) == VALUES[11:]
@@ -113,6 +113,6 @@ def test_indexes_of_a_segment_that_was_replaced_meanwhile_are_left_alone(world: 
     log.increment_log_start_offset(12)
     log.delete_old_segments()
     before = other.fake.contents()
-    log.mend_indexes()
+    log.local.mend_indexes()
     assert other.fake.contents() == before
     assert not log.log_directory.doubted

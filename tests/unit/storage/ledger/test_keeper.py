@@ -37,7 +37,7 @@ def fill(log: UnifiedLog, count: int = 40, keys: int = 4) -> None:
 
 
 def ledger_of(log: UnifiedLog) -> Ledger:
-    assert log.open_ledger()
+    assert log.local.open_ledger()
     value = log.ledger.value
     assert value is not None
     assert value.is_balanced
@@ -107,7 +107,7 @@ def test_a_pass_that_changes_nothing_leaves_a_file_and_a_start_counts_nothing(wo
     assert written(world.fake)["removed"] == {}
     log = world.restart()
     reads = len(world.fake.reads)
-    assert log.open_ledger()
+    assert log.local.open_ledger()
     assert {operation.path for operation in world.fake.reads[reads:]} == {PATH}
 
 
@@ -176,7 +176,7 @@ def test_a_log_that_was_compacted_elsewhere_is_counted_by_the_first_pass(world: 
     log = world.start().logs()[0]
     world.make_cleaner()
     reads = len(world.fake.reads)
-    assert not log.open_ledger()
+    assert not log.local.open_ledger()
     assert world.fake.reads[reads:] == []
     log.roll()
     world.clean_all()
@@ -198,8 +198,8 @@ def test_another_cleaner_is_noticed_by_its_checkpoint_and_by_the_sizes(world: Cl
     world.stop()
     world.fake.put(PATH, before)  # as if the second pass had been another's
     log = world.start().logs()[0]
-    assert not log.open_ledger()
-    assert log.open_ledger(count=True)
+    assert not log.local.open_ledger()
+    assert log.local.open_ledger(count=True)
     assert ledger_of(log).removed == {"superseded": 36, "elsewhere": 40}
 
 
@@ -217,7 +217,7 @@ def test_cleaning_that_starts_over_at_the_logs_start_is_no_other_cleaner(world: 
     world.cleaners.examine(log)
     log = world.restart()
     reads = len(world.fake.reads)
-    assert log.open_ledger()
+    assert log.local.open_ledger()
     assert [operation.path for operation in world.fake.reads[reads:]] == [PATH]
     assert sum(ledger_of(log).removed.values()) == log.log_end_offset - len(data_records(log))
 
@@ -246,7 +246,7 @@ def test_a_file_that_is_damaged_costs_the_history_and_a_count(
     world.fake.put(PATH, b"{")
     log = world.start().logs()[0]
     with caplog.at_level(logging.WARNING):
-        assert log.open_ledger(count=True)
+        assert log.local.open_ledger(count=True)
     assert f"{PATH} is not understood; records are counted anew" in caplog.text
     assert ledger_of(log).removed == {"elsewhere": 36}
 
@@ -266,7 +266,7 @@ def test_a_count_that_fails_is_no_failure_of_the_log(world: CleaningWorld, caplo
     world.fake.put(segment, b"\xff" * len(world.fake.contents()[segment]))
     log = world.start().logs()[0]
     with caplog.at_level(logging.WARNING):
-        assert not log.open_ledger(count=True)
+        assert not log.local.open_ledger(count=True)
     assert "the ledger is not known" in caplog.text
     log.increment_log_start_offset(log.segments[1].base_offset)
     assert len(log.delete_old_segments()) == 1
@@ -287,7 +287,7 @@ def test_truncation(world: CleaningWorld) -> None:
     assert ledger_of(log).removed == {"superseded": 36}
     world.kill()
     log = world.start().logs()[0]
-    assert log.open_ledger(count=True)
+    assert log.local.open_ledger(count=True)
     assert ledger_of(log).removed == {"superseded": 36}
     log.truncate_fully_and_start_at(1000)
     fill(log, 3)
@@ -305,8 +305,8 @@ def test_a_directory_of_apache_kafka(topic: str) -> None:
     made = CleaningWorld(file_system=system)
     (log,) = made.start().logs()
     present = len(data_records(log)) + len(markers(log))
-    assert log.open_ledger() == (topic == "mixed")
-    assert log.open_ledger(count=True)
+    assert log.local.open_ledger() == (topic == "mixed")
+    assert log.local.open_ledger(count=True)
     ledger = log.ledger.value
     assert ledger is not None
     assert (ledger.appended(log.log_end_offset), ledger.live(log.log_end_offset)) == (log.log_end_offset, present)

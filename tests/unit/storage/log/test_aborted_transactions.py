@@ -108,7 +108,7 @@ def test_nothing_for_nothing(world: World) -> None:
 
 def test_a_closed_segment_is_asked_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_of(world, "txn")
-    transactions = AbortedTransactions(log._directory)
+    transactions = AbortedTransactions(log.log_directory)
     info = log.read(0, 1, limit_offset=log.last_stable_offset)
     assert transactions.overlapping(log.segments, 0, info)
     asked: list[int] = []
@@ -121,7 +121,7 @@ def test_a_closed_segment_is_asked_once(world: World, monkeypatch: pytest.Monkey
 
 def test_loaded_until_a_segment_is_new(world: World) -> None:
     log = log_of(world, "compact-txn")
-    transactions = AbortedTransactions(log._directory)
+    transactions = AbortedTransactions(log.log_directory)
     assert not transactions.is_loaded(log.segments)
     transactions.load(log.segments)
     assert transactions.is_loaded(log.segments)

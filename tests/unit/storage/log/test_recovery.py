@@ -220,14 +220,14 @@ def test_the_ledger_says_that_the_records_were_damaged(world: World) -> None:
     unclean(world, 8)
     flip(world, 6, 75)
     log = start(world)
-    assert log.open_ledger(count=True)
+    assert log.local.open_ledger(count=True)
     ledger = log.ledger.value
     assert ledger is not None
     assert (ledger.live(8), ledger.appended(8), ledger.removed) == (7, 8, {"damaged": 1})
     assert ledger.is_balanced
     # It is booked once, whoever comes next.
     log = start_again(log, world)
-    assert log.open_ledger(count=True)
+    assert log.local.open_ledger(count=True)
     assert log.ledger.value == ledger
     assert not [finding for finding in verify(world.fake, ROOT) if finding.is_fault]
 
@@ -243,7 +243,7 @@ def test_retention_and_deletion_take_what_was_kept_aside_with_them(world: World)
     (hole,) = log.holes
     log.increment_log_start_offset(3)
     log.delete_old_segments()
-    log.forget_holes()
+    log.local.forget_holes()
     assert log.holes == ()
     assert f"{T}/{hole.name}" not in other.fake.paths()
     assert values_of(read_records(log, 3)) == VALUES[3:]
@@ -389,7 +389,7 @@ def test_what_is_kept_of_a_log_of_which_nothing_is_left_stays_until_retention_co
     again.manager.delete_old_segments()
     assert log.holes == (hole,)
     assert f"{T}/{hole.name}" in again.fake.paths()
-    assert log.open_ledger(count=True)
+    assert log.local.open_ledger(count=True)
     assert log.ledger.value is not None
     assert (log.ledger.value.live(4), log.ledger.value.removed["damaged"]) == (0, 2)
     assert append(log, "next") == 4

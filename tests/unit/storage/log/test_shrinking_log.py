@@ -16,14 +16,14 @@ def test_a_log_is_called_silent_only_when_nothing_came_between_two_looks() -> No
     world = World()
     world.start(segment_ms=DAY)
     log = world.log()
-    assert not log.roll_if_quiet()  # empty
+    assert not log.local.roll_if_quiet()  # empty
     append(log, "a")
     world.time.advance(2 * DAY)
-    assert not log.roll_if_quiet()  # something came since
+    assert not log.local.roll_if_quiet()  # something came since
     append(log, "b", timestamp=world.time.milliseconds() - 2 * DAY)
-    assert not log.roll_if_quiet()
-    assert log.roll_if_quiet()
-    assert not log.roll_if_quiet()
+    assert not log.local.roll_if_quiet()
+    assert log.local.roll_if_quiet()
+    assert not log.local.roll_if_quiet()
     assert [segment.base_offset for segment in log.segments] == [0, 2]
     world.stop()
 
@@ -33,11 +33,11 @@ def test_a_first_record_of_the_future_leaves_the_segments_own_age() -> None:
     world.start(segment_ms=DAY, message_timestamp_after_max_ms=2**63 - 1)
     log = world.log()
     append(log, "a", timestamp=4_102_444_800_000)
-    log.roll_if_quiet()
+    log.local.roll_if_quiet()
     world.time.advance(DAY)
-    assert not log.roll_if_quiet()
+    assert not log.local.roll_if_quiet()
     world.time.advance(1)
-    assert log.roll_if_quiet()
+    assert log.local.roll_if_quiet()
     world.stop()
 
 

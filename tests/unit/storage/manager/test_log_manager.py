@@ -148,7 +148,7 @@ def test_a_log_that_has_failed_leaves_its_directory_without_the_mark_of_a_clean_
     world.fake.fail_when(disk_error(kind, name))
     if not kind:
         log.flush()
-        log.failure = KafkaStorageError("cleaned segments are in place by half")
+        log.local.failure = KafkaStorageError("cleaned segments are in place by half")
     else:
         with pytest.raises(KafkaStorageError):
             log.flush()

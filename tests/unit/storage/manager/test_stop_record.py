@@ -45,7 +45,7 @@ def start(world: World, **options: str) -> tuple[World, UnifiedLog]:
 
 
 def booked(log: UnifiedLog) -> dict[str, int]:
-    log.open_ledger(count=True)
+    log.local.open_ledger(count=True)
     assert log.ledger.value is not None
     assert log.ledger.value.is_balanced
     return dict(log.ledger.value.removed)

@@ -43,15 +43,15 @@ def test_lesson_32_a_record_from_the_year_2100(world: World) -> None:
     log = world.log("as-kafka")
     append(log, "a", timestamp=YEAR_2100)
     append(log, "b", timestamp=START_MS)
-    assert log.dated_after(world.time.milliseconds()) == (log.segments[0].size, 1)
+    assert log.local.dated_after(world.time.milliseconds()) == (log.segments[0].size, 1)
     world.time.advance(days=1000)
     assert log.delete_old_segments() == []
-    assert log.dated_after(world.time.milliseconds()) == (log.segments[0].size, 1)
+    assert log.local.dated_after(world.time.milliseconds()) == (log.segments[0].size, 1)
 
     world.start(**limit, message_timestamp_type="LogAppendTime")
     log = world.log("append-time-topic")
     append(log, "a", timestamp=YEAR_2100)
-    assert log.dated_after(world.time.milliseconds()) == (0, 0)
+    assert log.local.dated_after(world.time.milliseconds()) == (0, 0)
     world.time.advance(days=7, milliseconds=1)
     assert [(d.base_offset, d.policy) for d in log.delete_old_segments()] == [(0, "time")]
 

@@ -209,7 +209,7 @@ def test_a_failure_in_the_middle_is_completed_by_the_next_start(world: World) ->
 def test_without_a_durable_recovery_point_nothing_is_replaced(world: World, save: Callable[[], bool]) -> None:
     """Cleaning leaves gaps: above the recovery point the next recovery would take them for losses."""
     log = world.log()
-    log.save_recovery_point = save
+    log.local.save_recovery_point = save
     with pytest.raises(KafkaStorageError, match="recovery point"):
         swap(world, log)
     assert leftovers(world) == []

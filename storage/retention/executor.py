@@ -1,0 +1,100 @@
+"""Retention's executor: carries out on a log what `plan.py` says must go. In this order:
+
+plan            facts of each segment, oldest first, until the policies name none any more    deletion lock
+ledger          known before the first change
+take out        log start offset moves up, the list is published without the segments         + the log's lock
+checkpoint      of several segments, or one with aborted records, the new start first
+.deleted        files are renamed, and go after file.delete.delay.ms
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..deletion_policy import START_OFFSET, LogFacts
+from ..exceptions import KafkaStorageError
+from ..ledger.ledger import Ledger, SegmentExtent
+
+if TYPE_CHECKING:
+    from ..clock import Time
+    from ..log.local_log import LocalLog
+    from ..log.unified_log import UnifiedLog
+    from ..segment.log_segment import LogSegment
+    from .plan import SegmentDeletion
+
+
+def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:
+    """Apply retention to `log` now; returns what went and why. Pool threads; blocks. KafkaStorageError."""
+    local = log.local
+    with local.deletion_lock:
+        try:
+            deletions = log.retention.plan(local.segment_views(), _facts(log, time.milliseconds()))
+            if not deletions:
+                return []
+            local.ledger.open(local.extents, local.count)
+            with local.lock:
+                _roll_active(local, deletions)
+                if not deletions:
+                    return []
+                end = deletions[-1].next_base_offset
+                deletions = _counted(deletions, local.ledger.value)
+                log.raise_log_start_offset(max(log.log_start_offset, end))
+                doomed = local.take_out_below(end)
+        except OSError as error:
+            raise KafkaStorageError(f"{log.name}: retention failed: {error}") from error
+        log.retention.note(deletions)
+        asked = [d.next_base_offset for d in deletions if d.policy == START_OFFSET.name]
+        local.ledger.delete(asked[-1] if asked else 0, end)
+        if len(doomed) == 1 and not local.has_aborted(doomed[0]):
+            local.delete_files(doomed)
+        else:
+            _delete_many(log, doomed)
+        return deletions
+
+
+def _facts(log: UnifiedLog, now_ms: int) -> LogFacts:
+    local = log.local
+    return LogFacts(
+        log.topic,
+        log.partition,
+        local.config,
+        now_ms,
+        local.size,
+        log.log_start_offset,
+        log.high_watermark,
+    )
+
+
+def _roll_active(local: LocalLog, deletions: list[SegmentDeletion]) -> None:
+    """Roll the active segment if it is to go; take it out of `deletions` if somebody has written to it since the plan: it is
+    not old any more. Under the log's lock. OSError."""
+    last = deletions[-1]
+    if last.base_offset != local.segments.active.base_offset:
+        return
+    if last.next_base_offset == local.log_end_offset:
+        local.roll_now(f"deletion policy {last.policy}")
+    else:
+        deletions.pop()
+
+
+def _counted(deletions: list[SegmentDeletion], ledger: Ledger | None) -> list[SegmentDeletion]:
+    """With the number of records that go, which the ledger knows."""
+    if ledger is None or not ledger.segments:
+        return deletions
+    extents = [SegmentExtent(d.base_offset, d.next_base_offset, d.size) for d in deletions]
+    return [d._replace(live=ledger.live_of(e)) for d, e in zip(deletions, extents, strict=True)]
+
+
+def _delete_many(log: UnifiedLog, doomed: list[LogSegment]) -> None:
+    """A power cut may bring any of their files back, in any order: with the start offset on disk first, no hole is seen,
+    and no aborted record whose transaction index has gone.
+    """
+    directory = log.local.directory
+    log.is_shortening = True
+    log.save_start_offset()
+    log.local.delete_files(doomed)
+    try:
+        directory.file_system.sync_directory(directory.path)
+    except OSError as error:
+        raise KafkaStorageError(f"{log.name}: retention failed: {error}") from error
+    log.is_shortening = False

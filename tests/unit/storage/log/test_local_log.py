@@ -1,0 +1,275 @@
+"""The files of a log by themselves: a `LocalLog` on the fake file system, with no watermarks, producers or log manager."""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+import pytest
+from support.fake_disk import KeepNone
+from support.fake_filesystem import FakeFileSystem, Operation
+from support.mock_time import START_MS, MockScheduler, MockTime
+from tidelog.config.log_config import LogConfig
+from tidelog.protocol.records.builder import build_batch
+from tidelog.protocol.records.record_batch import Record
+from tidelog.storage.exceptions import KafkaStorageError
+from tidelog.storage.index.time_index import TimestampOffset
+from tidelog.storage.io.file_cache import FileCache
+from tidelog.storage.log.local_log import LocalLog, LogHooks
+from tidelog.storage.log.values import LogOffsetMetadata
+from tidelog.storage.segment.files import LogDirectory, SegmentFiles
+from tidelog.storage.segment.log_segment import LogSegment
+from tidelog.storage.segment.segment_list import SegmentList
+from tidelog.storage.segment.swap import CleanedSegment
+
+PATH = "/data/t-0"
+DELAY_MS = 60_000
+SIZE = len(build_batch([Record(0, START_MS, b"k", bytes(50))]))
+
+
+class Machine(NamedTuple):
+    fake: FakeFileSystem
+    time: MockTime
+    log: LocalLog
+
+    def append(self, count: int = 1, *, timestamp: int = START_MS) -> None:
+        """That many batches of one record each, one after the other."""
+        for _ in range(count):
+            offset = self.log.log_end_offset
+            data = build_batch([Record(0, timestamp, b"k", bytes(50))], base_offset=offset)
+            with self.log.lock:
+                self.log.append(data, offset, offset, timestamp, self.time.milliseconds())
+
+    @property
+    def bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.log.segments.view]
+
+    def names(self, suffix: str = "") -> list[str]:
+        """Files of the log whose names end so, without their directory."""
+        return [path.removeprefix(f"{PATH}/") for path in self.fake.paths() if path.endswith(suffix)]
+
+    def steps(self) -> list[tuple[str, str]]:
+        """(kind, file's suffixes) of what was done to the disk since the trace was cleared."""
+        return [(step.kind, step.path.rpartition("/")[2].lstrip("0123456789")) for step in self.fake.trace]
+
+
+@pytest.fixture
+def machine() -> Machine:
+    """An empty log whose segments take three batches."""
+    time = MockTime()
+    fake = FakeFileSystem(time=time)
+    fake.make_directory("/data")
+    fake.sync_all()
+    fake.make_directory(PATH)
+    config = LogConfig(segment_bytes=3 * SIZE, segment_index_bytes=4096, file_delete_delay_ms=DELAY_MS)
+    cache: FileCache[SegmentFiles] = FileCache(10)
+    directory = LogDirectory(PATH, fake, cache, config)
+    segments = SegmentList([LogSegment.create(directory, 0, created_ms=START_MS)])
+    log = LocalLog(
+        "t-0",
+        directory,
+        segments,
+        log_end_offset=0,
+        recovery_point=0,
+        scheduler=MockScheduler(time),
+        time=time,
+        jitter=lambda _limit: 0,
+    )
+    log.mark_changed(is_new=True)
+    log.save_recovery_point = lambda: True
+    return Machine(fake, time, log)
+
+
+def test_an_append_moves_the_end_and_a_flush_the_recovery_point(machine: Machine) -> None:
+    machine.append(2)
+    log = machine.log
+    assert log.end == LogOffsetMetadata(2, 0, 2 * SIZE)
+    assert (log.log_end_offset, log.recovery_point, log.size) == (2, 0, 2 * SIZE)
+    assert log.flush() == 2
+    assert (log.recovery_point, log.synced) == (2, log.end)
+    left = machine.fake.rebuilt(KeepNone()).contents()
+    assert len(left[f"{PATH}/{0:020d}.log"]) == 2 * SIZE
+
+
+def test_a_batch_that_is_too_much_for_the_segment_begins_the_next(machine: Machine) -> None:
+    seen: list[tuple[int, list[int], int]] = []
+    machine.log.hooks = LogHooks(
+        rolled=lambda base: seen.append((base, machine.bases, machine.log.end.segment_base_offset))
+    )
+    machine.append(7)
+    assert machine.bases == [0, 3, 6]
+    assert seen == [(3, [0, 3], 3), (6, [0, 3, 6], 6)], "its owner is told once the segment is in the list"
+    assert machine.log.end == LogOffsetMetadata(7, 6, SIZE)
+
+
+def test_an_empty_segment_is_not_rolled(machine: Machine) -> None:
+    machine.log.roll()
+    assert machine.bases == [0]
+    machine.append()
+    machine.log.roll()
+    assert machine.bases == [0, 1]
+
+
+def test_what_goes_with_records_is_saved_between_their_sync_and_the_recovery_point(machine: Machine) -> None:
+    at: list[tuple[int, bool]] = []
+    machine.append(4)
+    machine.fake.trace.clear()
+
+    def save() -> None:
+        at.append((machine.log.recovery_point, ("sync", ".log") in machine.steps()))
+
+    machine.log.hooks = LogHooks(flush=save)
+    assert machine.log.flush() == 4
+    assert at == [(0, True)]
+
+
+def test_a_full_disk_for_what_goes_with_records_fails_the_flush_and_not_the_log(machine: Machine) -> None:
+    machine.append()
+
+    def no_room() -> None:
+        raise KafkaStorageError("no room")
+
+    machine.log.hooks = LogHooks(flush=no_room)
+    with pytest.raises(KafkaStorageError, match="no room"):
+        machine.log.flush()
+    assert (machine.log.failure, machine.log.recovery_point) == (None, 0)
+    machine.log.hooks = LogHooks()
+    assert machine.log.flush() == 1
+    left = machine.fake.rebuilt(KeepNone())
+    assert left.exists(f"{PATH}/{0:020d}.log"), "the name of the new file is still made durable"
+
+
+def test_after_a_sync_that_failed_nothing_is_appended(machine: Machine) -> None:
+    machine.append()
+    machine.fake.fail_when(lambda step: OSError(errno.EIO, "gone") if step.kind == "sync" else None)
+    with pytest.raises(KafkaStorageError, match="sync failed"):
+        machine.log.flush()
+    machine.fake.heal()
+    with pytest.raises(KafkaStorageError, match="takes no appends"):
+        machine.append()
+    with pytest.raises(KafkaStorageError, match="sync failed"):
+        machine.log.flush()
+    with pytest.raises(KafkaStorageError, match="sync failed"):
+        machine.log.close()
+
+
+def test_files_of_a_deleted_segment_lose_their_names_now_and_go_after_the_delay(machine: Machine) -> None:
+    machine.append(7)
+    machine.fake.put(f"{PATH}/beside", b"x")
+
+    def mark(base_offset: int) -> list[str]:
+        if base_offset:
+            return []
+        machine.fake.rename(f"{PATH}/beside", f"{PATH}/beside.deleted")
+        return [f"{PATH}/beside.deleted"]
+
+    machine.log.hooks = LogHooks(mark_deleted=mark)
+    log = machine.log
+    with log.deletion_lock:
+        with log.lock:
+            doomed = log.take_out_below(6)
+        log.delete_files(doomed)
+    assert machine.bases == [6]
+    assert len(machine.names(".deleted")) == 7
+    machine.time.advance(DELAY_MS - 1)
+    assert len(machine.names(".deleted")) == 7
+    machine.time.advance(1)
+    assert machine.names(".deleted") == []
+
+
+def test_a_cut_takes_segments_from_the_end_and_the_end_comes_down_after_it(machine: Machine) -> None:
+    machine.append(8)
+    machine.log.flush()
+    log = machine.log
+    machine.fake.trace.clear()
+    with log.deletion_lock, log.flush_lock, log.lock:
+        log.lower_recovery_point(2)
+        end = log.cut(2)
+        assert log.log_end_offset == 8
+        log.end_at(end)
+    assert [step.path for step in machine.fake.trace if step.kind == "rename" and ".log" in step.path] == [
+        f"{PATH}/{base:020d}.log" for base in (6, 3)
+    ]
+    assert (machine.bases, log.end) == ([0], LogOffsetMetadata(2, 0, 2 * SIZE))
+    assert (log.log_end_offset, log.recovery_point, log.truncations) == (2, 2, 1)
+    machine.append(2)
+    assert machine.bases == [0, 3]
+
+
+def test_a_log_starts_over_at_any_offset(machine: Machine) -> None:
+    machine.append(5)
+    log = machine.log
+    with log.deletion_lock, log.flush_lock, log.lock:
+        log.lower_recovery_point(0)
+        log.end_at(log.start_over(100))
+    machine.append()
+    assert (machine.bases, log.log_end_offset) == ([100], 101)
+
+
+def cleaned(machine: Machine, old: list[LogSegment]) -> CleanedSegment:
+    """`.cleaned` files with the first batch of the first of `old`."""
+    base = old[0].base_offset
+    data = machine.fake.contents()[f"{PATH}/{base:020d}.log"][:SIZE]
+    for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
+        file = machine.fake.open(f"{PATH}/{base:020d}{suffix}.cleaned", create=True)
+        file.append(content)
+        file.close()
+    return CleanedSegment(base, len(data), START_MS, TimestampOffset(START_MS, base), 1)
+
+
+def test_cleaned_segments_take_the_place_of_two(machine: Machine) -> None:
+    machine.append(7)
+    machine.log.flush()
+    told: list[tuple[str, int]] = []
+    machine.log.hooks = LogHooks(
+        leave=lambda end: told.append(("leave", end)), forget=lambda base: told.append(("forget", base))
+    )
+    old = list(machine.log.segments.view[:2])
+    assert machine.log.replace_segments([cleaned(machine, old)], old)
+    assert machine.bases == [0, 6]
+    assert machine.log.size == 2 * SIZE
+    assert told == [("leave", 6), ("forget", 3)]
+    machine.time.advance(0)
+    assert machine.names(".log") == [f"{0:020d}.log", f"{6:020d}.log"]
+
+
+def test_a_truncation_meanwhile_makes_cleaned_segments_void(machine: Machine) -> None:
+    machine.append(7)
+    old = list(machine.log.segments.view[:2])
+    new = cleaned(machine, old)
+    assert not machine.log.replace_segments([new], old, truncations=1)
+    assert machine.bases == [0, 3, 6]
+    assert machine.names(".cleaned") == []
+
+
+def test_what_goes_with_a_log_is_written_at_a_clean_stop_after_its_records(machine: Machine) -> None:
+    machine.append(4)
+    at: list[int] = []
+    machine.log.hooks = LogHooks(close=lambda: at.append(machine.log.recovery_point))
+    machine.log.close()
+    assert at == [4]
+    left = machine.fake.rebuilt(KeepNone()).contents()
+    assert sum(len(data) for path, data in left.items() if path.endswith(".log")) == 4 * SIZE
+
+
+def test_an_abandoned_log_holds_no_files_and_takes_nothing(machine: Machine) -> None:
+    machine.append(4)
+    machine.log.abandon()
+    assert not machine.fake.open_files
+    with pytest.raises(KafkaStorageError, match="closed"):
+        machine.append()
+
+
+def test_a_roll_that_the_disk_refuses_leaves_the_log_as_it_was(machine: Machine) -> None:
+    machine.append(3)
+
+    def refuse(step: Operation) -> OSError | None:
+        return OSError(errno.ENOSPC, "full") if step.kind == "create" else None
+
+    machine.fake.fail_when(refuse)
+    with pytest.raises(KafkaStorageError, match="appending failed"):
+        machine.append()
+    assert (machine.bases, machine.log.log_end_offset, machine.log.failure) == ([0], 3, None)
+    machine.fake.heal()
+    machine.append()
+    assert machine.bases == [0, 3]
