@@ -21,21 +21,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import CorruptCheckpointError, DataDirectoryError
-from ..segment.hole import HOLE, KAFKA, note_missing, stop_if_told_to
+from ..segment.hole import HOLE, KAFKA
 from ..segment.names import (
     CLUSTER_METADATA_TOPIC,
-    DAMAGED_SUFFIX,
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
     DirectoryName,
     DirectoryState,
-    Hole,
-    file_name,
     parse_directory_name,
-    parse_file_name,
-    parse_hole,
-    partition_directory_name,
 )
 from .checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -47,8 +38,9 @@ from .checkpoint import (
     TopicPartition,
 )
 from .checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
+from .lost_segments import note_lost_segments
 from .meta_properties import META_PROPERTIES_FILE, MetaProperties, ensure_meta_properties, read_meta_properties
-from .stop_record import STOP_FILE, LogFiles, lost_segments, read_stop_record, write_stop_record
+from .stop_record import STOP_FILE, LogFiles, read_stop_record, write_stop_record
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -154,54 +146,13 @@ class DataDirectory:
                 mend_checkpoint(self._fs, self.path, name, is_ours=is_ours)
             self.last_stop = read_stop_record(self._fs, self.path) if is_ours else {}
             if damage_policy != KAFKA:
-                self._tell_lost_segments(damage_policy)
+                start_offsets = self.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
+                note_lost_segments(self._fs, self.path, self.last_stop, start_offsets, damage_policy)
             # Before the mark, which goes durably: it must not be found beside that of another stop.
             self._fs.unlink(f"{self.path}/{STOP_FILE}", missing_ok=True)
             self._clean_mark.delete()
         except OSError as error:
             raise self._unusable(error) from error
-
-    def _tell_lost_segments(self, damage_policy: str) -> None:
-        """Make holes of segments that had records at the last stop, and are gone or empty now. Durable on return.
-
-        Here and not where a log is loaded: a start that ends in between leaves nobody who could know of them.
-        """
-        start_offsets = self.read_checkpoint(LOG_START_OFFSET_CHECKPOINT) or {}
-        for key, left in self.last_stop.items():
-            path = f"{self.path}/{partition_directory_name(*key)}"
-            try:
-                if all(self._fs.stat(f"{path}/{file_name(base, LOG_SUFFIX)}").size for base in left.bases[:-1]):
-                    continue  # as almost always
-            except FileNotFoundError:
-                if not self._fs.exists(path):
-                    continue
-            names = self._fs.list_directory(path)
-            logs = sorted(
-                parsed.base_offset
-                for name in names
-                if name.endswith(LOG_SUFFIX) and (parsed := parse_file_name(name)) is not None
-            )
-            here = {
-                base for base in logs if base == logs[-1] or self._fs.stat(f"{path}/{file_name(base, LOG_SUFFIX)}").size
-            }
-            holes = [hole for name in names if name.endswith(DAMAGED_SUFFIX) and (hole := parse_hole(name)) is not None]
-            for lost in lost_segments(left.bases, here, start_offsets.get(key, 0)) if here else ():
-                hole = Hole(lost.first_offset, 0, lost.first_offset, lost.next_offset - 1)
-                empty = [base for base in logs if lost.base <= base < lost.next_offset]
-                what = f"segment {lost.base} is {'empty' if lost.base in empty else 'missing'}"
-                stop_if_told_to(
-                    damage_policy, path, f"{what}: offsets {hole.first_offset} to {hole.last_offset} were durable"
-                )
-                for base in empty:  # their indexes name what was in them
-                    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                        self._fs.unlink(f"{path}/{file_name(base, suffix)}", missing_ok=True)
-                if lost.base < logs[0]:  # so that the log still begins there, until retention comes
-                    self._fs.open(f"{path}/{file_name(lost.base, LOG_SUFFIX)}", create=True).close()
-                if any(
-                    known.first_offset <= hole.first_offset and known.last_offset >= hole.last_offset for known in holes
-                ):
-                    continue
-                note_missing(self._fs, path, hole, what)
 
     def mark_clean(self, logs: Mapping[TopicPartition, LogFiles]) -> None:
         """Write the mark of a clean stop: all logs are closed and durable, checkpoints written, `logs` are their files.

@@ -15,7 +15,7 @@ Blocks; one thread. OSError.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...protocol.records._kernel import crc32c
@@ -40,19 +40,6 @@ class LogFiles(NamedTuple):
     transaction_indexes: Mapping[int, int]
 
 
-class LostSegments(NamedTuple):
-    """A run of neighbouring segments that are gone.
-
-    Attributes:
-        base: of the first one.
-        first_offset, next_offset: the offsets that they had and that were not deleted: from the one to below the other.
-    """
-
-    base: int
-    first_offset: int
-    next_offset: int
-
-
 def files_of(file_system: FileSystem, directory: str, bases: Iterable[int]) -> LogFiles:
     """The `LogFiles` of a closed log with segments at `bases`."""
     known = tuple(bases)
@@ -69,27 +56,6 @@ def index_checksum(file_system: FileSystem, directory: str, base_offset: int) ->
     except FileNotFoundError:
         return None
     return crc32c(data) if data else None
-
-
-def lost_segments(left: Sequence[int], here: Collection[int], log_start_offset: int) -> list[LostSegments]:
-    """Segments of `left` that are missing from `here`. Missing ones at the end of the log are not reported.
-
-    Both without those that are empty, but for the last one.
-
-    A segment that was not left says that somebody has put another log here: nothing is concluded then.
-    """
-    if not set(here) <= set(left):
-        return []
-    lost: list[LostSegments] = []
-    run: int | None = None
-    for base in left:
-        if base not in here:
-            run = base if run is None else run
-            continue
-        if run is not None and log_start_offset < base:
-            lost.append(LostSegments(run, max(run, log_start_offset), base))
-        run = None
-    return lost
 
 
 def write_stop_record(file_system: FileSystem, directory: str, logs: Mapping[TopicPartition, LogFiles]) -> None:
