@@ -5,7 +5,7 @@ from __future__ import annotations
 from .mutation import Mutation
 
 UNIFIED_LOG = "tests/unit/storage/log/test_unified_log.py"
-SHRINKING_LOG = "tests/unit/storage/log/test_shrinking_log.py"
+BOTH_ENDS = "tests/unit/storage/log/test_both_ends.py"
 LIVE_TRANSACTIONS = "tests/unit/storage/test_live_transactions.py"
 LOG_LOADER = "tests/unit/storage/log/test_loader.py"
 SEGMENT_SWAP = "tests/unit/storage/segment/test_swap.py"
@@ -157,7 +157,7 @@ MUTATIONS = [
         "        files.file.sync()  # the recovery point may stand",
         "        pass  # the recovery point may stand",
         "A truncated log file is not synced, though the recovery point may stand at its end.",
-        (f"{SHRINKING_LOG}::test_what_a_truncation_cut_off_does_not_come_back",),
+        (f"{BOTH_ENDS}::test_what_a_truncation_cut_off_does_not_come_back",),
     ),
     Mutation(
         "log/look-up-equal-times",
@@ -174,7 +174,7 @@ MUTATIONS = [
         "            for segment in reversed(doomed):\n",
         "            for segment in doomed:\n",
         "A power cut during truncation leaves a hole: segments go from the front.",
-        (f"{SHRINKING_LOG}::test_a_truncation_that_is_cut_short_anywhere_leaves_no_hole",),
+        (f"{BOTH_ENDS}::test_a_truncation_that_is_cut_short_anywhere_leaves_no_hole",),
     ),
     Mutation(
         "log/truncation-without-checkpoint",
@@ -183,7 +183,7 @@ MUTATIONS = [
         '            raise KafkaStorageError(f"{self.name}: not truncated, the recovery point could not be written")',
         "        self.save_recovery_point()",
         "Truncation goes on though the lowered recovery point could not be written.",
-        (f"{SHRINKING_LOG}::test_nothing_is_truncated_while_the_lowered_recovery_point_cannot_be_written",),
+        (f"{BOTH_ENDS}::test_nothing_is_truncated_while_the_lowered_recovery_point_cannot_be_written",),
     ),
     Mutation(
         "log/retention-before-checkpoint",
@@ -191,7 +191,7 @@ MUTATIONS = [
         "    log.is_shortening = True\n    log.save_start_offset()\n",
         "    log.is_shortening = True\n",
         "Many segments go before the log start offset is on disk.",
-        (f"{SHRINKING_LOG}::test_before_many_segments_go_the_new_start_of_the_log_is_on_disk",),
+        (f"{BOTH_ENDS}::test_before_many_segments_go_the_new_start_of_the_log_is_on_disk",),
     ),
     Mutation(
         "log/delete-records-limit",

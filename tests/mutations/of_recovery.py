@@ -6,7 +6,7 @@ from .mutation import Mutation
 
 LOG_LOADER = "tests/unit/storage/log/test_loader.py"
 LOG_MANAGER = "tests/unit/storage/manager/test_log_manager.py"
-SHRINKING_LOG = "tests/unit/storage/log/test_shrinking_log.py"
+BOTH_ENDS = "tests/unit/storage/log/test_both_ends.py"
 RECOVERY = "tests/crash/test_recovery.py"
 
 MUTATIONS = [
@@ -114,7 +114,7 @@ MUTATIONS = [
         "            raise self.failure from error\n",
         '            raise KafkaStorageError(f"{self.name}: truncating to {offset} failed: {error}") from error\n',
         "A log goes on after a truncation that the disk has cut short.",
-        (f"{SHRINKING_LOG}::test_a_truncation_that_the_disk_has_cut_short_is_the_logs_last_change",),
+        (f"{BOTH_ENDS}::test_a_truncation_that_the_disk_has_cut_short_is_the_logs_last_change",),
     ),
     Mutation(
         "recovery/removal-durable",
