@@ -14,7 +14,8 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.internal_topic import CoordinatorLog, PartitionCoordinatorLog
@@ -111,9 +112,6 @@ class GroupCoordinator:
     def of(cls, broker: Broker) -> GroupCoordinator:
         """The coordinator of a whole broker. Offsets of topics that are deleted are forgotten."""
 
-        def run_blocking(task: Callable[[], Any]) -> Awaitable[Any]:
-            return broker.loop.run_in_executor(broker.io_pool, task)
-
         def environment() -> Environment:
             from .modern.machine import Environment, random_id
             from .modern.settings import GroupSettings
@@ -128,7 +126,7 @@ class GroupCoordinator:
             broker.time,
             broker.timer,
             broker.loop,
-            run_blocking,
+            partial(broker.loop.run_in_executor, broker.io_pool),
             environment,
         )
         broker.topics.on_deleted.append(lambda topic: coordinator.topics_deleted([topic]))

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -83,10 +84,6 @@ class ShareCoordinator:
     @classmethod
     def of(cls, broker: Broker) -> ShareCoordinator:
         """The coordinator of a whole broker."""
-
-        def run_blocking(load: Callable[[], Loaded]) -> Awaitable[Loaded]:
-            return broker.loop.run_in_executor(broker.io_pool, load)
-
         coordinator = cls(
             PartitionCoordinatorLog(SHARE_GROUP_STATE, broker.partitions, broker.topics),
             broker.topics,
@@ -94,7 +91,7 @@ class ShareCoordinator:
             broker.time,
             broker.timer,
             broker.loop,
-            run_blocking,
+            partial(broker.loop.run_in_executor, broker.io_pool),
         )
         broker.topics.on_deleted.append(lambda _: coordinator.forget_deleted_topics())
         return coordinator

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -94,10 +95,6 @@ class TransactionCoordinator:
     @classmethod
     def of(cls, broker: Broker) -> TransactionCoordinator:
         """The coordinator of a whole broker."""
-
-        def run_blocking(load: Callable[[], LoadedTransactions]) -> Awaitable[LoadedTransactions]:
-            return broker.loop.run_in_executor(broker.io_pool, load)
-
         return cls(
             PartitionCoordinatorLog(TRANSACTION_STATE, broker.partitions, broker.topics),
             MarkerWriter(broker.partitions, broker.groups, broker.time, broker.loop),
@@ -106,7 +103,7 @@ class TransactionCoordinator:
             broker.time,
             broker.timer,
             broker.loop,
-            run_blocking,
+            partial(broker.loop.run_in_executor, broker.io_pool),
             broker.producer_ids.next,
         )
 
