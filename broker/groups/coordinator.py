@@ -1,8 +1,8 @@
 """The group coordinator: groups of all types and their committed offsets, as one object.
 
-    apis/join_group, … ────► GroupCoordinator ─┬─► GroupMembership ─► group_rebalance (decides) ─► group_metadata
-    apis/consumer_group_heartbeat, … ──────────├─► ModernGroups ─► modern_groups.registry: a machine for each type
-    apis/offset_commit, …                      ├─► GroupCommits ─► group_offsets
+    apis/join_group, … ────► GroupCoordinator ─┬─► GroupMembership ─► classic/rebalance (decides) ─► classic/metadata
+    apis/consumer_group_heartbeat, … ──────────├─► ModernGroups ─► modern/registry: a machine for each type
+    apis/offset_commit, …                      ├─► GroupCommits ─► store/offsets
                                                └─► Shards ─► CoordinatorRuntime: `__consumer_offsets`
 
 Loop thread, except that `load` reads the log in pool threads.

@@ -2,7 +2,7 @@
 
 Runs in a pool thread while the daemon serves; nobody else sees what is being built. About two microseconds a record,
 so that a million offsets are there within the time that clients take to ask again. Records of modern groups are replayed by
-their types (`modern_groups.registry`), those of types that are not known here are left where they are, and records that
+their types (`modern/registry.py`), those of types that are not known here are left where they are, and records that
 cannot be read are counted, named once, and passed over.
 """
 

@@ -4,5 +4,5 @@
                                                              └─► ShareCoordinator ─► `__share_group_state`
     apis/share_group_heartbeat, … ──► the share group's members ──► ShareCoordinator (a topic's first use, its end)
 
-Start reading at `share_partition` (what becomes of a record), then `manager` (who asks, and what is kept of it).
+Start reading at `partition.py` (what becomes of a record), then `manager.py` (who asks, and what is kept of it).
 """

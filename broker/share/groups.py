@@ -1,7 +1,7 @@
 """ShareGroups: what share groups need besides deciding: state in `__share_group_state` that begins and ends with them.
 
-    apis/share_group_heartbeat ─► ShareGroups ─┬─► ModernGroups ─► share_groups.Machine   `__consumer_offsets`
-         …_share_group_offsets                 └─► ShareCoordinator                       `__share_group_state`
+    apis/share_group_heartbeat ─► ShareGroups ─┬─► ModernGroups ─► groups.share.machine.Machine   `__consumer_offsets`
+         …_share_group_offsets                 └─► ShareCoordinator                               `__share_group_state`
 
 Members of a group that joins several topics at once are assigned them with the answer to their first heartbeat: the state is
 initialized before it is decided. (In Kafka that is another broker's, and comes with a later heartbeat.) Loop thread.

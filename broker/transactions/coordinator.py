@@ -1,7 +1,7 @@
 """The transaction coordinator: which transactional ids there are, who may use them, and how their transactions end.
 
-    apis/init_producer_id, … ──► TransactionCoordinator ─┬─► transaction_states (decides)
-    transactional_produce                                ├─► TransactionLog ─► CoordinatorRuntime: `__transaction_state`
+    apis/init_producer_id, … ──► TransactionCoordinator ─┬─► states (decides)
+    produce_admission                                    ├─► TransactionLog ─► CoordinatorRuntime: `__transaction_state`
     apis/txn_offset_commit                               └─► Completions ─► MarkerWriter ─► the partitions' logs
 
 What is decided is written before anybody hears of it, and durable (as far as the topic is asked to be) before anything is

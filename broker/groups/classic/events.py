@@ -1,7 +1,7 @@
 """What goes into the classic group protocol and what comes out of it: frozen values, nothing else.
 
 Requests are what members ask (without the wire's versions), results are what they are told, effects are what the
-state machine in `group_rebalance` wants done by whoever drives it (`group_coordinator`): answer somebody who waits,
+state machine in `rebalance.py` wants done by whoever drives it (`membership.py`): answer somebody who waits,
 start or stop a delay, write the group to the log. The machine itself does none of these.
 """
 

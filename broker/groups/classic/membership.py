@@ -1,6 +1,6 @@
 """Drives the group state machine: requests in, effects carried out, waiting members answered.
 
-The decisions are in `group_rebalance`; this gives it ids, time and the outcome of writes, keeps its delays, and turns
+The decisions are in `rebalance.py`; this gives it ids, time and the outcome of writes, keeps its delays, and turns
 its tickets into futures for those who must wait. Loop thread.
 """
 

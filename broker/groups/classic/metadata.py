@@ -9,7 +9,7 @@
     Any state --> Dead: the group is deleted, or the coordinator stops.
 
 This module holds the data and the rules about them; what a request or a time-out does to a group is in
-`group_rebalance`. No I/O, no clock, no randomness: times and new ids come as arguments. Loop thread only, except while
+`rebalance.py`. No I/O, no clock, no randomness: times and new ids come as arguments. Loop thread only, except while
 a group is being loaded, when one pool thread owns it.
 """
 
@@ -177,7 +177,7 @@ class GroupMetadata:
         self.initial_rebalance = False
         self.new_member_added = False
 
-    # -- what all types of groups are asked (`group_types.Group`)
+    # -- what all types of groups are asked (`store/group.py`)
 
     @property
     def group_type(self) -> GroupType:

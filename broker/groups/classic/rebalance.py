@@ -1,7 +1,7 @@
 """The classic group protocol: what each request and each time-out does to a group.
 
 Every function takes the group, what happened and the time, changes the group, and returns effects for the driver to
-carry out in order (see `group_events`). They are the only callers that move a group between states. Behaviour and
+carry out in order (see `events.py`). They are the only callers that move a group between states. Behaviour and
 error codes are those of Kafka's coordinator; where it would leave an answer owed for ever, ours answers.
 
 Eager and cooperative members differ in what they put into their subscriptions and assignments and in how often they

@@ -58,7 +58,7 @@ class ConsumerMember(ModernMember):
 
 
 class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
-    """Changed by `consumer_records` alone."""
+    """Changed by the replay functions of `records.py` alone."""
 
     group_type = GroupType.CONSUMER
     __slots__ = ("_owners", "_resolved_names", "expressions", "has_partition_metadata", "resolved")

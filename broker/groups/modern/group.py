@@ -1,4 +1,4 @@
-"""One modern group, and one member of it: the state that all types have, and what `group_types.Group` asks of any group.
+"""One modern group, and one member of it: the state that all types have, and what `store.group.Group` asks of any group.
 
 A group's state is what its records say, nothing else: `replay` functions of its type change it, and nobody besides. So what a
 restart reads is what was there, and a write that fails has changed nothing. Members and assignments are immutable values.

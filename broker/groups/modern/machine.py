@@ -1,4 +1,4 @@
-"""What a type of modern group does, as `modern_groups.ModernGroups` sees it, and what it may look at while it decides."""
+"""What a type of modern group does, as `runtime.ModernGroups` sees it, and what it may look at while it decides."""
 
 from __future__ import annotations
 

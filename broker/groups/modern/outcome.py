@@ -1,4 +1,4 @@
-"""What a machine answers: frozen values that `modern_groups.ModernGroups` carries out.
+"""What a machine answers: frozen values that `runtime.ModernGroups` carries out.
 
 In this order: the records are written as one batch (if that fails, the request fails and nothing has happened), then replayed
 into the groups, then delays are set, then the answer goes out when the write is durable.

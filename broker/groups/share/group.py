@@ -37,7 +37,7 @@ class StatePartitions(NamedTuple):
 
 
 class ShareGroup(ModernGroup[ShareMember, Partitions]):
-    """Changed by `share_records` alone."""
+    """Changed by the replay functions of `member_records.py` alone."""
 
     group_type = GroupType.SHARE
     __slots__ = ("compared", "compared_with", "deleting", "has_state", "initialized", "initializing")

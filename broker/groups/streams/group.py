@@ -65,7 +65,7 @@ class Roles(NamedTuple):
 
 
 class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
-    """Changed by `streams_records` alone, but for what is not in records."""
+    """Changed by the replay functions of `records.py` alone, but for what is not in records."""
 
     group_type = GroupType.STREAMS
     __slots__ = (
