@@ -1,4 +1,4 @@
-"""What clients tell of themselves (KIP-714): who is asked to push which metrics, and who does.
+"""Client metrics (KIP-714): which clients are asked to push which metrics, and which do.
 
 Subscriptions are resources of their own (`resource_config.py`); a client gets the union of those that match it, at the
 shortest of their intervals. Pushes are checked as Kafka does (interval, subscription, codec, size; whole when
@@ -38,7 +38,7 @@ _NO_ID = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one client is asked for; `metrics` empty: nothing."""
+    """Metrics that one client is asked for; `metrics` empty: none."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -82,7 +82,8 @@ class ClientTelemetry:
     def subscribe(
         self, instance_id: bytes, attributes: Mapping[str, str], new_id: Callable[[], bytes]
     ) -> tuple[bytes, Subscription]:
-        """(the client's id, what it shall push). Without an id it gets one. `attributes` are those of `MATCHED`.
+        """(the client's id, its subscription). A client without an id gets a new one. `attributes` are those of
+        `MATCHED`.
 
         Raises `ProtocolError` THROTTLING_QUOTA_EXCEEDED when it asks again before its interval has passed.
         """
@@ -102,7 +103,7 @@ class ClientTelemetry:
     def push(
         self, instance_id: bytes, attributes: Mapping[str, str], subscription_id: int, codec: int, size: int, last: bool
     ) -> None:
-        """A client pushes `size` bytes of metrics; `last`: it is about to end. Raises `ProtocolError`."""
+        """Accept a push of `size` bytes; `last`: the client is terminating. Raises `ProtocolError`."""
         if instance_id == _NO_ID:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "a push needs the client's instance id")
         now = self._time.monotonic_ms()
@@ -139,12 +140,12 @@ class ClientTelemetry:
             )
 
     def refused(self) -> None:
-        """A push that was taken turned out to be broken."""
+        """Count an accepted push whose contents turned out to be invalid."""
         self.pushes -= 1
         self.failed += 1
 
     def _client(self, instance_id: bytes, attributes: Mapping[str, str], now: float) -> tuple[_Client, bool]:
-        """The client, and whether what it shall push is another than before."""
+        """The client, and True if its subscription has changed."""
         self._forget(now)
         client = self._clients.get(instance_id)
         if client is None:
@@ -190,7 +191,7 @@ class ClientTelemetry:
 
 
 def attributes_of(client_id: str | None, software: tuple[str, str], address: str, port: int) -> dict[str, str]:
-    """What subscriptions can match of a client, but for its instance id."""
+    """Attributes of a client that subscriptions can match, except its instance id."""
     values = ("", client_id or "", *software, address, str(port))
     return dict(zip(MATCHED, values, strict=True))
 

@@ -1,4 +1,4 @@
-"""Who made which partitions, how many each may have, and how many there may be in all (ADR 43).
+"""Limits on the partitions that each principal creates, and on their total number (ADR 43).
 
 A principal's account is what it made and is still there: topics, and partitions, those included that it added to somebody
 else's topic. What is being made is on the account from the moment that it is asked for (a `Claim`), so that requests at the
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
 
 NOBODY = ""
-"""In place of a principal (`User:alice`)."""
+"""Stands for a principal (`User:alice`) where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Makers:
-    """Who made one topic and its partitions.
+    """Principals that created one topic and its partitions.
 
     Attributes:
         owner: the principal that made the topic, or `NOBODY`.
@@ -37,11 +37,11 @@ class Makers:
 
     @classmethod
     def of_new(cls, principal: str, partitions: int) -> Makers:
-        """Those of a topic that `principal` makes."""
+        """Makers of a topic that `principal` creates."""
         return cls(principal, {principal: partitions}) if principal else NOBODYS
 
     def grown(self, principal: str, added: int) -> Makers:
-        """The same after `principal` added partitions."""
+        """The makers after `principal` added partitions."""
         if not principal:
             return self
         return Makers(self.owner, {**self.partitions, principal: self.partitions.get(principal, 0) + added})
@@ -51,7 +51,9 @@ NOBODYS = Makers()
 
 
 class Claim:
-    """Room on an account for what is about to be made. `release` when it is made, or won't be; more than once is harmless."""
+    """Reservation on an account for what is about to be created. Call `release` when it was created, or won't be; a
+    second call does nothing.
+    """
 
     __slots__ = ("_accounts", "partitions", "principal", "topics")
 
@@ -69,7 +71,9 @@ class Claim:
 
 @contextlib.contextmanager
 def released(claim: Claim | None) -> Iterator[str]:
-    """Whose claim it is, `NOBODY`'s without one. At the end what was claimed is on its account for good, or was not made."""
+    """Yields the claim's principal, or `NOBODY`, and releases the claim at the end: by then the partitions are on its
+    account, or were not created.
+    """
     try:
         yield NOBODY if claim is None else claim.principal
     finally:
@@ -78,7 +82,7 @@ def released(claim: Claim | None) -> Iterator[str]:
 
 
 class MakerAccounts:
-    """Loop thread. The accounts of all principals, and the bounds in force."""
+    """Accounts of all principals, and the limits in force. Loop thread."""
 
     __slots__ = ("_claimed", "_partitions", "_super_users", "_topics", "most_partitions", "most_partitions_each",
                  "most_topics_each", "refused", "total")  # fmt: skip
@@ -89,20 +93,20 @@ class MakerAccounts:
         self._partitions: dict[str, int] = {}
         self._claimed = 0
         self.total = 0
-        """Partitions that are there, whoever made them."""
+        """Number of existing partitions."""
         self.refused = {"topics_of_principal": 0, "partitions_of_principal": 0, "partitions": 0}
-        """Limit → topics and growths that were refused for it."""
+        """Limit → number of topics and growths refused for it."""
         self.use(config)
 
     def use(self, config: BrokerConfig) -> None:
-        """Other settings hold: nothing is taken from those who have more."""
+        """Apply changed limits. Existing partitions above them stay."""
         self.most_topics_each = config.max_topics_per_principal
         self.most_partitions_each = config.max_partitions_per_principal
         self.most_partitions = config.max_partitions
         self._super_users = super_users_of(config.super_users)
 
     def topics_of(self, principal: str) -> int:
-        """Topics that it made and are there, claimed ones included."""
+        """Number of existing topics that it created, reserved ones included."""
         return self._topics.get(principal, 0)
 
     def partitions_of(self, principal: str) -> int:
@@ -110,16 +114,17 @@ class MakerAccounts:
 
     @property
     def principals(self) -> int:
-        """How many have an account."""
+        """Number of principals with an account."""
         return len(self._partitions)
 
     @property
     def largest(self) -> tuple[int, int]:
-        """The most topics, and the most partitions, that one principal has."""
+        """The largest number of topics, and of partitions, of one principal."""
         return max(self._topics.values(), default=0), max(self._partitions.values(), default=0)
 
     def claim(self, principal: str, topics: int, partitions: int) -> Claim:
-        """Room for `topics` more with `partitions` more in all. Raises `ProtocolError` POLICY_VIOLATION where there is none.
+        """Reserve `topics` topics with `partitions` partitions in all. Raises `ProtocolError` POLICY_VIOLATION above a
+        limit.
 
         Super users have no bound of their own: they could change it. The bound in all holds for them too, as it is the
         machine's. Nobody has neither.
@@ -159,16 +164,16 @@ class MakerAccounts:
         )
 
     def take_back(self, claim: Claim) -> None:
-        """For `Claim.release`."""
+        """Undo a reservation; called by `Claim.release`."""
         self._claimed -= claim.partitions
         self._add(claim.principal, -claim.topics, -claim.partitions)
 
     def appeared(self, makers: Makers, partitions: int) -> None:
-        """A topic is there now."""
+        """Count a new topic."""
         self._count(makers, partitions, 1)
 
     def disappeared(self, makers: Makers, partitions: int) -> None:
-        """It is gone: its makers have their room again."""
+        """Stop counting a deleted topic."""
         self._count(makers, partitions, -1)
 
     def _count(self, makers: Makers, partitions: int, sign: int) -> None:
@@ -178,7 +183,7 @@ class MakerAccounts:
             self._add(principal, 0, sign * made)
 
     def _add(self, principal: str, topics: int, partitions: int) -> None:
-        """An account with nothing on it is forgotten: names of clients must not fill the memory."""
+        """Add to an account. An empty account is dropped: clients' names must not fill the memory."""
         if not principal:
             return
         for account, change in ((self._topics, topics), (self._partitions, partitions)):

@@ -1,4 +1,4 @@
-"""Settings of the broker that change while it runs: read at the start, altered over the wire, stored in `metadata.db`.
+"""Broker settings that change at run time: read at the start, altered over the wire, stored in `metadata.db`.
 
 One node's own beat those of all nodes (the empty name), and both beat what the daemon was started with, as in Kafka. Only
 rows of the table that say `dynamic` can change: those whose new value takes hold at once, in logs that are open too.
@@ -27,19 +27,21 @@ log = logging.getLogger(__name__)
 
 
 def shown(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as a log line may have them."""
+    """Settings for a log line, with secrets hidden."""
     rows = {name: find_broker_setting(name) for name in settings}
     hidden = {name for name, row in rows.items() if row is None or row.sensitive}
     return {name: "(hidden)" if name in hidden else text for name, text in settings.items()}
 
 
 class DynamicSettings:
-    """Loop thread. `config` is what holds now; `static` what the daemon was started with."""
+    """Loop thread. `config` is the configuration in force; `static` the one that the daemon was started with."""
 
     def __init__(
         self, static: BrokerConfig, stored: Mapping[str, Mapping[str, str]], node_id: int, store: MetadataStore
     ) -> None:
-        """`stored`: node id as text, or '' for every node → settings. What does not pass any more is left out, with a line."""
+        """`stored`: node id as text, or '' for every node → settings. Settings that are no longer valid are left out
+        and logged.
+        """
         self.static = static
         self._node = str(node_id)
         self._node_id = node_id
@@ -55,27 +57,29 @@ class DynamicSettings:
         self.on_changed: list[Callable[[BrokerConfig], object]] = []
         """Called with the new configuration, on the loop thread."""
         self.checks: list[Callable[[BrokerConfig], object]] = []
-        """Called with a configuration before it is taken; they raise `ProtocolError` for what can't be."""
+        """Called with a new configuration before it is accepted; they raise `ProtocolError` to refuse it."""
 
     @property
     def layers(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
-        """What was changed, strongest first, for DescribeConfigs."""
+        """Dynamic settings, strongest first, for DescribeConfigs."""
         return (
             (ConfigSource.DYNAMIC_BROKER_CONFIG, self._stored.get(self._node, {})),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._stored.get(ALL_NODES, {})),
         )
 
     def check_node(self, name: str) -> None:
-        """Raises `ProtocolError` INVALID_REQUEST unless `name` is this node's, or empty: what nodes share."""
+        """Raise `ProtocolError` INVALID_REQUEST unless `name` is this node's id, or empty (all nodes)."""
         if name not in (self._node, ALL_NODES):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"this is broker {self._node}, not '{name}'")
 
     def check(self, node: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> BrokerConfig:
-        """The configuration after `change` of the settings of `node`. Raises `ProtocolError`; nothing changes."""
+        """The configuration that `change` of the settings of `node` would give. Raises `ProtocolError`; nothing
+        changes.
+        """
         return self._resolve(node, dict(change(self._stored.get(node, {}))))
 
     async def alter(self, node: str, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> None:
-        """Stores the settings of `node` after `change` and lets them take hold.
+        """Store the settings of `node` after `change`, and apply them.
 
         Raises `ProtocolError` (INVALID_CONFIG, INVALID_REQUEST), or `KafkaStorageError` when they could not be stored.
         """

@@ -1,4 +1,4 @@
-"""Features (KIP-584): what this daemon can do beyond versions of APIs, and at which level clients may rely on it.
+"""Features (KIP-584): abilities of this daemon beyond API versions, and the level that clients may rely on.
 
 A level is *finalised* once for all clients; ApiVersions tells it and clients choose their protocol by it: at
 `transaction.version` 2 producers let Produce add partitions and get a new epoch with each transaction, below it they
@@ -19,12 +19,12 @@ METADATA_VERSION = "metadata.version"
 STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
-"""1: consumer groups of KIP-848."""
+"""Level 1: consumer groups of KIP-848."""
 SHARE_VERSION = "share.version"
 
 
 class Feature(NamedTuple):
-    """The levels that are supported, and the one that is finalised unless somebody says otherwise."""
+    """Supported levels, and the default finalized one."""
 
     lowest: int
     highest: int
@@ -42,7 +42,7 @@ SUPPORTED = {
 
 
 class Features:
-    """The finalised levels of this daemon.
+    """Finalized levels of this daemon.
 
     Attributes:
         epoch: rises with each change; told by ApiVersions, so that clients know which answer is newer.
@@ -51,7 +51,7 @@ class Features:
     __slots__ = ("_levels", "epoch")
 
     def __init__(self, stored: Mapping[str, int] | None = None, epoch: int = 0) -> None:
-        """`stored` may have levels that are out of range (they are moved into it) and features that nobody knows."""
+        """`stored` may have levels out of range, which are moved into it, and unknown features."""
         stored = stored or {}
         self.epoch = epoch
         self._levels = {
@@ -60,7 +60,7 @@ class Features:
         }
 
     def level(self, name: str) -> int:
-        """The finalised level; 0 for what is not supported."""
+        """Finalized level; 0 for an unsupported feature."""
         return self._levels.get(name, 0)
 
     def finalized(self) -> list[tuple[str, int]]:
@@ -68,7 +68,7 @@ class Features:
         return [(name, level) for name, level in self._levels.items() if level > 0]
 
     def finalize(self, name: str, level: int) -> None:
-        """From here on clients are told this level. ValueError when it is not supported. The caller has stored it."""
+        """Set the finalized level, which the caller has stored. ValueError for an unsupported one."""
         feature = SUPPORTED.get(name)
         if feature is None or not feature.lowest <= level <= feature.highest:
             raise ValueError(f"{name} at level {level} is not supported")

@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers: handed out one by one from blocks of a thousand that the store keeps.
+"""Assigns producer ids to idempotent producers, one by one from blocks of a thousand that the store keeps.
 
 A block is stored as taken before its first id is given out, so no id is ever given twice, over crashes too; what was
 left of a block at a stop is never used. Kafka does the same (KIP-360's blocks).
@@ -28,11 +28,11 @@ class ProducerIds:
         self._lock = asyncio.Lock()
 
     def never_below(self, producer_id: int) -> None:
-        """Ids below `producer_id` are not given out: some log knows them. Matters after metadata.db was lost."""
+        """Assign no id below `producer_id`: some log has it. Matters after the loss of metadata.db."""
         self._floor = max(self._floor, producer_id)
 
     async def next(self) -> int:
-        """An id that nobody has or had. Raises `KafkaStorageError` when the block can't be stored."""
+        """Assign an id that was never assigned before. Raises `KafkaStorageError` when the next block can't be stored."""
         while self._next >= self._end or self._next < self._floor:
             async with self._lock:
                 if self._next >= self._end or self._next < self._floor:  # nobody fetched a block meanwhile

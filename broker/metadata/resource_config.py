@@ -1,4 +1,4 @@
-"""Settings of groups and of subscriptions to clients' metrics: stored in `metadata.db`, told by DescribeConfigs.
+"""Settings of groups and of client metrics subscriptions: stored in `metadata.db`, returned by DescribeConfigs.
 
 A resource exists when it has a setting of its own; a group with settings need not have a member yet. Loop thread.
 """
@@ -46,8 +46,9 @@ class ResourceConfigs:
         store: MetadataStore,
         config: Callable[[], BrokerConfig],
     ) -> None:
-        """`stored`: kind → resource → name → value; other kinds than `TABLES`' are left alone. `config`: the broker's
-        settings as they are now, whose limits hold for groups."""
+        """`stored`: kind → resource → name → value; kinds that are not in `TABLES` are ignored. `config` returns the
+        broker's current settings, which limit those of groups.
+        """
         self._config = config
         self._settings: dict[str, dict[str, dict[str, str]]] = {
             kind: {resource: dict(settings) for resource, settings in stored.get(kind, {}).items()} for kind in TABLES
@@ -57,21 +58,21 @@ class ResourceConfigs:
         self.on_changed: list[Callable[[str, str], object]] = []
 
     def names(self, kind: str) -> list[str]:
-        """Resources with settings of their own."""
+        """Resources that have settings of their own."""
         return sorted(self._settings[kind])
 
     def own(self, kind: str, resource: str) -> Mapping[str, str]:
-        """What was set, as text."""
+        """Settings of the resource itself, as text."""
         return self._settings[kind].get(resource, {})
 
     def values(self, kind: str, resource: str) -> dict[str, Value]:
-        """What holds: own values and defaults, typed."""
+        """Effective settings, typed: own values over defaults."""
         table = TABLES[kind]
         values, _ = validate(dict(self.own(kind, resource)), table)
         return {name: values.get(name, row.default) for name, row in table.items()}
 
     def check(self, kind: str, resource: str, change: Change) -> dict[str, str]:
-        """The settings after `change`. Raises `ProtocolError`."""
+        """Settings after `change`. Raises `ProtocolError`."""
         if not resource:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"settings of a {kind} need its name")
         settings = dict(change(self.own(kind, resource)))
@@ -91,7 +92,7 @@ class ResourceConfigs:
         return settings
 
     async def alter(self, kind: str, resource: str, change: Change) -> None:
-        """Stores the settings after `change`. Raises `ProtocolError`, or `KafkaStorageError`."""
+        """Store the settings after `change`. Raises `ProtocolError`, or `KafkaStorageError`."""
         async with self._alone:
             settings = self.check(kind, resource, change)
             await self._store.set_resource(kind, resource, settings)
@@ -105,8 +106,9 @@ class ResourceConfigs:
 
 
 def parse_match(text: str) -> dict[str, Any]:
-    """The expressions of a subscription's `match`, by RE2: clients choose what they are matched with, and RE2 takes time in
-    proportion to that. Raises `ProtocolError` INVALID_CONFIG."""
+    """Compile the expressions of a subscription's `match` with RE2, which takes linear time: clients choose the texts
+    that are matched. Raises `ProtocolError` INVALID_CONFIG.
+    """
     if not text.strip():
         return {}
     import re2  # not before somebody has an expression
@@ -130,6 +132,6 @@ def parse_match(text: str) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """What RE2 says, which its binding gives as bytes."""
+    """RE2's error text, which its binding gives as bytes."""
     text = error.args[0] if error.args else error
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)

@@ -1,4 +1,5 @@
-"""`metadata.db` in the first log directory: topics, their ids and settings, and which producer ids were given out.
+"""MetadataStore: `metadata.db` in the first log directory, with topics, their ids and settings, and assigned producer
+ids.
 
 SQLite (WAL, synchronous=FULL: a commit is an fsync), on one thread of its own. The loop thread never waits for it:
 reads come from what `open` returned, writes are futures. Writes that wait together share one commit. The file is made,
@@ -101,20 +102,20 @@ _LATER_SCHEMAS = {
     2: _RESOURCES_SCHEMA + _MAKERS_SCHEMA,
     3: _MAKERS_SCHEMA,
 }
-"""What a file of an older version lacks."""
+"""Schema statements that a file of an older version lacks."""
 _TABLES = (
     "topic_configs", "topic_makers", "topics", "broker_configs", "features", "kraft", "producer_ids",
 )  # fmt: skip
 
 QUOTA, GROUP, CLIENT_METRICS, SCRAM, ACL = "quota", "group", "client-metrics", "scram", "acl"
-"""Kinds of resources beside topics and brokers."""
+"""Kinds of resources besides topics and brokers."""
 _SECRET = "secret"  # noqa: S105 (the kind's name)
 _SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A topic as it is stored."""
+    """A topic as stored."""
 
     name: str
     topic_id: UUID
@@ -127,7 +128,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredMetadata:
-    """All that the file holds.
+    """Contents of the file.
 
     Attributes:
         topics: by name.
@@ -155,52 +156,52 @@ class MetadataStore:
     """
 
     def __init__(self, directory: str) -> None:
-        """`directory`: the first log directory. Nothing is opened yet."""
+        """`directory`: the first log directory. Does no I/O."""
         self.path = os.path.join(directory, FILE_NAME)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         self._database: sqlite3.Connection | None = None
         self._lock = threading.Lock()
         self.changes = 0
-        """Writes that were asked for since the start."""
+        """Number of writes requested since the start."""
         # Writes that no commit has taken yet, with the futures that wait for it.
         self._queue: list[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = []
 
     def open(self) -> list[TopicRecord]:
-        """All topics that are stored; none where there is no file. The directory's lock must be held.
+        """Read all stored topics; none without a file. The directory's lock must be held.
 
         Raises `DataDirectoryError` when the file is damaged, not ours, newer than this program, or can't be read.
         """
         return list(self.read().topics)
 
     def read(self) -> StoredMetadata:
-        """Everything, as `open` does."""
+        """Read the whole file, as `open` does."""
         if not os.path.exists(self.path):
             return StoredMetadata()
         return self._thread.submit(self._read).result()
 
     def replace(self, metadata: StoredMetadata) -> None:
-        """Puts `metadata` in the place of everything, in one commit. Before the loop thread writes.
+        """Replace the whole contents, in one commit. Called before the loop thread writes.
 
         Raises `KafkaStorageError`; the file is then as it was.
         """
         self._thread.submit(self._replace, metadata).result()
 
     def secret(self, name: str) -> bytes:
-        """32 bytes that nobody can guess: made when they are first asked for, the same from then on, in every life of the daemon.
+        """32 random bytes: made on first use, then the same in every run of the daemon.
 
         Raises `KafkaStorageError` where they can be neither read nor kept.
         """
         return self._thread.submit(self._secret, name).result()
 
     def close(self) -> None:
-        """Waits for the writes under way, closes the file. Nothing may be written afterwards."""
+        """Wait for pending writes and close the file. Nothing may be written afterwards."""
         self._thread.submit(self._disconnect).result()
         self._thread.shutdown()
 
     # -- writes: loop thread
 
     def add_topic(self, record: TopicRecord) -> asyncio.Future[None]:
-        """Stores a new topic with its settings."""
+        """Store a new topic with its settings."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute(
@@ -213,15 +214,15 @@ class MetadataStore:
         return self._write(write)
 
     def mark_deleting(self, name: str) -> asyncio.Future[None]:
-        """From here on the topic is gone; its files may still have to follow."""
+        """Mark a topic as deleted: clients no longer see it, its directories are removed later."""
         return self._execute("UPDATE topics SET deleting = 1 WHERE name = ?", name)
 
     def remove_topic(self, name: str) -> asyncio.Future[None]:
-        """Forgets a topic and its settings; harmless when there is none."""
+        """Remove a topic and its settings, if it is there."""
         return self._execute("DELETE FROM topics WHERE name = ?", name)
 
     def set_partitions(self, name: str, partitions: int, makers: Makers) -> asyncio.Future[None]:
-        """A topic's number of partitions, and who made them, in the place of what was stored."""
+        """Replace a topic's number of partitions and their makers."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, name))
@@ -234,7 +235,7 @@ class MetadataStore:
         return self._execute("UPDATE topics SET topic_id = ? WHERE name = ?", topic_id.bytes, name)
 
     def set_overrides(self, name: str, overrides: Mapping[str, str]) -> asyncio.Future[None]:
-        """Replaces all of a topic's own settings."""
+        """Replace all of a topic's own settings."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("DELETE FROM topic_configs WHERE topic = ?", (name,))
@@ -243,7 +244,7 @@ class MetadataStore:
         return self._write(write)
 
     def set_broker_configs(self, node: str, settings: Mapping[str, str]) -> asyncio.Future[None]:
-        """Replaces all settings of a node ('': of every node) that were changed while running."""
+        """Replace all dynamic settings of a node ('': of every node)."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("DELETE FROM broker_configs WHERE node = ?", (node,))
@@ -255,11 +256,11 @@ class MetadataStore:
         return self._write(write)
 
     def set_feature(self, name: str, level: int) -> asyncio.Future[None]:
-        """The finalised level of a feature."""
+        """Store the finalized level of a feature."""
         return self._execute("INSERT OR REPLACE INTO features (name, level) VALUES (?, ?)", name, level)
 
     def set_resource(self, kind: str, resource: str, settings: Mapping[str, str]) -> asyncio.Future[None]:
-        """Replaces all settings of one resource; with none it is forgotten."""
+        """Replace all settings of one resource; an empty mapping removes it."""
         return self.set_resources(kind, {resource: settings})
 
     def set_resources(self, kind: str, resources: Mapping[str, Mapping[str, str]]) -> asyncio.Future[None]:
@@ -302,7 +303,7 @@ class MetadataStore:
         return future
 
     def _commit_queued(self) -> None:
-        """One transaction for all that waits. Metadata thread."""
+        """Write everything queued in one transaction. Metadata thread."""
         with self._lock:
             batch, self._queue = self._queue, []
         results: list[Any] = []
@@ -318,7 +319,7 @@ class MetadataStore:
         loop.call_soon_threadsafe(_settle, [future for _, future in batch], results, failure)
 
     def _connect(self) -> sqlite3.Connection:
-        """The open file; made, with its tables, where there is none. Metadata thread."""
+        """The open database, created with its tables if missing. Metadata thread."""
         if self._database is None:
             import sqlite3  # a start that stores nothing does without it
 
@@ -358,7 +359,7 @@ class MetadataStore:
             self._database = None
 
     def _secret(self, name: str) -> bytes:
-        """Metadata thread."""
+        """Body of `secret`, on the metadata thread."""
         import sqlite3
 
         try:
@@ -376,7 +377,7 @@ class MetadataStore:
             raise KafkaStorageError(f"{self.path}: can't be read or written: {error}") from error
 
     def _replace(self, metadata: StoredMetadata) -> None:
-        """Metadata thread."""
+        """Body of `replace`, on the metadata thread."""
         import sqlite3
 
         try:
@@ -409,7 +410,7 @@ class MetadataStore:
             raise KafkaStorageError(f"{self.path}: can't be written: {error}") from error
 
     def _read(self) -> StoredMetadata:
-        """Metadata thread."""
+        """Body of `read`, on the metadata thread."""
         import sqlite3
 
         try:
@@ -515,8 +516,9 @@ def _pragma(database: sqlite3.Connection, name: str) -> Any:
 
 
 def _keep_to_owner(path: str) -> None:
-    """Makes the file where there is none. Passwords among settings and what checks users' are in it: nobody else reads it.
-    SQLite gives the files beside it the same mode."""
+    """Create the file, if missing, readable by its owner alone: it holds passwords among settings, and users'
+    credentials. SQLite gives the files beside it the same mode.
+    """
     with contextlib.suppress(OSError):  # what is wrong with it SQLite says
         os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600))
         for suffix in ("", "-wal", "-shm"):
@@ -525,7 +527,7 @@ def _keep_to_owner(path: str) -> None:
 
 
 def _write_again(path: str) -> None:
-    """Writes a whole file over itself, durably."""
+    """Write a whole file over itself, durably."""
     file = RealFileSystem().open(path)
     try:
         position = 0
@@ -538,12 +540,12 @@ def _write_again(path: str) -> None:
 
 
 def _is_empty(database: sqlite3.Connection) -> bool:
-    """Whether a crash left the file before its tables were in it."""
+    """True if a crash left the file without tables."""
     return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0)
 
 
 def _sync_directory(path: str) -> None:
-    """Makes the new file's name durable."""
+    """Make the new file's name durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -552,7 +554,7 @@ def _sync_directory(path: str) -> None:
 
 
 def _settle(futures: list[asyncio.Future[Any]], results: list[Any], failure: Exception | None) -> None:
-    """Loop thread."""
+    """Complete the futures of a commit. Loop thread."""
     for position, future in enumerate(futures):
         if future.done():  # cancelled meanwhile
             continue

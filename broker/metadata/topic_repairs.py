@@ -1,4 +1,4 @@
-"""What a start has to do so that `metadata.db` and the partitions' directories say the same: a pure decision.
+"""Decides how a start makes `metadata.db` and the partition directories agree. Pure.
 
 `topics.py` says in which order operations touch both, and carries this plan out.
 """
@@ -12,11 +12,11 @@ from uuid import UUID
 from .store import TopicRecord
 
 NO_ID = UUID(int=0)
-"""The topic id of a directory without `partition.metadata`."""
+"""Topic id of a directory without `partition.metadata`."""
 
 
 class FoundLog(NamedTuple):
-    """A partition directory that was there at the start."""
+    """A partition directory found at the start."""
 
     topic: str
     partition: int
@@ -24,24 +24,24 @@ class FoundLog(NamedTuple):
 
 
 class Repairs(NamedTuple):
-    """What the start has to do so that rows and directories say the same."""
+    """Actions that make rows and directories agree."""
 
     adopt: tuple[tuple[str, UUID | None, int], ...]
-    """(topic, id, partitions) of directories without a row; no id: give it one."""
+    """(topic, id, partitions) of directories without a row; id None: assign one."""
     identify: tuple[tuple[str, UUID], ...]
-    """Rows whose topic has another id in its directories."""
+    """(topic, id) of rows whose directories have another id."""
     grow: tuple[tuple[str, int], ...]
-    """Rows that have fewer partitions than there are directories."""
+    """(topic, partitions) of rows with fewer partitions than directories."""
     create: tuple[tuple[str, int], ...]
-    """Partitions that have a row and no directory."""
+    """Partitions with a row and without a directory."""
     finish_deleting: tuple[str, ...]
-    """Rows whose deletion did not come to its end."""
+    """Rows of topics whose deletion was interrupted."""
     delete: tuple[tuple[str, int], ...]
-    """Partitions of those that still have a directory."""
+    """Partitions of such topics that still have a directory."""
 
 
 def plan_repairs(records: Iterable[TopicRecord], found: Iterable[FoundLog]) -> Repairs:
-    """Compares rows with directories. Directories win, but for deletions under way."""
+    """Compare rows with directories. Directories win, except for interrupted deletions."""
     by_topic: dict[str, dict[int, UUID]] = {}
     for item in found:
         by_topic.setdefault(item.topic, {})[item.partition] = item.topic_id
@@ -76,5 +76,5 @@ def plan_repairs(records: Iterable[TopicRecord], found: Iterable[FoundLog]) -> R
 
 
 def _id_of(partitions: Mapping[int, UUID]) -> UUID | None:
-    """The topic id that the directories have: the first partition's that has one."""
+    """Topic id in the directories: that of the first partition that has one."""
     return next((partitions[p] for p in sorted(partitions) if partitions[p] != NO_ID), None)

@@ -1,4 +1,4 @@
-"""Topics: which there are, how they are made, changed and deleted, and how a crash in between is mended.
+"""TopicRegistry: all topics; creates, changes and deletes them, and repairs what a crash interrupted.
 
 The truth about a topic is in two places: its row in `metadata.db`, and its partitions' directories with the topic id in
 `partition.metadata`. Each operation commits its row first and touches directories after, so that a start knows from
@@ -53,10 +53,11 @@ SHARE_GROUP_STATE = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 
 KEEP_EVERYTHING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings under which nothing is deleted or cleaned."""
+"""Settings that prevent deletion and cleaning."""
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
-"""Partitions that one request may make: Kafka's bound on the records of one operation, and ours on files and memory."""
+"""Partitions that one request may create: Kafka's limit on the records of one operation, and ours on files and memory.
+"""
 
 
 _TASKS = 6
@@ -64,7 +65,7 @@ _PARTITIONS_PER_TASK = 32
 
 
 class Logs(Protocol):
-    """What is needed of `LogManager`. `get` is for the loop thread, the rest blocks."""
+    """The part of `LogManager` that is used here. `get` is for the loop thread, the rest blocks."""
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None: ...
     def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig) -> UnifiedLog: ...
@@ -74,7 +75,7 @@ class Logs(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is now; a change makes a new one. `config` is what its logs have, `overrides` its own settings."""
+    """State of a topic, immutable. `config` is what its logs have, `overrides` its own settings."""
 
     name: str
     topic_id: UUID
@@ -85,12 +86,13 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Made by the broker for itself; clients show such topics apart."""
+        """True for a topic that the broker made for itself; clients list such topics apart."""
         return self.name in INTERNAL_TOPICS
 
 
 class TopicRegistry:
-    """All topics, by name and by id. Loop thread, but for `config_of`, which loading threads call before that starts.
+    """All topics, by name and by id. Loop thread, except for `config_of`, which loading threads call before that
+    starts.
 
     Operations on one name (and on names that collide with it) run one after the other; each goes on to its end even
     when the request that asked for it is gone.
@@ -114,9 +116,9 @@ class TopicRegistry:
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._operations: set[asyncio.Task[Any]] = set()
         self.makers = MakerAccounts(config)
-        """What each principal made, and how much it may make."""
+        """Topics and partitions by the principal that created them, and the limits on both."""
         self.producer_id_floor = 0
-        """After `start`: no producer id below this one may be given out, some log knows it."""
+        """After `start`: producer ids below this one are in use in some log, and must not be assigned."""
         self.on_deleted: list[Callable[[str], object]] = []
         """Called with the name of each topic that was deleted, on the loop thread."""
         self.on_changed: list[Callable[[str, bool], object]] = []
@@ -125,7 +127,7 @@ class TopicRegistry:
     # -- life
 
     def config_of(self, name: str) -> LogConfig:
-        """The settings that a topic's logs are to be loaded with: its stored ones over the broker's. Any thread."""
+        """Settings for loading a topic's logs: its stored ones over the broker's. Any thread."""
         record = self._records.get(name)
         overrides = self._adopted(name) if record is None else record.overrides
         if not overrides:
@@ -137,7 +139,9 @@ class TopicRegistry:
             return log_config(self._config, _only_valid(self._config, overrides))
 
     async def start(self, logs: Logs) -> None:
-        """Takes over the loaded logs, mends what a crash left, and makes the topics known. Once, before any request."""
+        """Take over the loaded logs, repair what a crash left, and make the topics known. Called once, before any
+        request.
+        """
         self._logs = logs
         found = [
             FoundLog(loaded.topic, loaded.partition, loaded.topic_id or NO_ID)
@@ -170,12 +174,12 @@ class TopicRegistry:
         self._records.clear()
 
     async def stop(self) -> None:
-        """Waits for the operations under way. New ones must not come."""
+        """Wait for running operations; the caller starts no new ones."""
         while self._operations:
             await asyncio.wait(self._operations)
 
     def use(self, config: BrokerConfig) -> None:
-        """The broker's settings have changed: topics that have none of their own follow at once, their logs too."""
+        """Apply a changed configuration: topics, and their logs, follow in all settings that they do not override."""
         self._config = config
         self.makers.use(config)
         self._defaults = log_config(config, {})
@@ -195,15 +199,15 @@ class TopicRegistry:
         return self._by_name.get(name)
 
     def by_id(self, topic_id: UUID | bytes) -> Topic | None:
-        """The topic with this id, given as a UUID or as its 16 bytes."""
+        """Topic by id, given as a UUID or as its 16 bytes."""
         return self._by_id.get(topic_id if isinstance(topic_id, UUID) else UUID(bytes=topic_id))
 
     def all(self) -> list[Topic]:
-        """Every topic, internal ones too, by name."""
+        """All topics, internal ones too, sorted by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def log(self, name: str, partition: int) -> UnifiedLog | None:
-        """The log of a partition of a topic that is there; None otherwise, deletion under way included."""
+        """Log of a partition of an existing topic; None otherwise, also while the topic is being deleted."""
         topic = self._by_name.get(name)
         if topic is None or not 0 <= partition < topic.partition_count or self._logs is None:
             return None
@@ -212,7 +216,7 @@ class TopicRegistry:
     # -- changing
 
     def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings that such a topic would have. Raises `ProtocolError`, with Kafka's code, if it can't be made."""
+        """Settings that such a topic would have. Raises `ProtocolError`, with Kafka's code, if it can't be created."""
         check_name(name)
         if name in self._by_name:
             raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' is there already")
@@ -233,7 +237,7 @@ class TopicRegistry:
     async def create(
         self, name: str, partitions: int, overrides: Mapping[str, str], claim: Claim | None = None
     ) -> Topic:
-        """Makes a topic; returns when it is durable and can be written to.
+        """Create a topic; returns when it is durable and can be written to.
 
         `claim` is on whose account (`makers.claim`), the broker's own without; it is released here. Raises `ProtocolError`
         (see `check_new`), or `KafkaStorageError`, after which the topic is not there.
@@ -247,7 +251,8 @@ class TopicRegistry:
         return await self._finish(operation())
 
     async def ensure(self, name: str, claim_for: Callable[[int], Claim] | None = None) -> Topic:
-        """The topic, made with the broker's defaults if there is none; many may ask at once. Raises as `create`.
+        """The topic, created with the broker's defaults if missing; concurrent calls create it once. Raises as
+        `create`.
 
         Who makes it for a client says on whose account: `claim_for` is called with the number of partitions, when the topic
         is not there and may be made, and raises `ProtocolError` to refuse. The broker's own topics are on nobody's.
@@ -268,7 +273,7 @@ class TopicRegistry:
         return await self._finish(operation())
 
     async def delete(self, name: str) -> None:
-        """Deletes a topic: at once for clients, its files after `file.delete.delay.ms`.
+        """Delete a topic: at once for clients, its files after `file.delete.delay.ms`.
 
         Raises `ProtocolError` UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal one, or
         `KafkaStorageError`; if that comes after the deletion is stored, the next start goes on with it.
@@ -290,7 +295,7 @@ class TopicRegistry:
         await self._finish(operation())
 
     def check_growth(self, name: str, partitions: int) -> Topic:
-        """The topic, if it may have `partitions` partitions instead of fewer. Raises `ProtocolError`."""
+        """The topic, if it may grow to `partitions` partitions. Raises `ProtocolError`."""
         topic = self._known(name)
         if topic.is_internal:
             raise ProtocolError(
@@ -308,8 +313,9 @@ class TopicRegistry:
         return topic
 
     async def add_partitions(self, name: str, partitions: int, claim: Claim | None = None) -> Topic:
-        """Grows a topic to `partitions` partitions, on the account of `claim` (see `create`). Raises as `check_growth`, and
-        `KafkaStorageError`."""
+        """Grow a topic to `partitions` partitions, charged to `claim` (see `create`). Raises as `check_growth`, and
+        `KafkaStorageError`.
+        """
 
         async def operation() -> Topic:
             with released(claim) as principal:
@@ -319,13 +325,13 @@ class TopicRegistry:
         return await self._finish(operation())
 
     def check_alter(self, name: str, change: Callable[[Topic], Mapping[str, str]]) -> dict[str, str]:
-        """The settings of its own that the topic would have after `change` (see `alter`). Raises `ProtocolError`."""
+        """Overrides that the topic would have after `change` (see `alter`). Raises `ProtocolError`."""
         overrides = dict(change(self._known(name)))
         self._resolve(overrides)
         return overrides
 
     async def alter(self, name: str, change: Callable[[Topic], Mapping[str, str]]) -> Topic:
-        """Gives a topic the settings that `change` makes of those it has; its logs follow at once.
+        """Replace a topic's overrides by what `change` returns for the topic; its logs follow at once.
 
         `change` gets the topic as it is when no other operation on it is under way, so that none gets lost. Raises
         `ProtocolError` UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG or what `change` raises, `KafkaStorageError`.
@@ -394,7 +400,7 @@ class TopicRegistry:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     def _defaults_of(self, name: str) -> tuple[int, dict[str, str]]:
-        """Partitions and settings of a topic that is made without being described."""
+        """Partitions and settings of a topic that is created on demand."""
         if name == CONSUMER_OFFSETS:
             return self._config.offsets_topic_num_partitions, _internal_overrides(
                 self._defaults, self._config.offsets_topic_segment_bytes, "producer"
@@ -413,7 +419,7 @@ class TopicRegistry:
         return self._config.num_partitions, {}
 
     def _adopted(self, name: str) -> dict[str, str]:
-        """Settings of a topic of which only the directories are known.
+        """Settings of a topic that has directories but no row.
 
         The broker's own are compacted, as ever. What the others had nobody knows: it may have been compaction, or to
         keep for ever. So they keep everything until somebody says otherwise.
@@ -458,7 +464,9 @@ class TopicRegistry:
         keep(len(wanted))
 
     async def _spread(self, task: Callable[[Sequence[int]], object], partitions: Iterable[int]) -> None:
-        """Runs `task` in the pool, in several threads where there are many: syncs that wait together share commits."""
+        """Run `task` in the pool, in several threads if there are many partitions: concurrent syncs share journal
+        commits.
+        """
         wanted = tuple(partitions)
         size = max(_PARTITIONS_PER_TASK, -(-len(wanted) // _TASKS))
         tasks = [self._in_pool(task, wanted[first : first + size]) for first in range(0, len(wanted), size)]
@@ -480,7 +488,7 @@ class TopicRegistry:
             raise KafkaStorageError(str(error)) from error
 
     async def _finish(self, operation: Coroutine[Any, Any, T]) -> T:
-        """Runs an operation that must not stop half-way because its client went away."""
+        """Run an operation to its end, even if the client that asked for it disconnects."""
         task = asyncio.get_running_loop().create_task(operation)
         self._operations.add(task)
         task.add_done_callback(self._operation_done)
@@ -494,7 +502,7 @@ class TopicRegistry:
 
     @contextlib.asynccontextmanager
     async def _alone(self, name: str) -> AsyncIterator[None]:
-        """One operation at a time on a name and on those that collide with it."""
+        """Exclude other operations on the name, and on names that collide with it."""
         folded = _folded(name)
         while (other := self._busy.get(folded)) is not None:
             await asyncio.wait((other,))
@@ -507,7 +515,7 @@ class TopicRegistry:
             done.set_result(None)
 
     async def _repair(self, repairs: Repairs, logs: Logs) -> None:
-        """Rows first; directories that are to be made come when all topics are known."""
+        """Repair rows; missing directories are created when all topics are known."""
         if repairs.finish_deleting:
 
             def delete() -> None:
@@ -544,7 +552,7 @@ class TopicRegistry:
 
 
 def check_name(name: str) -> None:
-    """Raises `ProtocolError` INVALID_TOPIC_EXCEPTION where Kafka would not allow a topic of that name."""
+    """Raise `ProtocolError` INVALID_TOPIC_EXCEPTION for a topic name that Kafka does not allow."""
     if is_valid_topic(name):
         return
     if not name:
@@ -559,12 +567,12 @@ def check_name(name: str) -> None:
 
 
 def _folded(name: str) -> str:
-    """Names that fold to the same text collide: metric names have '_' for '.'."""
+    """Key under which names collide: metric names have '_' for '.'."""
     return name.replace(".", "_")
 
 
 def _internal_overrides(defaults: LogConfig, segment_bytes: int, compression: str) -> dict[str, str]:
-    """What Kafka gives its own topics; and indexes just large enough for a segment, as there are fifty of each.
+    """Kafka's settings for its own topics; and indexes just large enough for a segment, since each topic has fifty.
 
     A time index entry (12 bytes) each index.interval.bytes is the most that a segment can have.
     """
@@ -578,7 +586,7 @@ def _internal_overrides(defaults: LogConfig, segment_bytes: int, compression: st
 
 
 def _only_valid(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings that still pass, one by one."""
+    """The overrides that are still valid, each checked alone."""
     kept = {}
     for name, value in overrides.items():
         if name in TOPIC_SETTINGS:

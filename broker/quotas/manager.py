@@ -1,4 +1,4 @@
-"""Client quotas in force: stored in `metadata.db`, measured as requests are answered, told and enforced as a wait.
+"""Enforces client quotas: stored in `metadata.db`, measured as requests are answered, imposed as a wait.
 
 A client that goes over its bound is answered all the same, with the time that it should wait; its connection reads no
 further request until then (KIP-219). Nothing sleeps: the connection starts a timer. Who comes by a listener that asks for
@@ -58,7 +58,7 @@ _Scope = tuple[str, str | None, str | None]
 
 
 class Mutations:
-    """What one request does to partitions, on its client's account."""
+    """Partitions that one request makes or deletes, charged to its client's quota."""
 
     __slots__ = ("_manager", "_scope", "_strict", "bound", "throttle_ms")
 
@@ -68,11 +68,12 @@ class Mutations:
         self._strict = strict
         self.bound = bound
         self.throttle_ms = 0
-        """What the answer tells."""
+        """Throttle time for the answer, ms."""
 
     def take(self, partitions: int) -> None:
-        """`partitions` are about to be made or deleted. Raises `ProtocolError` THROTTLING_QUOTA_EXCEEDED where the client
-        is over its bound and knows the code; older ones are told to wait afterwards."""
+        """Charge `partitions` about to be made or deleted. Raises `ProtocolError` THROTTLING_QUOTA_EXCEEDED if the
+        client is over its quota and knows the code; older clients are throttled afterwards.
+        """
         if self.bound is None:
             return
         bucket, now = self._manager.bucket(self._scope, self.bound), self._manager.now_ms()
@@ -87,7 +88,7 @@ class Mutations:
 
 
 class QuotaManager:
-    """Loop thread. `active` is False while no quota is set that a request has to be measured for."""
+    """Loop thread. `active` is False while no quota is set that requests have to be measured for."""
 
     __slots__ = (
         "_alone",
@@ -108,11 +109,11 @@ class QuotaManager:
     def __init__(
         self, config: BrokerConfig, stored: Mapping[str, Mapping[str, str]], store: MetadataStore, time: Time
     ) -> None:
-        """`stored`: entity as `entity_name` writes it → key → value, as `metadata.db` has them."""
+        """`stored`: entity in the form of `entity_name` → key → value, as in `metadata.db`."""
         self.table = QuotaTable()
         self.active = False
         self.throttled_ms = dict.fromkeys((*sorted(_TIMED), CONTROLLER_MUTATION_RATE, CONNECTION_CREATION_RATE), 0)
-        """Quota → ms that clients were told to wait."""
+        """Quota → total throttle time imposed on clients, ms."""
         self._store = store
         self._time = time
         self._connection_rate = config.max_connection_creation_rate
@@ -129,7 +130,7 @@ class QuotaManager:
     # -- administration
 
     def describe(self, components: Sequence[Component], strict: bool) -> list[tuple[Entity, Mapping[str, float]]]:
-        """Entities that match, with their bounds."""
+        """Entities that match, with their quotas."""
         return [
             (entity, values)
             for entity, values in sorted(self.table.entries.items(), key=lambda item: entity_name(item[0]))
@@ -139,7 +140,7 @@ class QuotaManager:
     async def alter(
         self, parts: Sequence[tuple[str, str | None]], changes: Mapping[str, float | None], validate_only: bool
     ) -> None:
-        """Sets bounds of an entity, or removes those that are None. Raises `ProtocolError`, or `KafkaStorageError`."""
+        """Set quotas of an entity; None removes one. Raises `ProtocolError`, or `KafkaStorageError`."""
         entity = checked_entity(parts)
         for key, value in changes.items():
             check_value(entity, key, 1.0 if value is None else value)
@@ -167,20 +168,22 @@ class QuotaManager:
         return self._time.monotonic_ms()
 
     def produced(self, client_id: str | None, size: int, user: str = ANONYMOUS) -> int:
-        """A Produce request of `size` bytes was handled. Returns how long its client has to wait, in ms."""
+        """Charge a handled Produce request of `size` bytes; returns the throttle time in ms."""
         return self._measured(PRODUCER_BYTE_RATE, user, client_id, size)
 
     def fetched(self, client_id: str | None, size: int, user: str = ANONYMOUS) -> int:
-        """A Fetch response of `size` bytes is on its way."""
+        """Charge a Fetch response of `size` bytes that is being sent; returns the throttle time in ms."""
         return self._measured(CONSUMER_BYTE_RATE, user, client_id, size)
 
     def most_fetched(self, client_id: str | None, user: str = ANONYMOUS) -> int:
-        """Bytes that one Fetch response may have, so that it alone uses up no more than all windows of the quota."""
+        """Size limit for one Fetch response, so that it alone can't exceed what the quota allows for all windows
+        together.
+        """
         limit = self.table.limit(CONSUMER_BYTE_RATE, user, client_id or "")
         return MAX_THROTTLE_MS if limit is None else int(limit.bound * self._windows * self._window_ms / 1000)
 
     def handled(self, client_id: str | None, seconds: float, user: str = ANONYMOUS) -> int:
-        """A request took `seconds` of the loop thread."""
+        """Charge `seconds` of the loop thread for a request; returns the throttle time in ms."""
         return self._measured(REQUEST_PERCENTAGE, user, client_id, 100 * seconds)
 
     def _measured(self, key: str, user: str, client_id: str | None, units: float) -> int:
@@ -193,8 +196,9 @@ class QuotaManager:
         return self._told(key, rate.throttle_ms(limit.bound, now))
 
     def connected(self, address: str, listener: str) -> int:
-        """A connection came from `address` to `listener`. Returns how long it has to wait before it is read, in ms: for the
-        quota of its address, for its listener's rate, or for max.connection.creation.rate, which is all addresses'."""
+        """Charge a new connection from `address` to `listener`; returns the time in ms before it may be read: for its
+        address's quota, its listener's rate, or max.connection.creation.rate, which is for all addresses.
+        """
         limits = self._listener_limits.get(listener)
         wait = 0
         for bound, whose, where in (
@@ -210,19 +214,19 @@ class QuotaManager:
         return self._told(CONNECTION_CREATION_RATE, wait) if wait else 0
 
     def use(self, config: BrokerConfig) -> None:
-        """Other settings hold."""
+        """Apply a changed configuration."""
         self._connection_rate = config.max_connection_creation_rate
         self._listener_limits = config.listener_limits
 
     def mutations(self, client_id: str | None, user: str = ANONYMOUS, *, strict: bool) -> Mutations:
-        """The account of one request that makes or deletes partitions; `strict`: its client knows the error code."""
+        """Account of one request that makes or deletes partitions; `strict`: its client knows the error code."""
         limit = self.table.limit(CONTROLLER_MUTATION_RATE, user, client_id or "")
         if limit is None:
             return Mutations(self, (CONTROLLER_MUTATION_RATE, None, None), None, strict)
         return Mutations(self, (CONTROLLER_MUTATION_RATE, *limit.scope), limit.bound, strict)
 
     def bucket(self, scope: _Scope, bound: float) -> TokenBucket:
-        """The tokens of all who share `scope`."""
+        """Token bucket shared by all in `scope`."""
         bucket = self._buckets.get(scope)
         if bucket is None:
             _make_room(self._buckets)
@@ -243,7 +247,7 @@ class QuotaManager:
 
 
 def _make_room(measured: dict[_Scope, WindowedRate] | dict[_Scope, TokenBucket]) -> None:
-    """Forgets the half that was silent for longest, when there are too many: now and then, not each time."""
+    """Drop the half that was idle for longest if there are too many: rarely, instead of one at a time."""
     if len(measured) < MAX_RATES:
         return
     for scope in sorted(measured, key=lambda scope: measured[scope].last_ms)[: MAX_RATES // 2]:
@@ -251,14 +255,14 @@ def _make_room(measured: dict[_Scope, WindowedRate] | dict[_Scope, TokenBucket])
 
 
 def entity_name(entity: Entity) -> str:
-    """An entity as text: `{"client-id":"c","user":null}`."""
+    """Format an entity as text: `{"client-id":"c","user":null}`."""
     import json  # most brokers have no quota
 
     return json.dumps(dict(entity), separators=(",", ":"))
 
 
 def parse_entity(name: str) -> Entity:
-    """The inverse of `entity_name`. ValueError for anything else."""
+    """Parse the output of `entity_name`. ValueError for anything else."""
     import json
 
     try:

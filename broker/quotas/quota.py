@@ -1,4 +1,4 @@
-"""Client quotas as values: what they are on, which of them holds for a client, which match a filter (KIP-546).
+"""Client quotas as values: their entities, which of them applies to a client, which match a filter (KIP-546).
 
 An entity is a user, a client id, both, or an address; each by its name or as the default for those without a quota of
 their own. For a client the most particular entity wins, in this order:
@@ -37,18 +37,18 @@ _MAX_NAME_LENGTH = 1000
 Part = tuple[str, str | None]
 """(entity type, name); None is the default."""
 Entity = tuple[Part, ...]
-"""Parts by type."""
+"""Parts, sorted by type."""
 
 
 class Limit(NamedTuple):
-    """A bound that holds for a client, and the name under which what it bounds is counted."""
+    """A quota that applies to a client, and the name under which its use is counted."""
 
     bound: float
     scope: tuple[str | None, str | None]
 
 
 class Match(Enum):
-    """How a filter compares a part of an entity."""
+    """Ways in which a filter compares a part of an entity."""
 
     EXACT = 0
     DEFAULT = 1
@@ -69,7 +69,7 @@ def _invalid(message: str) -> ProtocolError:
 
 
 def checked_entity(parts: Sequence[Part]) -> Entity:
-    """The entity with these parts. Raises `ProtocolError` INVALID_REQUEST where there can be none."""
+    """Make the entity of these parts. Raises `ProtocolError` INVALID_REQUEST for an impossible one."""
     if not parts:
         raise _invalid("a client quota needs an entity")
     types = [kind for kind, _ in parts]
@@ -97,7 +97,7 @@ def _check_address(text: str) -> None:
 
 
 def check_value(entity: Entity, key: str, value: float) -> None:
-    """Raises `ProtocolError` INVALID_REQUEST unless `entity` can have this bound."""
+    """Raise `ProtocolError` INVALID_REQUEST unless `entity` can have this quota."""
     known = _IP_KEYS if entity[0][0] == IP else _CLIENT_KEYS
     if key not in known:
         raise _invalid(f"there is no quota '{key}' on {' and '.join(k for k, _ in entity)}: {', '.join(sorted(known))}")
@@ -110,7 +110,7 @@ def check_value(entity: Entity, key: str, value: float) -> None:
 
 
 def check_filter(components: Sequence[Component]) -> None:
-    """Raises `ProtocolError` for a filter that contradicts itself, or names types that there are not."""
+    """Raise `ProtocolError` for a filter that contradicts itself or names unknown types."""
     types = [component.entity_type for component in components]
     for component in components:
         if not component.entity_type:
@@ -128,7 +128,7 @@ def check_filter(components: Sequence[Component]) -> None:
 
 
 def matches(entity: Entity, components: Iterable[Component], strict: bool) -> bool:
-    """Whether `entity` has what each component asks for; `strict`: and nothing else."""
+    """True if `entity` has a part for each component; `strict`: and no other part."""
     parts = dict(entity)
     asked = 0
     for component in components:
@@ -149,7 +149,7 @@ def matches(entity: Entity, components: Iterable[Component], strict: bool) -> bo
 
 
 class QuotaTable:
-    """All quotas: entity → key → bound."""
+    """All quotas: entity → key → limit."""
 
     __slots__ = ("_keys", "entries")
 
@@ -158,7 +158,7 @@ class QuotaTable:
         self._keys: frozenset[str] = frozenset()
 
     def set(self, entity: Entity, values: Mapping[str, float]) -> None:
-        """Gives `entity` these bounds and no others; none: it is forgotten."""
+        """Replace the quotas of `entity`; an empty mapping removes it."""
         if values:
             self.entries[entity] = dict(values)
         else:
@@ -166,11 +166,11 @@ class QuotaTable:
         self._keys = frozenset(key for bounds in self.entries.values() for key in bounds)
 
     def has(self, key: str) -> bool:
-        """Whether anybody has such a bound: what most brokers answer with no, at once."""
+        """True if any entity has a quota of this kind. A quick test: most brokers have none."""
         return key in self._keys
 
     def limit(self, key: str, user: str, client_id: str) -> Limit | None:
-        """What bounds `key` for this client, None for nothing."""
+        """The quota `key` that applies to this client; None if there is none."""
         if key not in self._keys:
             return None
         for users, clients in (

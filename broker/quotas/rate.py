@@ -1,5 +1,5 @@
-"""How fast something goes, over a sliding number of windows; and a bucket of tokens. As Kafka's quotas measure (KIP-13,
-KIP-599), so that its settings mean the same here.
+"""Rates over a sliding number of windows, and token buckets. They measure as Kafka's quotas do (KIP-13, KIP-599), so
+that its settings have the same effect here.
 
 No clock: times are arguments, in ms, and never go back. One thread.
 """
@@ -11,7 +11,7 @@ from collections import deque
 
 
 class WindowedRate:
-    """Units a second over the last `windows` windows of `window_ms`, the one in progress included.
+    """Units a second over the last `windows` windows of `window_ms`, the current one included.
 
     As long as fewer have been begun, the others count as empty ones: a burst at the start is no breach.
     """
@@ -23,10 +23,10 @@ class WindowedRate:
         self._window_ms = window_ms
         self._samples: deque[list[float]] = deque()  # [begun at, units], oldest first
         self.last_ms = 0.0
-        """When something was recorded last."""
+        """Time of the last `record`, ms."""
 
     def record(self, units: float, now_ms: float) -> None:
-        """`units` happened now."""
+        """Count `units` at `now_ms`."""
         samples = self._samples
         if not samples or now_ms - samples[-1][0] >= self._window_ms:
             samples.append([now_ms, 0.0])
@@ -35,12 +35,12 @@ class WindowedRate:
         self.last_ms = now_ms
 
     def rate(self, now_ms: float) -> float:
-        """Units a second."""
+        """Rate in units a second."""
         self._purge(now_ms)
         return 1000 * sum(units for _, units in self._samples) / self._elapsed_ms(now_ms)
 
     def throttle_ms(self, bound: float, now_ms: float) -> int:
-        """How long nothing may happen for the rate to be `bound` again; 0 when it is not above it."""
+        """Time in ms without new units after which the rate is down to `bound`; 0 if it is not above it."""
         rate = self.rate(now_ms)
         if rate <= bound:
             return 0
@@ -59,34 +59,34 @@ class WindowedRate:
 
 
 class TokenBucket:
-    """`rate` tokens a second, at most `burst` of them kept. It may be overdrawn; then nobody gets any for a while."""
+    """A bucket that gains `rate` tokens a second up to `burst`. It may be overdrawn; then nobody gets any for a while."""
 
     __slots__ = ("_burst_seconds", "_tokens", "last_ms")
 
     def __init__(self, burst_seconds: float, rate: float, now_ms: float) -> None:
-        """Full at first: `rate` times `burst_seconds` tokens."""
+        """The bucket starts full, with `rate` times `burst_seconds` tokens."""
         self._burst_seconds = burst_seconds
         self._tokens = rate * burst_seconds
         self.last_ms = now_ms
 
     def refill(self, rate: float, now_ms: float) -> float:
-        """The tokens that there are now."""
+        """Add the tokens earned until now; returns the number of tokens."""
         grown = self._tokens + rate * (now_ms - self.last_ms) / 1000
         self._tokens = min(rate * self._burst_seconds, grown)
         self.last_ms = now_ms
         return self._tokens
 
     def take(self, tokens: float, rate: float, now_ms: float) -> None:
-        """Takes them, whether they are there or not."""
+        """Take tokens; the bucket may go below zero."""
         self.refill(rate, now_ms)
         self._tokens -= tokens
 
     def throttle_ms(self, rate: float, now_ms: float) -> int:
-        """How long until the bucket is not overdrawn any more; 0 when it is not."""
+        """Time in ms until the bucket is no longer overdrawn; 0 if it is not."""
         tokens = self.refill(rate, now_ms)
         return _whole(-tokens / rate * 1000) if tokens < 0 else 0
 
 
 def _whole(milliseconds: float) -> int:
-    """Rounded up, but for what floating point has made of a whole number."""
+    """Round up, ignoring the error of floating-point arithmetic on a whole number."""
     return math.ceil(milliseconds - 1e-6)

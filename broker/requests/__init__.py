@@ -1,4 +1,4 @@
-"""From a frame to its handler and back: the table of APIs, rights, quotas, errors in the form that a client expects.
+"""From a frame to its handler and back: the table of APIs, access checks, quotas, error answers.
 
 Start reading at `dispatcher.py`, then `registry.py`. Handlers are in `broker/apis/`.
 """

@@ -1,4 +1,4 @@
-"""What an API asks before it does or tells something: declared where its handler is registered (`broker/requests/registry.py`).
+"""Access requirements of an API, declared where its handler is registered (`broker/requests/registry.py`).
 
 A declaration is what docs/SECURITY.md shows, and what tests hold against the questions that really come. Those that are about
 a whole request, `on_cluster` and `on_field`, the dispatcher asks by itself; the others are the handler's to ask, by
@@ -23,11 +23,11 @@ DENIED = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""How a refusal is answered."""
+"""Error code of a refusal, by resource type."""
 
 
 class Consequence(Enum):
-    """What "no" means."""
+    """Effect of a refusal."""
 
     REQUEST = "the request is refused"
     PART = "its part is refused"
@@ -37,8 +37,9 @@ class Consequence(Enum):
 
 
 class Ask(NamedTuple):
-    """One question. `of`: what it is about, in words. `field`: the request's field with the resource's name, for the
-    dispatcher; `guards`: whether the dispatcher asks it."""
+    """One access requirement. `of`: the resource, in words, for the docs; `field`: the request's field with its name;
+    `guards`: True if the dispatcher checks it.
+    """
 
     operation: AclOperation
     resource_type: ResourceType
@@ -50,54 +51,56 @@ class Ask(NamedTuple):
 
     @property
     def code(self) -> ErrorCode:
-        """What a refusal is answered with."""
+        """Error code of a refusal."""
         return self.answer or DENIED[self.resource_type]
 
 
 def on_cluster(operation: AclOperation) -> Ask:
-    """The whole request needs it of the cluster; the dispatcher asks."""
+    """The request requires this operation on the cluster; checked by the dispatcher."""
     return Ask(operation, ResourceType.CLUSTER, "", Consequence.REQUEST, guards=True)
 
 
 def on_field(operation: AclOperation, resource_type: ResourceType, field: str) -> Ask:
-    """The whole request needs it of what the request's `field` names; the dispatcher asks."""
+    """The request requires this operation on the resource that its `field` names; checked by the dispatcher."""
     return Ask(operation, resource_type, "of the request", Consequence.REQUEST, field, guards=True)
 
 
 def on_request(
     operation: AclOperation, resource_type: ResourceType, of: str = "", answer: ErrorCode | None = None
 ) -> Ask:
-    """The whole request needs it; the handler asks. `answer`: the refusal's code where it is another than the resource's."""
+    """The request requires this operation; checked by the handler. `answer`: the refusal's code, if not the resource
+    type's usual one.
+    """
     return Ask(operation, resource_type, of, Consequence.REQUEST, answer=answer)
 
 
 def on_each(operation: AclOperation, resource_type: ResourceType, of: str = "each that is named") -> Ask:
-    """Each part of the request needs it of what the part names; the handler asks."""
+    """Each part of the request requires this operation on the resource that it names; checked by the handler."""
     return Ask(operation, resource_type, of, Consequence.PART)
 
 
 def shows(operation: AclOperation, resource_type: ResourceType, of: str) -> Ask:
-    """What the client may not know of is left out of the answer."""
+    """The answer leaves out resources on which the client lacks this operation."""
     return Ask(operation, resource_type, of, Consequence.HIDDEN)
 
 
 def suffices(operation: AclOperation, resource_type: ResourceType, of: str = "") -> Ask:
-    """Who has it is not asked what follows."""
+    """A client with this right needs none of the following requirements; checked by the handler."""
     return Ask(operation, resource_type, of, Consequence.NEXT)
 
 
 def suffices_on_cluster(operation: AclOperation) -> Ask:
-    """Who has it of the cluster is not asked what follows; the dispatcher asks."""
+    """A client with this right on the cluster needs none of the following requirements; checked by the dispatcher."""
     return Ask(operation, ResourceType.CLUSTER, "", Consequence.NEXT, guards=True)
 
 
 def tells(operation: AclOperation, resource_type: ResourceType, of: str) -> Ask:
-    """Decides over a field of the answer."""
+    """A field of the answer is left out if the client lacks this right."""
     return Ask(operation, resource_type, of, Consequence.FIELD)
 
 
 def refusal(asks: Sequence[Ask], request: Any, context: RequestContext) -> ErrorCode | None:
-    """The code to refuse the whole request with, by the questions that the dispatcher asks; None: go on."""
+    """Check the requirements that are the dispatcher's: the error code for the whole request, or None to go on."""
     for ask in asks:
         if ask.guards:
             # A name that is null is nobody's: asked as the empty one, and the handler's to refuse.

@@ -1,4 +1,4 @@
-"""The audit log: who was refused what, and which administrative acts were done. Logger `tidelog.audit`, at INFO.
+"""The audit log: refused operations and administrative acts. Logger `tidelog.audit`, at INFO.
 
     denied: User:alice from 10.0.0.7 may not WRITE topic 'orders' (Produce)
     done: User:admin from 10.0.0.2: created topic 'orders' with 3 partitions (CreateTopics)
@@ -32,17 +32,17 @@ LOGGER = "tidelog.audit"
 log = logging.getLogger(LOGGER)
 
 QUIET_MS = 60_000
-"""A refusal that was written is not written again for so long."""
+"""Time in ms for which a refusal is not logged again."""
 MAX_KNOWN = 1000
-"""Refusals that are remembered for it."""
+"""Number of refusals that are remembered for that."""
 DENIALS = (100, 1.0)
-"""Lines at once, and lines a second from then on."""
+"""Allowance for refusals: lines at once, and lines a second from then on."""
 ACTS = (1000, 10.0)
-"""Of one principal and one kind."""
+"""The same allowance for the acts of one principal and API."""
 MAX_ACTORS = 1000
-"""Principals and kinds whose lines are counted; who is not among them begins anew."""
+"""Number of such allowances that are kept; the oldest is dropped, and starts anew."""
 SINGLE = 20
-"""Things that one request did and that have a line each."""
+"""Number of acts of one request that get a line each."""
 RIGHTS = frozenset(
     {
         ApiKey.CREATE_ACLS,
@@ -55,13 +55,14 @@ RIGHTS = frozenset(
     }
 )
 MAX_SHOWN = 249
-"""Characters of a name in a line: as many as a topic's name may have."""
+"""Maximum length of a name in a line: that of a topic's name."""
 MAX_ACT = 4096
-"""Characters of what was done in a line: a request may set a hundred thousand settings of one topic."""
+"""Maximum length of the acts in a line, in characters: a request may change a hundred thousand settings of one topic.
+"""
 
 
 class _Allowance:
-    """A bucket of lines that fills with time."""
+    """A token bucket for lines."""
 
     __slots__ = ("_full", "_left", "_rate", "_since_ms", "left_out")
 
@@ -81,13 +82,13 @@ class _Allowance:
         return True
 
     def told(self) -> str:
-        """What to add to a line about those that were left out since the last one."""
+        """Text for the next line, with the number of lines left out since the last one."""
         count, self.left_out = self.left_out, 0
         return f"; {count} lines before this were left out" if count else ""
 
 
 class AuditLog:
-    """Loop thread; `did` any.
+    """Loop thread; `did` may be called from any.
 
     Attributes:
         denials: API key → refusals, written or not.
@@ -108,7 +109,7 @@ class AuditLog:
     def denied(
         self, context: RequestContext, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> None:
-        """Notes a refusal."""
+        """Log a refusal."""
         self.denials[context.api_key] += 1
         if not log.isEnabledFor(logging.INFO):
             return
@@ -139,7 +140,7 @@ class AuditLog:
         )
 
     def did(self, context: RequestContext, acts: Iterable[str]) -> None:
-        """Notes what was done, in words whose names are `quoted`."""
+        """Log what was done; names in the texts are `quoted`."""
         if not log.isEnabledFor(logging.INFO):
             return
         connection, key = context.connection, context.api_key
@@ -155,7 +156,7 @@ class AuditLog:
             log.info("done: %s from %s: %s (%s)%s", who, connection.peer_host, text, key.label, told)
 
     def _allowance(self, principal: str, key: ApiKey) -> _Allowance:
-        """That of one principal and kind. Under the lock."""
+        """Allowance of one principal and API. Call with the lock held."""
         found = self._acts.get((principal, key))
         if found is None:
             found = self._acts[principal, key] = _Allowance(*ACTS, self._time.monotonic_ms())
@@ -166,8 +167,9 @@ class AuditLog:
 
 
 def _in_lines(acts: Iterable[str]) -> Iterator[str]:
-    """What a request did, in texts of at most `MAX_ACT` characters: the first few things by themselves, then as many as fit.
-    What is longer goes on in the next one; nothing is left out."""
+    """Combine acts into texts of at most `MAX_ACT` characters: the first few alone, then as many as fit. A longer one
+    continues in the next text; nothing is left out.
+    """
     waiting = ""
     for number, act in enumerate(acts):
         if number >= SINGLE and len(waiting) + 2 + len(act) <= MAX_ACT:
@@ -194,21 +196,22 @@ def _pieces(act: str) -> list[str]:
 
 
 def shown(text: str) -> str:
-    """A client's text without what could end a line or change how it looks, and not too long. What is escaped is escaped as in
-    Python, backslashes too, so that it can't be taken for what somebody typed."""
+    """A client's text, shortened, without characters that end a line or change how it looks: these, and backslashes,
+    are escaped as in Python, so that an escape can't be taken for typed text.
+    """
     return shown_whole(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…")
 
 
 def shown_whole(text: str) -> str:
-    """The same, however long: of a change of rights nothing may be hidden."""
+    """As `shown`, unshortened: of a change of rights nothing may be hidden."""
     return text if text.isprintable() and "\\" not in text else text.encode("unicode_escape").decode("ascii")
 
 
 def quoted(text: str | None) -> str:
-    """A client's name for something, to stand in a line: it ends at the first quote that has no backslash before it."""
+    """A client's name for something, quoted for a line: it ends at the first quote without a backslash before it."""
     return "null" if text is None else "'" + shown(text).replace("'", "\\'") + "'"
 
 
 def quoted_whole(text: str | None) -> str:
-    """The same, however long."""
+    """As `quoted`, unshortened."""
     return "null" if text is None else "'" + shown_whole(text).replace("'", "\\'") + "'"

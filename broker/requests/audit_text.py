@@ -1,4 +1,4 @@
-"""What the requests of administration did, in words for the audit log. Imported with the first of them; loop thread.
+"""Texts of the audit log for administrative requests. Imported with the first such request; loop thread.
 
 Each function takes a request and its answer, and tells of what the answer says was done. Names of settings are told, and their
 values where the setting is not sensitive; of users only their names. What changes rights (`audit.RIGHTS`) is told in full.
@@ -40,7 +40,7 @@ def _create_topics(request: Any, response: Any) -> Iterator[str]:
             topic = wanted[row.name]
             count = len(topic.assignments) or topic.num_partitions
             size = f"{count} partitions" if count >= 0 else "the usual number of partitions"
-            settings = ", ".join(f"{shown(one.name)}={shown(one.value or '')}" for one in topic.configs)
+            settings = ", ".join(f"{shown(setting.name)}={shown(setting.value or '')}" for setting in topic.configs)
             yield f"created topic {quoted(row.name)} with {size}" + (f" and {settings}" if settings else "")
 
 
@@ -66,7 +66,7 @@ def _delete_records(request: Any, response: Any) -> Iterator[str]:
 
 
 def _alter_configs(request: Any, response: Any) -> Iterator[str]:
-    wanted = {(one.resource_type, one.resource_name): one.configs for one in request.resources}
+    wanted = {(resource.resource_type, resource.resource_name): resource.configs for resource in request.resources}
     for row in response.responses:
         if not row.error_code:
             changes = ", ".join(
@@ -126,9 +126,9 @@ def _alter_users(request: Any, response: Any) -> Iterator[str]:
     for row in response.results:
         if not row.error_code:
             for change, done in ((request.deletions, "deleted"), (request.upsertions, "set")):
-                for one in change:
-                    if one.name == row.user:
-                        yield f"{done} the {NUMBERS.get(one.mechanism, '?')} credential of user {quoted_whole(row.user)}"
+                for item in change:
+                    if item.name == row.user:
+                        yield f"{done} the {NUMBERS.get(item.mechanism, '?')} credential of user {quoted_whole(row.user)}"
 
 
 def _alter_quotas(request: Any, response: Any) -> Iterator[str]:
@@ -181,7 +181,10 @@ def _update_features(request: Any, response: Any) -> Iterator[str]:
 
 def _move_logs(request: Any, response: Any) -> Iterator[str]:
     paths = {
-        (topic.name, index): one.path for one in request.dirs for topic in one.topics for index in topic.partitions
+        (topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
     }
     for topic in response.results:
         for row in topic.partitions:

@@ -1,4 +1,4 @@
-"""Audited requests that are in work: each is brought to its end, whether its client waits for the answer or not.
+"""Audited requests in work: each runs to its end, even if its client disconnects.
 
 What changes something is written by a thread, and is done then, whoever is left to hear of it. Were the rest of the work given up
 with the connection, a client that resets it at the right moment would have its change without a line in the audit log, and memory
@@ -17,11 +17,11 @@ from ..runtime.exceptions import ConnectionAborted
 T = TypeVar("T")
 
 MOST = 10_000
-"""In work at a time, some 10 KB each: who comes and goes leaves no more than that."""
+"""Maximum number of them, some 10 KB each: clients that come and go leave no more than that."""
 
 
 class Changes:
-    """The work that is to be brought to its end."""
+    """Running audited requests."""
 
     __slots__ = ("_loop", "_under_way")
 
@@ -33,19 +33,19 @@ class Changes:
         return len(self._under_way)
 
     def check(self) -> None:
-        """Before one begins. Raises `ConnectionAborted` where there are too many."""
+        """Called before one begins. Raises `ConnectionAborted` above the limit."""
         if len(self._under_way) >= MOST:
             raise ConnectionAborted(f"{MOST} changes are in work; try again")
 
     def keep(self, work: Coroutine[object, object, T]) -> tuple[asyncio.Task[T], asyncio.Future[T]]:
-        """(the task that does the work, what the connection may cancel without ending it)."""
+        """(task that does the work, future for the connection, which can be cancelled without ending the work)."""
         task = self._loop.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task, asyncio.shield(task)
 
     async def finish(self, timeout_s: float) -> None:
-        """Waits for all there are, for so long; what is not done then never will be."""
+        """Wait for all of them, up to the time-out; those unfinished then are lost."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=timeout_s)
         for task in self._under_way:

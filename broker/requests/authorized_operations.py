@@ -1,4 +1,4 @@
-"""What a client may do, as a bit field (KIP-430): bit n stands for Kafka's ACL operation n.
+"""Authorized operations as a bit field (KIP-430): bit n stands for Kafka's ACL operation n.
 
 Without an authorizer everything that makes sense for a resource is allowed, as in Kafka. Loop thread.
 """
@@ -18,7 +18,7 @@ def _bits(operations: tuple[AclOperation, ...]) -> int:
 
 
 NOT_ASKED = -(2**31)
-"""What the field holds when the client did not ask."""
+"""Value of the field when the client did not ask for it."""
 
 _SENSIBLE = {
     ResourceType.TOPIC: (
@@ -59,7 +59,7 @@ _ALL = {
 
 
 def operations_of(context: RequestContext, resource_type: ResourceType, name: str, is_asked: bool = True) -> int:
-    """What the client may do with this topic, group or cluster."""
+    """Operations that the client may do on this topic, group or cluster."""
     if not is_asked:
         return NOT_ASKED
     if context.broker.authorizer is None:
@@ -74,7 +74,7 @@ def operations_of(context: RequestContext, resource_type: ResourceType, name: st
 
 
 def cluster_operations(context: RequestContext, is_asked: bool) -> int:
-    """The same of the cluster; nothing at all for a client that may not describe it."""
+    """As `operations_of`, for the cluster; 0 for a client that may not describe it."""
     if is_asked and not context.allows(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return operations_of(context, ResourceType.CLUSTER, CLUSTER_NAME, is_asked)

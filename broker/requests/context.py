@@ -1,4 +1,4 @@
-"""What a handler knows about a request besides its fields."""
+"""RequestContext: what a handler knows about a request besides its fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 class _EveryName:
-    """Contains whatever one looks for."""
+    """A container that contains every name."""
 
     __slots__ = ()
 
@@ -33,7 +33,9 @@ EVERY_NAME: Container[str] = _EveryName()
 
 
 class RequestContext(NamedTuple):
-    """One request's surroundings. Loop thread. A tuple: each request has one, and a frozen class takes thrice as long to make."""
+    """Surroundings of one request. Loop thread. A tuple: each request has one, and a frozen class takes thrice as long
+    to make.
+    """
 
     broker: Broker
     connection: Connection
@@ -44,39 +46,41 @@ class RequestContext(NamedTuple):
 
     @property
     def client_host(self) -> str:
-        """The peer's address as Kafka's groups show it: `/127.0.0.1`."""
+        """Address of the client in the form of Kafka's groups: `/127.0.0.1`."""
         return f"/{self.connection.peer_host}"
 
     @property
     def user(self) -> str:
-        """Who the client is, by name: ANONYMOUS where the listener does not ask."""
+        """Name of the authenticated user; ANONYMOUS without authentication."""
         return self.connection.user
 
     @property
     def principal(self) -> str:
-        """Who the client is: `User:` and `user`. Topics that it makes are on this account."""
+        """Principal of the client, `User:` and `user`, to which the topics that it creates are charged."""
         return self.connection.principal
 
     @property
     def listener(self) -> str:
-        """Name of the listener that the connection came in by."""
+        """Name of the connection's listener."""
         return self.connection.listener.name
 
     async def next_turn(self) -> None:
-        """Returns when everybody else has had a turn: between two slices of what is long (`cooperative.py`)."""
+        """Returns when all other clients had a turn: to be awaited between two chunks of long work
+        (`runtime/cooperative.py`).
+        """
         come = self.broker.loop.create_future()
         self.connection.wait_turn(partial(_settle, come))
         await come
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """(host, port) that names this node to this client: what it dialled, or `advertised.listeners`."""
+        """(host, port) of this node for this client: what it dialled, or `advertised.listeners`."""
         return self.connection.local_address
 
     def allows(
         self, operation: AclOperation, resource_type: ResourceType, resource_name: str, *, quietly: bool = False
     ) -> bool:
-        """Whether the client may do this to this resource: everything, where there is no authorizer.
+        """True if the client may do this on this resource; always, without an authorizer.
 
         A "no" is noted in the audit log, unless it is asked `quietly`: since another right may do, or to filter a list.
         """
@@ -91,7 +95,7 @@ class RequestContext(NamedTuple):
         return False
 
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether there is any resource of this type to which the client may do this (KIP-679)."""
+        """True if there may be a resource of this type on which the client may do this (KIP-679)."""
         authorizer = self.broker.authorizer
         connection = self.connection
         return authorizer is None or authorizer.allows_any(
@@ -101,8 +105,9 @@ class RequestContext(NamedTuple):
     def allowed(
         self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str], *, quietly: bool = False
     ) -> Container[str]:
-        """Those of `names` for which `allows` says yes, each asked once. Looked up in only: without an authorizer it has
-        every name."""
+        """The `names` that `allows` accepts, each checked once. For look-ups only: without an authorizer it contains
+        every name.
+        """
         if self.broker.authorizer is None:
             return EVERY_NAME
         return {name for name in dict.fromkeys(names) if self.allows(operation, resource_type, name, quietly=quietly)}

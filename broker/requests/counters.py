@@ -1,4 +1,4 @@
-"""What is counted of requests: plain numbers that the loop thread adds to, and a scrape reads.
+"""Counters of requests: plain numbers that the loop thread increments and a scrape reads.
 
 The price of a request is one clock reading and two additions. Latencies go to buckets whose bounds are powers of two, so that
 the bucket of a duration is the bit length of its nanoseconds.
@@ -20,7 +20,7 @@ BOUNDS_S = tuple((1 << bits) / 1e9 for bits in range(_FIRST_BIT, _LAST_BIT + 1))
 
 
 class RequestCounters:
-    """Totals since start. Loop thread.
+    """Totals since the start. Loop thread.
 
     Attributes:
         latencies: by API key, requests that were answered, by the bit length of the nanoseconds that took.
@@ -50,7 +50,7 @@ class RequestCounters:
 
 
 def told_buckets(by_bits: Sequence[int]) -> list[int]:
-    """Counts for `BOUNDS_S` and for what is above, from counts by bit length."""
+    """Counts for `BOUNDS_S` and above, from counts by bit length."""
     return [
         sum(by_bits[: _FIRST_BIT + 1]),
         *by_bits[_FIRST_BIT + 1 : _LAST_BIT + 1],

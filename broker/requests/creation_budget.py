@@ -1,4 +1,4 @@
-"""What one request may still make: the partitions of one request, its user's account and bounds, and the user's rate."""
+"""Limits on what one request creates: its own partitions, its principal's account, and its quota's rate."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Room:
-    """Loop thread; one for each request, and left (`with`) when it is answered."""
+    """What one request may still create; a context that ends with its answer. Loop thread."""
 
     __slots__ = ("_accounts", "_kept", "_left", "_mutations", "_principal")
 
     def __init__(
         self, context: RequestContext, mutations: Mutations, most: int | None = MAX_PARTITIONS_PER_REQUEST
     ) -> None:
-        """`most`: partitions that the request may make in all; None where each of its parts has a bound of its own."""
+        """`most`: partitions that the request may create in all; None if each of its parts has a limit of its own."""
         self._accounts = context.broker.topics.makers
         self._principal = context.principal
         self._mutations = mutations
@@ -36,8 +36,10 @@ class Room:
             claim.release()
 
     def take(self, topics: int, partitions: int) -> Claim:
-        """Room for so many more. Raises `ProtocolError` POLICY_VIOLATION, or THROTTLING_QUOTA_EXCEEDED where the user makes
-        them too fast; then nothing was taken. The claim is the caller's: whoever makes what it is for releases it."""
+        """Reserve topics and partitions. Raises `ProtocolError` POLICY_VIOLATION, or THROTTLING_QUOTA_EXCEEDED if the
+        user creates too fast; then nothing is reserved. The caller owns the claim, and releases it when it has created
+        them, or not.
+        """
         if self._left is not None and partitions > self._left:
             raise ProtocolError(
                 ErrorCode.POLICY_VIOLATION,
@@ -54,5 +56,7 @@ class Room:
         return claim
 
     def check(self, topics: int, partitions: int) -> None:
-        """`take`, for a request that makes nothing: until it is answered its parts are counted together."""
+        """As `take`, for a request that only validates: the reservation is held until its answer, so that its parts
+        count together.
+        """
         self._kept.append(self.take(topics, partitions))

@@ -1,4 +1,4 @@
-"""From a frame to its handler and back to bytes.
+"""Dispatcher: hands a request frame to its API's handler, and encodes the answer.
 
 Produce and Fetch are parsed by the compiled codec and answered by handlers that work on the receive buffer. Every other
 request is copied, decoded by its declared schema, and given to the handler that its module registered.
@@ -203,7 +203,9 @@ class Dispatcher:
         meter: RequestMeter | None,
         requests: BulkRequestLane,
     ) -> Answer:
-        """`_generic` for what has very many names: read and written beside the loop. Its client pays for that time too."""
+        """As `_generic`, for a request with very many names: decoded and encoded on a thread beside the loop, whose
+        time is charged to the client too.
+        """
         key, handler = registration.api_key, registration.handler
         assert handler is not None
         began = perf_counter()
@@ -253,7 +255,7 @@ class Dispatcher:
         connection: Connection,
         meter: RequestMeter | None,
     ) -> bytes:
-        """The frame. An answer that tells its client to wait mutes the connection for so long (KIP-219)."""
+        """Encode an answer. An answer with a throttle time mutes the connection for that time (KIP-219)."""
         frame = self._frame(key, version, correlation_id, response)
         told = getattr(response, "throttle_time_ms", 0)
         if meter is not None and (wait := meter.handled()) > told:
@@ -266,7 +268,7 @@ class Dispatcher:
         return frame
 
     def _failed(self, registration: Registration, version: int, correlation_id: int, error: Exception) -> bytes:
-        """A handler raised what it should have answered. Where no answer fits, the connection ends."""
+        """Answer for a handler's exception. Where the response has no place for an error, the connection ends."""
         code, message = error_code(error)
         self._counters.errors[registration.api_key, code] += 1
         frame = error_frame(registration, version, correlation_id, code, message)
@@ -280,26 +282,26 @@ class Dispatcher:
         return _framed(key, version, correlation_id, response)
 
     def _unsupported_api_versions(self, correlation_id: int) -> bytes:
-        """KIP-511: an unknown version is answered in version 0 with our own range, so that clients ask again."""
+        """KIP-511: answer an unknown version in version 0 with our range, so that clients ask again."""
         own = [api for api in self._broker.listed_apis if api.api_key == ApiKey.API_VERSIONS]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return self._frame(ApiKey.API_VERSIONS, 0, correlation_id, response)
 
 
 def _comes_later(response: Any) -> bool:
-    """Whether a handler gave what has to be awaited."""
+    """True if a handler returned something to await."""
     return asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is Sliced
 
 
 def _read(registration: Registration, version: int, frame: bytes) -> tuple[RequestHeader, Any]:
-    """Any thread."""
+    """Decode header and body of a request. Any thread."""
     header, body = parse_request_header(frame)
     request, _ = decode(registration.request, version, frame, body)
     return header, request
 
 
 def _counted(key: ApiKey, version: int, correlation_id: int, last: list[Any]) -> tuple[Counter[int], bytes]:
-    """The errors in the answer that is first in `last`, and its frame; empties `last`. Any thread."""
+    """Count the errors in the answer that is first in `last`, and encode it; empties `last`. Any thread."""
     codes, frame = Counter(errors_of(last[0])), _framed(key, version, correlation_id, last[0])
     last.clear()
     return codes, frame
@@ -313,7 +315,7 @@ def acts_of(request: Any, response: Any, context: RequestContext) -> Iterator[st
 
 
 def refused(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
-    """The answer to a request that its client may not make: the code for the whole, or else for each of its parts."""
+    """The answer to a request that the client may not make: the code for the whole, or else for each of its parts."""
     from .error_responses import error_answer, request_class
 
     kind = request_class(key, "Response")

@@ -1,4 +1,4 @@
-"""Error codes in answers: made for requests that no handler can answer, mirrored from a request, and found in an answer.
+"""Error codes in answers: makes answers for requests that no handler can answer, and finds the errors in an answer.
 
 Kafka closes the connection on a version that it does not speak, ApiVersions excepted, and the client then guesses why.
 Here the client is told: the response of that API with nothing in it but the error, in the version that was asked for
@@ -35,21 +35,21 @@ _BARE = struct.Struct(">iih")  # size, correlation id, error code: a response he
 
 
 def response_class(registration: Registration) -> type[ApiMessage]:
-    """The response that belongs to the request which `registration` handles."""
+    """Response class of the API that `registration` handles."""
     request = loaded(registration).request
     module = importlib.import_module(request.__module__)
     return cast("type[ApiMessage]", getattr(module, request.__name__.removesuffix("Request") + "Response"))
 
 
 def has_field(kind: type[Struct], name: str, version: int) -> bool:
-    """Whether `version` of the message carries the field."""
+    """True if `version` of the message has the field."""
     return any(field.name == name and VersionRange.parse(field.versions).has(version) for field in kind.FIELDS)
 
 
 def error_frame(
     registration: Registration, version: int, correlation_id: int, code: ErrorCode, message: str
 ) -> bytes | None:
-    """A frame with the error, or None where the response of that version has no place for one."""
+    """A frame with the error; None if the response has no place for one in that version."""
     kind = response_class(registration)
     spoken = min(max(version, kind.VERSIONS[0]), kind.VERSIONS[1])
     if not has_field(kind, "error_code", spoken):
@@ -63,7 +63,7 @@ def error_frame(
 
 
 def unsupported(registration: Registration | None, api_key: int, version: int, correlation_id: int) -> bytes:
-    """UNSUPPORTED_VERSION for a version, or a whole API, that is not answered. Neither number is negative."""
+    """Answer UNSUPPORTED_VERSION, for a version or a whole API. Neither number is negative."""
     code = ErrorCode.UNSUPPORTED_VERSION
     if registration is not None:
         text = f"version {version} is not answered, only {registration.min_version} to {registration.max_version}"
@@ -88,7 +88,7 @@ _CODE = "error_code"
 
 @cache
 def request_class(key: ApiKey, kind: str) -> type[ApiMessage]:
-    """The declared `XRequest` or `XResponse` of an API. ValueError where there is none."""
+    """The declared `XRequest` or `XResponse` of an API. ValueError if there is none."""
     try:
         module = importlib.import_module(f"...protocol.messages.{key.name.lower()}", __package__)
     except ModuleNotFoundError:
@@ -101,13 +101,15 @@ def request_class(key: ApiKey, kind: str) -> type[ApiMessage]:
 
 
 def error_answer(key: ApiKey, version: int, request: ApiMessage, code: ErrorCode) -> ApiMessage | None:
-    """The answer in that version; None where nothing in it can say so: the request names no topic, or no such field."""
+    """An answer with the error; None if it has no place for one: the request names no topic, or the version has no such
+    field.
+    """
     response, has_code = _mirror(request_class(key, "Response"), request, version, code)
     return cast(ApiMessage, response) if has_code else None
 
 
 def _mirror(cls: Any, source: Any, version: int, code: ErrorCode) -> tuple[Struct, bool]:
-    """An instance of `cls` after the request's part that it answers, and whether the code is in it."""
+    """An instance of `cls` for the part of the request that it answers, and True if the code is in it."""
     made = cls()
     is_listed = own_code = False
     for field in cls.FIELDS:
@@ -138,12 +140,12 @@ def _mirror_array(field: Field, source: Any, version: int, code: ErrorCode) -> t
         if not values:
             continue
         made = [_mirror(element, value, version, code) for value in values]
-        return [one for one, _ in made], any(has for _, has in made)
+        return [part for part, _ in made], any(has for _, has in made)
     return [], False
 
 
 def _arrays(source: Struct, name: str) -> list[Field]:
-    """The request's arrays that an array of the answer may be about: of its own name first."""
+    """Arrays of the request that an array of the answer may correspond to: the one of the same name first."""
     arrays = [
         field
         for field in source.FIELDS
@@ -161,7 +163,7 @@ def _can_say(element: Any, version: int) -> bool:
 
 
 def _same_field(source: Any, field: Field) -> Any:
-    """The request's value for a field of the answer that names or numbers something."""
+    """The request's value for a field of the answer that is a name or number of something."""
     same = next((names for names in _SAME if field.name in names), None)
     if not isinstance(source, Struct):  # an element of a list of names or numbers
         kind: Any = field.element
@@ -178,7 +180,7 @@ _FIELD = "error_code"
 
 
 class _Paths(NamedTuple):
-    """Of one class: whether it has a code itself, and the fields below which there is one."""
+    """Places of error codes in one class: in itself, and in which fields."""
 
     has_code: bool
     below: tuple[tuple[str, bool, _Paths], ...]
@@ -188,7 +190,7 @@ _paths: dict[type[Struct], _Paths] = {}
 
 
 def errors_of(response: Any) -> Sequence[int]:
-    """Every error code in `response` but 0, in the order of its fields."""
+    """Every error code in `response` except 0, in the order of its fields."""
     cls = type(response)
     paths = _paths.get(cls)
     if paths is None:

@@ -1,4 +1,4 @@
-"""The table of APIs that this daemon answers, filled by the handlers themselves.
+"""Table of the APIs that this daemon answers, filled by the handlers' modules.
 
 Each module of `broker/apis/` registers its handler with `@api(key, (min, max), RequestType, asks=...)`, the last being what
 the authorizer is asked (ADR 38). The dispatcher looks a
@@ -32,7 +32,7 @@ HandlerT = TypeVar("HandlerT", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One API, and the versions that `handler` answers, which are those that ApiVersions tells."""
+    """One API. `handler` answers all versions from min to max, which ApiVersions lists."""
 
     api_key: ApiKey
     min_version: int
@@ -50,7 +50,7 @@ class Registration:
 
     @property
     def is_loaded(self) -> bool:
-        """False: `request` and `handler` are not there yet, `loaded` gets them."""
+        """False while `request` and `handler` are missing; `loaded` imports them."""
         return self.handler is not None
 
 
@@ -130,8 +130,9 @@ def api(
     raw: bool = False,
     many_names: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
-    """Registers a handler for `versions` (first and last, both included) of `api_key`. `asks` has no default: an API
-    that asks for nothing says so."""
+    """Register a handler for `versions` (first and last, inclusive) of `api_key`. `asks` has no default: an API without
+    requirements says so.
+    """
 
     def register(handler: HandlerT) -> HandlerT:
         known = _registrations.get(api_key)
@@ -147,7 +148,7 @@ def api(
 
 
 def load_apis() -> dict[int, Registration]:
-    """The whole table, by API key; imports the modules of `apis` that are not `ON_DEMAND`. Called once at start."""
+    """The whole table, by API key; imports the modules of `apis` that are not `ON_DEMAND`. Called once, at the start."""
     later = {key.name.lower(): key for key in ON_DEMAND}
     for module in pkgutil.iter_modules(_import_api().__path__):
         if (key := later.get(module.name)) is None:
@@ -159,12 +160,12 @@ def load_apis() -> dict[int, Registration]:
 
 
 def registration(api_key: ApiKey) -> Registration | None:
-    """The entry of one API, None where it is not answered. After `load_apis`."""
+    """Entry of one API; None if it is not answered. Call after `load_apis`."""
     return _registrations.get(api_key)
 
 
 def loaded(registration: Registration) -> Registration:
-    """The same with its handler. Loop thread; the first time imports one small module, about a millisecond."""
+    """The entry with its handler. Loop thread; the first call imports one small module, about a millisecond."""
     if not registration.is_loaded:
         _import_api(registration.api_key.name.lower())
         registration = _registrations[registration.api_key]
@@ -172,12 +173,12 @@ def loaded(registration: Registration) -> Registration:
 
 
 def _import_api(name: str = "") -> ModuleType:
-    """The module of one API, or the package of all, by name: the static import would point up (ADR 56)."""
+    """Import the module of one API, or the package of all, by name: a static import would point up (ADR 56)."""
     return importlib.import_module(f"..apis.{name}" if name else "..apis", __package__)
 
 
 def listed_versions(registrations: Mapping[int, Registration], *, telemetry: bool) -> EncodedOnce[ApiVersion]:
-    """One row an API, by key. A broker makes them once: whoever can connect may ask for them, and does first of all.
+    """One row for each API, by key. Made once for each broker: whoever can connect may ask for it, and does so first.
 
     `telemetry`: clients are to push metrics of their own.
     """

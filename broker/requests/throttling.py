@@ -1,4 +1,4 @@
-"""What one request costs its client's quotas, and where an answer says how long the client has to wait.
+"""Charges a request to its client's quotas, and writes the throttle time into its answer.
 
 Only made while a quota is set; the dispatcher asks it when the answer is there. Loop thread.
 """
@@ -26,14 +26,14 @@ _FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 
 
 class RequestMeter:
-    """Started when the request is taken up."""
+    """Measures one request; created when the request is taken up."""
 
     __slots__ = ("_key", "_quotas", "_size", "_started", "_user", "_version", "client_id")
 
     def __init__(
         self, quotas: QuotaManager, buffer: bytearray, start: int, end: int, key: int, version: int, user: str
     ) -> None:
-        """buffer[start:end] is the request with its header, `user` who sent it."""
+        """buffer[start:end] is the request with its header, `user` its sender."""
         self._user = user
         self._quotas = quotas
         self._key = key
@@ -43,19 +43,21 @@ class RequestMeter:
         self._started = time.perf_counter()
 
     def waited(self) -> None:
-        """The request waited for something else than the loop thread: its time begins anew."""
+        """Restart the clock: the request waited for something else than the loop thread."""
         self._started = time.perf_counter()
 
     def took(self, seconds: float) -> None:
-        """The request took so long so far, of the loop thread or of one beside it."""
+        """Add time that the request took on the loop thread, or on one beside it."""
         self._started = time.perf_counter() - seconds
 
     def handled(self) -> int:
-        """The request took the loop thread until now. Returns the wait in ms."""
+        """Charge the loop thread's time until now; returns the throttle time in ms."""
         return self._quotas.handled(self.client_id, time.perf_counter() - self._started, self._user)
 
     def settle(self, answer: bytes | list[Part] | None) -> tuple[bytes | list[Part] | None, int]:
-        """A Produce, Fetch or ShareFetch request has this answer: the same with the wait in it, and the wait in ms."""
+        """Charge the answer to a Produce, Fetch or ShareFetch request: the answer with the throttle time in it, and
+        that time in ms.
+        """
         wait = self.handled()
         if self._key == ApiKey.PRODUCE:
             wait = max(wait, self._quotas.produced(self.client_id, self._size, self._user))
@@ -72,7 +74,7 @@ class RequestMeter:
 
 
 def client_id_of(buffer: bytearray, start: int, end: int) -> str | None:
-    """The client id in a request header of version 1 or 2; None where there is none, or the header is cut off."""
+    """Client id in a request header of version 1 or 2; None if it has none, or is cut off."""
     if end - start < _NAME_AT:
         return None
     length = int.from_bytes(buffer[start + _CLIENT_ID_AT : start + _NAME_AT], "big", signed=True)
@@ -83,7 +85,7 @@ def client_id_of(buffer: bytearray, start: int, end: int) -> str | None:
 
 
 def _with_produce_throttle(frame: bytes, version: int, wait_ms: int) -> bytes:
-    """The wait is the last field (from version 1 on), before the tagged fields, of which there are none."""
+    """Set the throttle time: the last field (from version 1 on), before the tagged fields, of which there are none."""
     if version == 0:
         return frame
     end = len(frame) - (1 if version >= _PRODUCE_FLEXIBLE_FROM else 0)
@@ -91,7 +93,7 @@ def _with_produce_throttle(frame: bytes, version: int, wait_ms: int) -> bytes:
 
 
 def _with_fetch_throttle(frame: bytes, version: int, wait_ms: int) -> bytes:
-    """The wait is the first field (from version 1 on)."""
+    """Set the throttle time: the first field (from version 1 on)."""
     if version == 0:
         return frame
     at = _FETCH_THROTTLE_AT + (1 if version >= _FETCH_FLEXIBLE_FROM else 0)

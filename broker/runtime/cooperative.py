@@ -17,15 +17,15 @@ T = TypeVar("T")
 Steps = Generator[int, None, R]
 
 SLICE_UNITS = 400
-"""Some 2 to 4 ms."""
+"""Units of work in a chunk: some 2 to 4 ms."""
 
 
 MANY_ELEMENTS = 2 * SLICE_UNITS
-"""Produce and Fetch: a request with more topics and partitions is read, and worked through, in turns."""
+"""Number of topics and partitions above which Produce and Fetch requests are parsed and handled in chunks."""
 
 
 class TakesTurns(Protocol):
-    """What is needed of a request's context."""
+    """The part of a request's context that is used here."""
 
     def next_turn(self) -> Awaitable[None]: ...
 
@@ -65,7 +65,7 @@ def in_slices(steps: Steps[R], context: TakesTurns) -> R | Sliced[R]:
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """`items` in lists of `size`, the last one shorter."""
+    """Split `items` into lists of `size`, the last one shorter."""
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some

@@ -1,4 +1,4 @@
-"""Which of the three levels of durability is in force, for the log line at start and for a metric.
+"""Durability levels in force, for the log line at start and for a metric.
 
 `page cache`: an answer means that the kernel has the records. `interval`: it syncs every `flush.messages` records or
 `flush.ms`. `ack after sync` (`flush.messages=1`): an answer means that the disk has them.
@@ -17,7 +17,7 @@ LEVELS = ("page cache", "interval", "ack after sync")
 
 
 def durability_line(defaults: LogConfig, logs: Iterable[LogConfig]) -> str:
-    """What new topics get, and how many logs have another level. Any thread."""
+    """Text with the level of new topics, and the number of logs with another level. Any thread."""
     usual = defaults.durability
     counts = Counter(config.durability for config in logs)
     others = [

@@ -1,4 +1,4 @@
-"""One table from what went wrong below the network to the error code that a client gets."""
+"""Maps exceptions from below the network to error codes for clients: one table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
 
 
 def error_code(error: Exception) -> tuple[ErrorCode, str]:
-    """The wire code and a message for a client. What has no code is a defect of ours: it is logged whole.
+    """Error code and message for a client. An exception without an entry is a defect of ours: it is logged with its
+    traceback.
 
     What the disk refused is one line in the log, with its path, which no client is told: where the data are is nobody's business.
     """
@@ -48,7 +49,7 @@ def error_code(error: Exception) -> tuple[ErrorCode, str]:
 
 
 def _told(error: Exception) -> str:
-    """Of a disk, without a path: the code's words, and the system's where it was the system that refused."""
+    """Message for a client about a disk error: the code's text and the system's, without a path."""
     if isinstance(error, storage.DiskFullError):
         return "the disk is full but for its reserve"
     cause: BaseException | None = error

@@ -1,12 +1,13 @@
-"""What stops the handling of a request before there is an answer."""
+"""Exceptions that end the handling of a request before there is an answer."""
 
 from __future__ import annotations
 
 
 class RequestDeferred(Exception):
-    """Raised by a dispatcher where a request has to wait with its bytes in the connection's buffer: the connection is muted
-    (`mute_in`), and comes with the same request again."""
+    """Raised by a dispatcher for a request that has to wait, with its bytes in the connection's buffer: the connection
+    is muted (`mute_in`), and dispatches the same request again later.
+    """
 
 
 class ConnectionAborted(Exception):
-    """Raised to close a connection with one log line: what the client did, where."""
+    """Raised to close a connection with one log line: what the client did, and where."""

@@ -1,4 +1,4 @@
-"""Places for work of which only so much goes on at a time: who comes in vain waits in its client's row, and the rows take turns.
+"""FairPlaces: a limited number of places for work; those who wait queue by client, and the queues take turns.
 
 Who has a thousand pieces of work waits for its own; a client with one waits for one piece of each other row. Loop thread.
 """
@@ -27,8 +27,10 @@ class FairPlaces:
         self.waiting = 0
 
     def join(self, row: str, come: Callable[[], bool], *, first: bool = False) -> None:
-        """Calls `come` when there is a place, at once or later; it then has the place, which `leave` gives up. Its False gives
-        it up: nobody is there any more. `first`: before all that waits in the row. `come` does not raise."""
+        """Call `come` when there is a place, now or later; the work then holds the place until `leave`. If `come`
+        returns False (the client is gone), the place is given up. `first`: ahead of the others in the row. `come` does
+        not raise.
+        """
         if self._free:
             self._free -= 1
             if not come():
@@ -42,7 +44,7 @@ class FairPlaces:
         self.waiting += 1
 
     def leave(self) -> None:
-        """Gives a place to the next one; what nobody waits for costs nothing."""
+        """Give up a place: the next in turn gets it."""
         while self._rows:
             name, row = self._rows.popitem(last=False)
             come = row.popleft()
@@ -54,7 +56,7 @@ class FairPlaces:
         self._free += 1
 
     async def enter(self, row: str, *, first: bool = False) -> None:
-        """Waits for a place."""
+        """Wait for a place."""
         entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def come() -> bool:
@@ -73,7 +75,7 @@ class FairPlaces:
 
     @asynccontextmanager
     async def place(self, row: str) -> AsyncIterator[None]:
-        """Has a place, after a wait for it."""
+        """Wait for a place, and hold it within the context."""
         await self.enter(row)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Keeping Python's garbage collector away from what lives for ever.
+"""Keeps Python's garbage collector away from objects that live as long as the process.
 
 Each log is some forty objects that its daemon keeps until the end. With ten thousand of them a full collection looks at
 400,000 objects, finds nothing, and holds the loop thread for half a second. So what a start has loaded, or a large

@@ -1,4 +1,4 @@
-"""Hosts as clients name them: addresses, and names of this machine. Pure functions; any thread."""
+"""Classifies hosts as clients name them: addresses, and names of this machine. Pure functions; any thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 
 def is_address(host: str) -> bool:
-    """Whether it is an IP address, which no resolver can be made to turn into another."""
+    """True for an IP address, which no resolver can be made to turn into another."""
     try:
         ip_address(host)
     except ValueError:
@@ -15,12 +15,12 @@ def is_address(host: str) -> bool:
 
 
 def is_local_name(host: str) -> bool:
-    """Names that are this machine by RFC 6761, whatever a resolver says."""
+    """True for names that mean this machine by RFC 6761, whatever a resolver says."""
     return host == "localhost" or host.endswith(".localhost")
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it is an address of this machine for itself."""
+    """True for a loopback address."""
     try:
         found = ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Log lines at a bounded rate: an attack must not fill the disk with them, nor hide in them.
+"""Limits the rate of log lines: an attack must neither fill the disk with them nor hide among them.
 
 A filter on the handler, so for every logger, lets so many lines of a kind through in `WINDOW_S` seconds. A kind is a place in the
 source. What is left out is counted, and told with an example in one line when the window is over. What clients cause are lines of
@@ -15,9 +15,9 @@ WINDOW_S = 10.0
 MOST = 20
 """Lines of a kind in a window, of INFO and above, from loggers whose lines clients can cause."""
 MOST_OF_OTHERS = 1000
-"""From those of storage and cleaner, which tell of each partition at a start, and of DEBUG."""
+"""Lines of a kind in a window from storage and cleaner, which log each partition at a start, and of DEBUG."""
 MAX_EXAMPLE = 249
-"""Characters of the line that stands for those that were left out."""
+"""Length in characters of the example shown for suppressed lines."""
 UNBOUNDED = ("tidelog.audit", __name__)
 _CLIENTS = "tidelog.broker."
 
@@ -36,7 +36,7 @@ class _Kind:
 
 
 class FloodFilter(logging.Filter):
-    """Any thread.
+    """Logging filter that limits lines of each kind. Safe from any thread.
 
     Attributes:
         left_out: lines that were not written, in all.
@@ -51,12 +51,12 @@ class FloodFilter(logging.Filter):
 
     @property
     def pending(self) -> bool:
-        """Whether there are lines of which nobody was told yet."""
+        """True if suppressed lines have not been reported yet."""
         with self._lock:
             return any(kind.left_out for kind in self._kinds.values())
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written. Tells of windows that are over."""
+        """True if the line is to be written. Also reports windows that have ended."""
         if record.name in UNBOUNDED:
             return True
         if not self._looked_s <= record.created < self._looked_s + 1:
@@ -77,7 +77,7 @@ class FloodFilter(logging.Filter):
         return False
 
     def flush(self, now_s: float) -> None:
-        """Tells what was left out in windows that are over. `now_s`: seconds since 1970."""
+        """Report lines suppressed in windows that have ended. `now_s`: seconds since 1970."""
         with self._lock:
             over = [(place, kind) for place, kind in self._kinds.items() if not 0 <= now_s - kind.began < WINDOW_S]
             for place, _ in over:
@@ -101,4 +101,4 @@ def _text_of(record: logging.LogRecord) -> str:
 
 
 FLOOD = FloodFilter()
-"""The one of this process: its handler is the process's too (`logs.py`)."""
+"""The filter of this process, as its log handler is the process's (`logging.py`)."""

@@ -20,11 +20,11 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from .log_flood import FLOOD
 
 MAX_MESSAGE = 8000
-"""Characters of a message: the audit log has acts of 4096 beside names."""
+"""Maximum length of a message in characters: audit lines have 4096 for the act, beside names."""
 MAX_EXCEPTION = 20_000
-"""Characters of a traceback with the exception's text."""
+"""Maximum length of a traceback with the exception's text, in characters."""
 _OTHER_LOGGERS = ("asyncio",)
-"""Loggers of libraries whose lines would go to stderr as they are."""
+"""Loggers of libraries whose lines would go to stderr unformatted."""
 
 
 class PlainFormatter(logging.Formatter):
@@ -34,11 +34,13 @@ class PlainFormatter(logging.Formatter):
         line = f"{_time(record)} {record.levelname} {_place(record)}: {printable(record.getMessage(), MAX_MESSAGE)}"
         if not record.exc_info:
             return line
-        return "\n".join([line, *(f"  {one}" for one in _traceback(self.formatException(record.exc_info)))])
+        return "\n".join([line, *(f"  {part}" for part in _traceback(self.formatException(record.exc_info)))])
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and exception where there is one. Texts as in a plain line."""
+    """One JSON object a line: time, level, logger, message, and exception if there is one. Texts are escaped as in
+    plain lines.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {
@@ -53,17 +55,22 @@ class JsonFormatter(logging.Formatter):
 
 
 def printable(text: str, most: int) -> str:
-    """The text with everything that ends a line or changes how one looks escaped as in Python (controls, separators of lines,
-    marks of direction), and without its middle where it is longer than `most`. Backslashes stay: what they say has been said."""
+    """`text` for a log line: everything that ends a line or changes how it looks is escaped as in Python (control
+    characters, line separators, direction marks), and the middle is left out if it is longer than `most`. Backslashes
+    stay as they are.
+    """
     text = _cut(text, most)
     if text.isprintable():
         return text
-    escaped = (one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    escaped = (
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
     return _cut("".join(escaped), most)
 
 
 def _cut(text: str, most: int) -> str:
-    """Keeps the end too, which says what became of what a long name stands before."""
+    """Shorten to `most` characters by leaving out the middle: the end often has the outcome, behind a long name."""
     if len(text) <= most:
         return text
     end = most // 4
@@ -71,12 +78,16 @@ def _cut(text: str, most: int) -> str:
 
 
 def _traceback(text: str) -> list[str]:
-    """Its lines. Those that an exception's text has made look as any other: who prints them must not let them begin a line."""
+    """Lines of a traceback. Lines within the exception's text look like any other: the caller indents them, so that
+    none can pass for a log line.
+    """
     return [printable(line, MAX_MESSAGE) for line in _cut(text, MAX_EXCEPTION).split("\n")]
 
 
 def set_up_logging(level: str, style: str, audit_level: str | None = None) -> None:
-    """Sends this package's log lines to stderr. `style` is "plain" or "json". `audit_level` is the audit log's own."""
+    """Send this package's log lines to stderr. `style` is "plain" or "json"; `audit_level` is the audit log's own
+    level.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else PlainFormatter())
     handler.addFilter(FLOOD)
@@ -89,7 +100,7 @@ def set_up_logging(level: str, style: str, audit_level: str | None = None) -> No
 
 
 def log_uncaught() -> None:
-    """Lets the log tell of exceptions that end a thread; Python would write them to stderr past its format."""
+    """Log exceptions that end a thread, which Python would write to stderr unformatted."""
 
     def tell(failure: threading.ExceptHookArgs) -> None:
         if failure.exc_type is SystemExit or failure.exc_value is None:
@@ -125,14 +136,14 @@ _NAMES = {level: name for name, level in _LEVELS.items() if name != "TRACE"}
 
 
 def levels() -> list[tuple[str, str]]:
-    """Every logger of ours that is there, with the level in force, by name; the first one is the root of all."""
+    """Each existing logger of ours with its effective level, sorted by name; the root logger comes first."""
     names = {name for name, logger in logging.root.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
     ours = sorted({ROOT, *(name for name in names if name.startswith(f"{ROOT}."))})
     return [(name, _NAMES.get(logging.getLogger(name).getEffectiveLevel(), "INFO")) for name in ours]
 
 
 def check(name: str, level: str | None) -> None:
-    """Raises `ProtocolError` unless the logger can have this level; None takes away what it has of its own."""
+    """Raise `ProtocolError` unless the logger can have this level; None removes its own level."""
     if name not in dict(levels()):
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"there is no logger {name}")
     if level is None:
@@ -145,7 +156,7 @@ def check(name: str, level: str | None) -> None:
 
 
 def change(wanted: Sequence[tuple[str, str | None]]) -> None:
-    """Sets levels, all or none. Raises as `check`."""
+    """Set levels, all or none. Raises as `check`."""
     for name, level in wanted:
         check(name, level)
     for name, level in wanted:

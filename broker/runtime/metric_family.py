@@ -37,7 +37,7 @@ Reading = float | Mapping[str, float] | Mapping[tuple[str, str], float] | Mappin
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric of a snapshot: rows are (label values, value)."""
+    """One metric of a scrape; rows are (label values, value)."""
 
     name: str
     kind: str  # "counter" or "gauge"
@@ -48,8 +48,8 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class HistogramFamily:
-    """A histogram. `bounds` are upper ends; a row is (label values, counts, sum): one count for each bound, none of them
-    cumulative, and one more for what is above the last.
+    """A histogram. `bounds` are upper ends; a row is (label values, counts, sum): one count for each bound, not
+    cumulative, and one more for values above the last bound.
     """
 
     name: str
@@ -129,11 +129,13 @@ def if_made(read: Callable[[S], float]) -> Callable[[S | None], float]:
 
 
 MAX_LABEL = 200
-"""Characters of a label that clients choose: a group's name may have 32,767."""
+"""Maximum length of a label that clients choose, in characters: a group's name may have 32,767."""
 
 
 def label_of(text: str) -> str:
-    """A client's name as a label: a long one is cut, and has a part of its hash so that no two become one series."""
+    """Use a client's text as a label: a long one is cut and ends with a part of its hash, so that no two become one
+    series.
+    """
     if len(text) <= MAX_LABEL:
         return text
     import hashlib

@@ -1,4 +1,4 @@
-"""While other threads work in plain Python for long (a scrape, a conversion), threads take turns more often than every 5 ms.
+"""Lets threads switch more often than every 5 ms while other threads run long Python code (a scrape, a conversion).
 
 The event loop needs the interpreter once or twice for each request; a thread that is busy gives it up only when its turn is over.
 The interval is the whole interpreter's, so it is counted who wants it short. Any thread.

@@ -1,4 +1,4 @@
-"""Which threads the system runs first: the loop as soon as it wakes, cleaners when nobody else wants the processor.
+"""Thread priorities: the loop runs as soon as it wakes, cleaners run when no other thread wants the processor.
 
 A nice value shares out time; it does not say who waits. Linux lets a thread that runs finish its slice (some milliseconds)
 before one that wakes gets its turn, a cleaner with a high nice value too: with a pass under way that was most of the 99th
@@ -22,9 +22,9 @@ import threading
 from struct import Struct
 
 NICE = 4
-"""A quarter of a core against one other thread, instead of half."""
+"""Niceness of cleaner threads: a quarter of a core against one other thread, instead of half."""
 SLICE_NS = 100_000
-"""The shortest that Linux takes."""
+"""Time slice of the loop thread in ns, the shortest that Linux accepts."""
 
 # struct sched_attr as of its first version: size, policy, flags, nice, priority, runtime (here: slice), deadline, period.
 _SCHED_ATTR = Struct("=IIQiIQQQ")
@@ -36,13 +36,14 @@ assert _SCHED_ATTR.size == 48
 
 
 def lower_priority() -> None:
-    """Let this thread give way to all others, where the system has priorities for threads (Linux)."""
+    """Give the calling thread a lower priority, where the system has thread priorities (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 def prefer_latency(thread_id: int) -> bool:
-    """Have the thread of that native id run soon after it wakes; those that it starts are as others. False: not done.
+    """Have the thread of that native id run soon after it wakes; threads that it starts are not affected. False: not
+    possible.
 
     Any thread of the process; imports ctypes, so not one that is in a hurry.
     """

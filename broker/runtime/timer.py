@@ -1,4 +1,4 @@
-"""Delays on the loop thread, as an argument, so that tests fire them by moving a clock.
+"""Timers on the loop thread, as an argument, so that tests fire them by moving a clock.
 
 Coordinators and purgatories take a `Timer`; the daemon passes `LoopTimer`, tests a `MockTimer` (tests/support).
 """
@@ -11,21 +11,21 @@ from typing import Protocol
 
 
 class TimerHandle(Protocol):
-    """A delay under way. Loop thread."""
+    """A pending timer. Loop thread."""
 
     def cancel(self) -> None:
-        """After this the callback is not called; harmless when it has been."""
+        """Prevent the callback; does nothing after it has run."""
 
 
 class Timer(Protocol):
     """Loop thread only: callbacks run there, one at a time, never inside `call_later`."""
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> TimerHandle:
-        """Calls `callback` once, `delay_ms` milliseconds from now."""
+        """Call `callback` once, `delay_ms` milliseconds from now."""
 
 
 class LoopTimer:
-    """The event loop's own timers."""
+    """Timers of the event loop."""
 
     __slots__ = ("_loop",)
 

@@ -1,4 +1,4 @@
-"""SCRAM credentials: what is kept of a password (RFC 5802, section 3), and of whom.
+"""SCRAM credentials: what is stored instead of a password (RFC 5802, section 3), by user.
 
 Neither password nor salted password is kept: with what is stored one can check a client, and not pose as one.
 """
@@ -25,20 +25,20 @@ log = logging.getLogger(__name__)
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """Mechanism → its hash."""
 NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""The numbers that the protocol has for them (KIP-554)."""
+"""Numbers of the mechanisms in the protocol (KIP-554)."""
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
-"""Kafka's bounds: fewer are guessed too fast, more make a login a load."""
+"""Kafka's limits: with fewer iterations a password is guessed too fast, with more a login is a load."""
 SALT_BYTES = 16
 _NO_SALT = b"-" * SALT_BYTES
 KAFKAS = -1
-"""In place of a salt's size: Kafka's admin clients write a number below 2^130 in base 36."""
+"""Stands for a salt's size: a salt of Kafka's admin clients, a number below 2^130 in base 36."""
 _KAFKAS_SALT = re.compile(rb"[0-9a-z]{20,26}")
 MOST_SHAPES = 32
-"""Kinds of credentials that strangers are given: those that most users have."""
+"""Number of shapes of credentials, the commonest ones, that are shown for unknown users."""
 
 
 class Credential(NamedTuple):
-    """What is stored for one user and mechanism."""
+    """Stored credential of one user and mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -46,7 +46,7 @@ class Credential(NamedTuple):
     iterations: int
 
     def text(self) -> str:
-        """The form in which it is stored; `parse_credential` reads it."""
+        """The credential as stored; `parse_credential` reads it."""
         parts = (("salt", self.salt), ("stored_key", self.stored_key), ("server_key", self.server_key))
         return ",".join(f"{name}={base64.b64encode(value).decode()}" for name, value in parts) + (
             f",iterations={self.iterations}"
@@ -54,20 +54,22 @@ class Credential(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What who has no password sees of a credential, but for the salt's own bytes. `salt_bytes`: or `KAFKAS`."""
+    """The part of a credential that a client without the password sees, except the salt itself. `salt_bytes`: a size,
+    or `KAFKAS`.
+    """
 
     iterations: int = MIN_ITERATIONS
     salt_bytes: int = SALT_BYTES
 
 
 def shape_of(credential: Credential) -> Shape:
-    """Of a user's."""
+    """The shape of a credential."""
     is_kafkas = _KAFKAS_SALT.fullmatch(credential.salt) is not None
     return Shape(credential.iterations, KAFKAS if is_kafkas else len(credential.salt))
 
 
 def parse_credential(text: str) -> Credential:
-    """Reads `Credential.text`. ValueError when it is none."""
+    """Parse `Credential.text`. ValueError for anything else."""
     parts = dict(part.partition("=")[::2] for part in text.split(","))
     try:
         salt, stored_key, server_key = (
@@ -84,7 +86,7 @@ def salted_password(mechanism: str, password: str, salt: bytes, iterations: int)
 
 
 def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """What is stored for a salted password."""
+    """The credential for a salted password."""
     name = HASHES[mechanism]
     client_key = hmac.digest(salted, b"Client Key", name)
     return Credential(
@@ -93,19 +95,20 @@ def credential_of(mechanism: str, salted: bytes, salt: bytes, iterations: int) -
 
 
 def new_credential(mechanism: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS) -> Credential:
-    """What is stored for a password."""
+    """The credential for a password. Takes as long as `salted_password`."""
     return credential_of(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
 
 
 def is_password(credential: Credential, mechanism: str, password: str) -> bool:
-    """Whether a password is the one that the credential was made from. Takes as long as `salted_password`."""
+    """True if the credential was made from this password. Takes as long as `salted_password`."""
     salted = salted_password(mechanism, password, credential.salt, credential.iterations)
     key = credential_of(mechanism, salted, credential.salt, credential.iterations).stored_key
     return hmac.compare_digest(key, credential.stored_key)
 
 
 def check_password(credentials: Mapping[str, Credential], password: str, rounds: Mapping[str, int]) -> bool:
-    """Whether a user with these credentials, of which the first is asked, has that password. Pool thread.
+    """True if a user with these credentials, of which the first is checked, has that password. Unknown users take as
+    long as known ones. Pool thread.
 
     `rounds`: mechanism → the most that any user's takes (`Users.rounds`). Whoever is asked about, known or not, costs the same
     calls and rounds of each: two derivations, whose rounds are that many and one together.
@@ -122,14 +125,14 @@ def check_password(credentials: Mapping[str, Credential], password: str, rounds:
 
 
 class Users:
-    """All users with SCRAM credentials. Loop thread; reads are from memory, and may come from pool threads as well.
+    """All users with SCRAM credentials. Loop thread; reads are from memory, and allowed from pool threads too.
 
     Attributes:
         rounds: mechanism → the most iterations that a password of PLAIN or HTTP may have to be checked with.
     """
 
     def __init__(self, stored: Mapping[str, Mapping[str, str]], store: MetadataStore) -> None:
-        """`stored`: user → mechanism → text, as `metadata.db` has it. What can't be read is left out, with a line."""
+        """`stored`: user → mechanism → text, as in `metadata.db`. Unreadable ones are left out and logged."""
         self._store = store
         self._alone = asyncio.Lock()
         self._users: dict[str, dict[str, Credential]] = {}
@@ -149,22 +152,24 @@ class Users:
         self._counted()
 
     def shapes(self, mechanism: str) -> list[tuple[Shape, int]]:
-        """What strangers see of the mechanism's credentials, and how many users have such: the commonest."""
+        """The commonest shapes of the mechanism's credentials, with the number of users of each."""
         found = self._commonest.get(mechanism)
         if found is None:
             found = self._commonest[mechanism] = self._shapes[mechanism].most_common(MOST_SHAPES)
         return found
 
     def names(self) -> list[str]:
-        """Users that have a credential."""
+        """Users with a credential."""
         return sorted(self._users)
 
     def of(self, name: str) -> Mapping[str, Credential]:
-        """Mechanism → credential of one user; empty for who has none."""
+        """Mechanism → credential of one user; empty if it has none."""
         return self._users.get(name, {})
 
     async def change(self, name: str, changes: Mapping[str, Credential | None]) -> None:
-        """Sets (or with None deletes) credentials of a user, as one. Raises `KafkaStorageError`; then nothing changed."""
+        """Set (or with None delete) credentials of a user, atomically. Raises `KafkaStorageError`; then nothing
+        changed.
+        """
         async with self._alone:
             after = {**self._users.get(name, {})}
             for mechanism, credential in changes.items():
@@ -172,7 +177,9 @@ class Users:
                     after.pop(mechanism, None)
                 else:
                     after[mechanism] = credential
-            await self._store.set_resource(SCRAM, name, {mechanism: one.text() for mechanism, one in after.items()})
+            await self._store.set_resource(
+                SCRAM, name, {mechanism: credential.text() for mechanism, credential in after.items()}
+            )
             before = self._users.get(name, {})
             if after:
                 self._users[name] = after  # in one step: another thread may be checking a password
@@ -184,7 +191,7 @@ class Users:
             log.info("SCRAM credentials of user %r were changed: %s", name, ", ".join(sorted(changes)))
 
     def _count(self, credentials: Mapping[str, Credential], users: int) -> None:
-        """One user more, or (-1) fewer, has these."""
+        """Add (1) or remove (-1) a user with these credentials from the counts."""
         for mechanism, credential in credentials.items():
             if mechanism in self._shapes:
                 self._shapes[mechanism][shape_of(credential)] += users

@@ -1,4 +1,4 @@
-"""Listeners that ask nobody who they are and that others may reach: told at the start, by `tidelog doctor` and by `/health`.
+"""Finds listeners without authentication that others can reach, for the start, `tidelog doctor` and `/health`.
 
 Nothing is wrong with a daemon that has them, in a network of its own, so it is a note there and not a reason. Whether a client is
 asked is read from the settings; whether others reach the address is not known (a container's port may be published or not), only
@@ -23,11 +23,11 @@ ADVICE = (
 
 
 class OpenListener(NamedTuple):
-    """One listener that whoever reaches it may use."""
+    """One listener open to everybody who reaches it."""
 
     address: str
     may: str
-    """What whoever reaches it may do."""
+    """What a client of this listener is allowed to do."""
 
     @property
     def text(self) -> str:
@@ -35,7 +35,7 @@ class OpenListener(NamedTuple):
 
 
 def open_listeners(config: BrokerConfig) -> list[OpenListener]:
-    """Kafka's, those of message sets, and HTTP's. Any thread."""
+    """Open listeners for Kafka clients, for message sets and for HTTP. Any thread."""
     found = []
     if not config.authorizer_class_name:
         found += [
@@ -57,7 +57,7 @@ def _is_open(listener: Listener, name: str, config: BrokerConfig) -> bool:
 
 
 def is_this_machines(host: str) -> bool:
-    """Whether only this machine reaches an address that a listener is bound to. A name is not looked up."""
+    """True if only this machine reaches the address that a listener is bound to. Names are not resolved."""
     if host in ("127.0.0.1", "::1"):
         return True
     from ..runtime.hosts import is_local_name, is_loopback

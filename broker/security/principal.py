@@ -1,5 +1,6 @@
-"""Who a client is: `User:alice`, in Kafka's spelling. By a certificate it is the subject, as Java writes it (RFC 2253),
-after `ssl.principal.mapping.rules` (KIP-371)."""
+"""Principals: the identity of a client, `User:alice` in Kafka's spelling. From a certificate it is the subject as Java
+writes it (RFC 2253), mapped by `ssl.principal.mapping.rules` (KIP-371).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _OTHERS = {
 }
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Whoever came in without saying who they are."""
+"""Principal of a client that did not authenticate."""
 
 
 def user(name: str) -> str:
@@ -44,7 +45,7 @@ def user(name: str) -> str:
 
 
 def subject_of(certificate: Mapping[str, Any]) -> str:
-    """The subject as RFC 2253 has it, of what `SSLObject.getpeercert()` returns: the last part first, `CN=a,O=b`."""
+    """The subject in RFC 2253's form, from the result of `SSLObject.getpeercert()`: the last part first, `CN=a,O=b`."""
     parts = reversed(certificate.get("subject", ()))
     return ",".join("+".join(_attribute(name, value) for name, value in part) for part in parts)
 
@@ -73,7 +74,7 @@ def _escaped(value: str) -> str:
 
 
 class MappingRule(NamedTuple):
-    """`pattern` None: the subject stands as it is. `case` "L" or "U" changes the letters of what comes out, "" does not."""
+    """`pattern` None: the subject is used unchanged. `case` "L" or "U" changes the case of the result, "" does not."""
 
     pattern: Any
     replacement: str
@@ -84,7 +85,7 @@ _RULE = re.compile(r"\s*(?:DEFAULT|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """The rules of `ssl.principal.mapping.rules`. ValueError says which can't be read.
+    """Parse `ssl.principal.mapping.rules`. ValueError says which rule can't be read.
 
     Patterns are RE2's: what comes from outside is matched in linear time. Groups are `$1` to `$9` in a replacement.
     """
@@ -111,7 +112,7 @@ def parse_rules(text: str) -> tuple[MappingRule, ...]:
 
 
 def name_of(subject: str, rules: Iterable[MappingRule]) -> str | None:
-    """The user's name for a subject: by the first rule whose pattern is all of it. None where no rule fits."""
+    """User name for a subject, by the first rule whose pattern matches all of it; None if no rule matches."""
     for rule in rules:
         if rule.pattern is None:
             return subject
@@ -124,7 +125,7 @@ def name_of(subject: str, rules: Iterable[MappingRule]) -> str | None:
 
 
 def _filled(replacement: str, match: Any) -> str:
-    """The replacement with `$1` … as what the groups matched; nothing for a group that there is not."""
+    """Insert the matched groups for `$1` … in the replacement; nothing for a group that does not exist."""
 
     def group(reference: re.Match[str]) -> str:
         number = int(reference[1])

@@ -1,4 +1,4 @@
-"""TLS contexts out of PEM files and settings, and their renewal while connections are open.
+"""TLS contexts made from PEM files and settings, and their renewal while connections are open.
 
 A context belongs to one listener. `TlsListener.context` is what new connections are made with; when files or settings
 change, a new context takes its place, and what is open stays as it is. What can't be used never replaces what can.
@@ -30,14 +30,14 @@ _SETTINGS = (
 
 
 class TlsError(ConfigError):
-    """Certificates or keys that can't be used: which, why, what to do."""
+    """Certificates or keys can't be used; the text says which, why, and what to do."""
 
     def __init__(self, problem: str) -> None:
         super().__init__([problem])
 
 
 class FileState(NamedTuple):
-    """What tells a file from the one that was there before: a renewal may keep its size, or its second."""
+    """Identity of a file's contents for noticing a replacement, which may have the same size, or the same second."""
 
     device: int
     inode: int
@@ -46,7 +46,9 @@ class FileState(NamedTuple):
 
 
 class TlsListener:
-    """One listener's TLS. Made before its socket is bound; `context` is read on the loop thread, the rest may block."""
+    """TLS of one listener. Made before its socket is bound; `context` is read on the loop thread, other methods may
+    block.
+    """
 
     def __init__(self, listener: str, config: BrokerConfig) -> None:
         """Raises `TlsError` naming the setting that is wrong."""
@@ -57,18 +59,18 @@ class TlsListener:
         self._files = _states(self._values)
         self.context = make_context(self._values)
         self.not_after_s = expiry_s(self._values)
-        """When the certificate ends, in seconds since 1970; 0 where that can't be told."""
+        """Expiry of the certificate, in seconds since 1970; 0 if unknown."""
 
     def is_changed(self, config: BrokerConfig) -> bool:
-        """Whether the settings are other ones than those in force."""
+        """True if the settings differ from those in force."""
         return _values(config, self.listener) != self._values
 
     def try_settings(self, config: BrokerConfig) -> None:
-        """Raises `TlsError` where a configuration makes no context: before a change is taken."""
+        """Raise `TlsError` if a configuration gives no context; called before a change is accepted."""
         make_context(_values(config, self.listener))
 
     def renew(self, config: BrokerConfig) -> bool:
-        """Makes a new context where settings or files have changed; True when it is in force.
+        """Make a new context if settings or files have changed; True when a new one is in force.
 
         A context that can't be made is reported once for each state of the files, and the old one stays. Pool thread.
         """
@@ -91,7 +93,7 @@ class TlsListener:
 
 
 def make_context(values: dict[str, object]) -> ssl.SSLContext:
-    """A server's context. `values`: by setting, as `_SETTINGS`. Raises `TlsError`."""
+    """Make a server's context. `values`: by setting, as `_SETTINGS`. Raises `TlsError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # A client that renegotiates makes the server work for nothing; compression gives secrets away.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -108,7 +110,7 @@ def make_context(values: dict[str, object]) -> ssl.SSLContext:
 
 
 def openssl_name(suite: str) -> str:
-    """OpenSSL's name of a cipher suite of TLS 1.2 that has its standard name; other names are left as they are."""
+    """OpenSSL's name of a TLS 1.2 cipher suite, given its standard name; other names are returned unchanged."""
     if "_WITH_" not in suite:
         return suite
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
@@ -122,7 +124,7 @@ def openssl_name(suite: str) -> str:
 
 
 def expiry_s(values: dict[str, object]) -> int:
-    """When the listener's certificate ends, in seconds since 1970, as a client sees it; 0 where none would take it.
+    """Expiry of the listener's certificate as a client sees it, in seconds since 1970; 0 if no client would accept it.
 
     Shakes hands with itself in memory, asking for no certificate of the client's: OpenSSL tells it without a parser of ours.
     """
@@ -152,7 +154,7 @@ def expiry_s(values: dict[str, object]) -> int:
 
 
 def _text(values: dict[str, object], setting: str) -> str:
-    """PEM text as a setting has it, or else the file; "" where that can't be read."""
+    """PEM text from a setting, or else from the file; "" if unreadable."""
     if values[setting] is not None:
         return str(values[setting])
     try:
@@ -236,7 +238,7 @@ def _load_authorities(context: ssl.SSLContext, values: dict[str, object]) -> Non
 
 @contextmanager
 def _as_file(text: object) -> Iterator[str]:
-    """A path to `text` for a library that takes only paths; the text is in memory and never on a disk."""
+    """Path to `text`, for a library that takes only paths; the text is in memory and never on a disk."""
     descriptor = os.memfd_create("pem")
     try:
         os.write(descriptor, str(text).encode())

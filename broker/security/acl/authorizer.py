@@ -1,4 +1,4 @@
-"""Who may do what: the question that APIs ask (`RequestContext.allows` asks it for a request), and the authorizer that answers.
+"""Authorizer: decides who may do what. APIs call it through `RequestContext.allows`.
 
 `AclAuthorizer` (`authorizer.class.name`) decides by the rules in `metadata.db`, which clients change while it runs. Decisions are
 kept until a rule changes, as produce and fetch ask the same again and again. A change is stored first, then it holds, then it
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Authorizer(ABC):
-    """Decides; never blocks and never raises. Loop thread. There is none where `authorizer.class.name` is empty.
+    """Makes access decisions; never blocks and never raises. Loop thread. Absent if `authorizer.class.name` is empty.
 
     `allowed` and `denied` count answers since the start; `rule_count` is how many rules there are.
     """
@@ -45,40 +45,41 @@ class Authorizer(ABC):
     def allows(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> bool:
-        """Whether `principal` ("User:alice") from `host` (an address) may do this to this resource."""
+        """True if `principal` ("User:alice") from `host` (an address) may do this operation on this resource."""
 
     @abstractmethod
     def allows_any(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:
-        """Whether there is a resource of this type, of whatever name, to which it may do this (KIP-679)."""
+        """True if there may be a resource of this type, of any name, on which it may do this operation (KIP-679)."""
 
     def why(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> str:
-        """What decides this question, for a log line; "" where nothing is known about it. Not counted."""
+        """The rule that decides this question, for a log line; "" if unknown. Not counted."""
         return ""
 
 
 log = logging.getLogger(__name__)
 
 _KEY = "rule"
-"""The name under which `metadata.db` has a rule's text; its resource is the rule's id."""
+"""Key of a rule's text in `metadata.db`, whose resource is the rule's id."""
 _MOST_KNOWN = 10_000
-"""Decisions that are kept, about 300 bytes each."""
+"""Size of the cache of decisions, of about 300 bytes each."""
 _MOST_FOUND = 100_000
-"""Rules that one request may find and delete, a rule counted for each filter that finds it; or all rules there are."""
+"""Rules that one request may find and delete, counted once for each filter that finds it; or else all rules there are.
+"""
 _MOST_LOGGED = 20
-"""Rules of one request that have a line each in the log."""
+"""Rules of one request that are logged one by one."""
 _LONGEST_KNOWN = 512
-"""Longer names are decided anew: they could fill the memory."""
+"""Length up to which names are cached: longer ones could fill the memory."""
 
 
 def acl_text(rule: Acl) -> str:
-    """The form in which a rule is stored; `parse_acl` reads it."""
+    """A rule as stored; `parse_acl` reads it."""
     return json.dumps([part.name if isinstance(part, int) else part for part in rule], ensure_ascii=False)
 
 
 def parse_acl(text: str) -> Acl:
-    """Reads `acl_text`. ValueError when it is none."""
+    """Parse `acl_text`. ValueError for anything else."""
     try:
         resource_type, name, pattern, principal, host, operation, permission = json.loads(text)
         rule = Acl(
@@ -98,12 +99,12 @@ def parse_acl(text: str) -> Acl:
 
 
 def stored_form(rules: Iterable[tuple[Acl, str]]) -> dict[str, dict[str, str]]:
-    """(rule, id) as `metadata.db` has them."""
+    """(rule, id) in the form of `metadata.db`."""
     return {rule_id: {_KEY: acl_text(rule)} for rule, rule_id in rules}
 
 
 def read_rules(stored: Mapping[str, Mapping[str, str]]) -> AclRules:
-    """The rules of `metadata.db`.
+    """Rules from `metadata.db`.
 
     Raises ValueError for one that can't be read: who leaves it out may let somebody in whom it kept out.
     """
@@ -111,12 +112,12 @@ def read_rules(stored: Mapping[str, Mapping[str, str]]) -> AclRules:
 
 
 def policy_of(super_users: str, everyone_without_rule: bool) -> Policy:
-    """The settings as they are meant."""
+    """Policy from its settings."""
     return Policy(super_users_of(super_users), everyone_without_rule)
 
 
 class AclAuthorizer(Authorizer):
-    """Loop thread."""
+    """The authorizer that decides by stored rules. Loop thread."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class AclAuthorizer(Authorizer):
         config: BrokerConfig,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
-        """`stored`: id → its parts, as `metadata.db` has them. ValueError where one of them can't be read."""
+        """`stored`: id → parts of the rule, as in `metadata.db`. ValueError for an unreadable one."""
         self.rules = read_rules(stored)
         self.policy = policy_of(config.super_users, config.allow_everyone_if_no_acl_found)
         self._store = store
@@ -138,7 +139,7 @@ class AclAuthorizer(Authorizer):
 
     @classmethod
     def read(cls, stored: Mapping[str, Mapping[str, str]], store: MetadataStore, config: BrokerConfig) -> AclAuthorizer:
-        """One with the rules of `store`. Raises `DataDirectoryError` where one of them can't be read."""
+        """Make an authorizer with the rules of `store`. Raises `DataDirectoryError` for an unreadable one."""
         try:
             return cls(stored, store, config)
         except ValueError as error:
@@ -149,7 +150,7 @@ class AclAuthorizer(Authorizer):
             ) from None
 
     def log_state(self) -> None:
-        """Says who may do what at the start, and whether nobody could change it."""
+        """Log at the start who may do what, and whether nobody could change it."""
         policy, rules = self.policy, self.rules
         users = ", ".join(sorted(policy.super_users)) or "none"
         log.info("access rules are on: %d rules, super users: %s", len(rules), users)
@@ -213,7 +214,8 @@ class AclAuthorizer(Authorizer):
         return decision.reason if decision.rule is None else rule_words(decision.rule)
 
     async def create(self, rules: Sequence[Acl]) -> list[ProtocolError | None]:
-        """Adds rules, all that there is room for in one commit; None for each that is there afterwards.
+        """Add rules, all that there is room for, in one commit; None for each rule that exists afterwards, else its
+        error.
 
         Raises `KafkaStorageError`; then nothing changed. Goes on to its end when the client does not wait for it.
         """
@@ -243,7 +245,7 @@ class AclAuthorizer(Authorizer):
             return results
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
-        """Deletes all rules that one of the filters finds, in one commit; what each of them found.
+        """Delete all rules that a filter finds, in one commit; returns the rules that each filter found.
 
         Raises `KafkaStorageError`, or `ProtocolError` where they find too many; then nothing changed. Goes on to its end
         when the client does not wait for it.

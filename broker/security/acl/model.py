@@ -1,4 +1,4 @@
-"""What access control speaks of: resources, operations, rules, with Kafka's numbers (KIP-11, KIP-290)."""
+"""Terms of access control: resources, operations, rules, with Kafka's numbers (KIP-11, KIP-290)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ResourceType(IntEnum):
-    """Kinds of things that rules are about."""
+    """Types of resources that rules apply to."""
 
     UNKNOWN = 0
     ANY = 1
@@ -20,7 +20,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule names its resources. MATCH and ANY only search for rules."""
+    """How a rule names its resources. MATCH and ANY are for searches only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -30,7 +30,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What one does with a resource."""
+    """Operations on resources."""
 
     UNKNOWN = 0
     ANY = 1
@@ -51,7 +51,7 @@ class AclOperation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether a rule lets in or keeps out."""
+    """Effect of a rule: allow or deny."""
 
     UNKNOWN = 0
     ANY = 1
@@ -63,11 +63,11 @@ CLUSTER_NAME = "kafka-cluster"
 """The one resource of type CLUSTER."""
 
 EVERYTHING = "*"
-"""A literal rule's name that stands for all resources of its type; also a host, and after `User:` all users."""
+"""Name in a literal rule that stands for all resources of its type; also any host, and after `User:` all users."""
 
 
 class Acl(NamedTuple):
-    """One rule: `principal` ("User:alice") from `host` may, or may not, do `operation` to resources of that name."""
+    """One rule: allows or denies `principal` ("User:alice") from `host` the `operation` on the named resources."""
 
     resource_type: ResourceType
     resource_name: str
@@ -79,5 +79,5 @@ class Acl(NamedTuple):
 
 
 def super_users_of(setting: str) -> frozenset[str]:
-    """The principals that `super.users` names, with semicolons between them."""
+    """Principals in `super.users`, which semicolons separate."""
     return frozenset(filter(None, map(str.strip, setting.split(";"))))

@@ -1,4 +1,4 @@
-"""All access rules, found by what they are about, and the decision that they come to: Kafka's StandardAuthorizer.
+"""AclRules: access rules indexed by resource, and the decision that follows from them: Kafka's StandardAuthorizer.
 
 - A rule is about a resource when it names it, names what its name begins with (prefixed), or names `*`.
 - It is about a client when its principal is the client's or `User:*`, and its host the client's address or `*`.
@@ -35,24 +35,25 @@ _ALLOWED_BY: Mapping[AclOperation, frozenset[AclOperation]] = {
     | {AclOperation.ALL}
     for operation in AclOperation
 }
-"""Operation → those that allow it where a rule allows them."""
+"""Operation → operations that imply it when a rule allows them."""
 
 _LOOKS_IN_A_UNIT = 8
-"""Rules that are looked at in the time of one name."""
+"""Rules examined in one unit of chunked work."""
 _ANY_NAME = "hardcode"
-"""The name with which Kafka asks whether there is a resource of some type that a client may use: where a rule's prefix
-fits it, or a default holds for it, that counts. It is a part of what clients see, so it is the same here."""
+"""Name with which Kafka asks whether a client may use any resource of a type: a rule whose prefix matches it, or a
+default for it, counts. Clients can observe that, so it is the same here.
+"""
 
 
 class Policy(NamedTuple):
-    """What holds beside the rules: `super.users`, and whether everybody may do what no rule is about."""
+    """Decisions without rules: `super.users`, and whether everybody may use a resource that no rule is about."""
 
     super_users: frozenset[str] = frozenset()
     everyone_without_rule: bool = False
 
 
 class Decision(NamedTuple):
-    """An answer, and why. `rule` is the one that decides; of several the most specific.
+    """A decision and its reason. `rule` is the one that decides; of several the most specific.
 
     `reason` is one of "super user", "rule", "no rule is about it" (the default holds) and "no rule allows it".
     """
@@ -63,7 +64,7 @@ class Decision(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Searches rules. None and ANY fit all. Pattern type MATCH finds what is about the resource of that name."""
+    """Search for rules. None and ANY match all. Pattern type MATCH finds rules that apply to the resource of that name."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -74,7 +75,7 @@ class AclFilter(NamedTuple):
     permission: Permission = Permission.ANY
 
     def fits(self, rule: Acl) -> bool:
-        """Whether it finds this rule."""
+        """True if the filter finds this rule."""
         return (
             (self.resource_type is ResourceType.ANY or self.resource_type is rule.resource_type)
             and self._fits_name(rule)
@@ -94,7 +95,7 @@ class AclFilter(NamedTuple):
 
 
 def rule_words(rule: Acl) -> str:
-    """A rule as `tidelog acls add` takes it: `User:alice allow READ topic orders- --prefixed --host 10.0.0.7`."""
+    """A rule as arguments of `tidelog acls add`: `User:alice allow READ topic orders- --prefixed --host 10.0.0.7`."""
     words = [
         rule.principal,
         rule.permission.name.lower(),
@@ -109,14 +110,14 @@ def rule_words(rule: Acl) -> str:
 
 
 def is_about(rule: Acl, name: str) -> bool:
-    """Whether a rule is about the resource of this name, where the type fits."""
+    """True if a rule applies to the resource of this name, given that the type matches."""
     if rule.pattern_type is PatternType.PREFIXED:
         return name.startswith(rule.resource_name)
     return rule.resource_name in (name, EVERYTHING)
 
 
 def canonical_host(host: str) -> str:
-    """An address in its one spelling: IPv6 without zone, IPv4 in IPv6 as IPv4. What is no IPv6 address stays as it is."""
+    """Canonical spelling of an address: IPv6 without zone, IPv4 in IPv6 as IPv4. Other text is returned unchanged."""
     if ":" not in host:
         return host
     import ipaddress
@@ -129,7 +130,7 @@ def canonical_host(host: str) -> str:
 
 
 class _OfType:
-    """The rules about one type of resource."""
+    """Rules about one type of resource."""
 
     __slots__ = ("lengths", "literal", "prefixed", "sizes")
 
@@ -151,7 +152,7 @@ class _OfType:
 
 
 class AclRules:
-    """A set of rules, each with an id. One thread changes it and decides; `len` may be asked by any."""
+    """A set of rules, each with an id. One thread changes it and decides; any thread may call `len`."""
 
     def __init__(self, rules: Mapping[Acl, str] | Iterable[tuple[Acl, str]] = ()) -> None:
         """`rules`: rule → id."""
@@ -175,7 +176,7 @@ class AclRules:
         return self._ids[rule]
 
     def add(self, rule: Acl, rule_id: str) -> None:
-        """Nothing happens where it is there."""
+        """Add a rule, unless it is there."""
         if rule in self._ids:
             return
         self._ids[rule] = rule_id
@@ -189,7 +190,7 @@ class AclRules:
         names[rule.resource_name].append(rule)
 
     def remove(self, rule: Acl) -> None:
-        """Nothing happens where it is not there."""
+        """Remove a rule, if it is there."""
         if self._ids.pop(rule, None) is None:
             return
         user = (rule.resource_type, rule.principal)
@@ -205,7 +206,7 @@ class AclRules:
                 of_type.count(rule.resource_name, -1)
 
     def about(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
-        """Rules about one resource: those that name it first, then by prefixes from the longest on, `*` last."""
+        """Rules about one resource: literal ones first, then prefixes from the longest on, `*` last."""
         of_type = self._types.get(resource_type)
         if of_type is None:
             return
@@ -218,11 +219,11 @@ class AclRules:
             yield from of_type.literal.get(EVERYTHING, ())
 
     def find(self, wanted: AclFilter) -> list[Acl]:
-        """What a filter finds. Costs a look at every rule only where it does not say how a resource is named."""
+        """Rules that match a filter. Examines every rule only if the filter names no resource."""
         return [rule for rule in self._candidates(wanted) if wanted.fits(rule)]
 
     def find_in_steps(self, wanted: AclFilter) -> Steps[list[Acl]]:
-        """The same, with time for others in between (`cooperative.py`): what was there when it began, and is there still."""
+        """As `find`, in chunks (`runtime/cooperative.py`): finds rules that were there at the beginning and still are."""
         found = []
         for number, rule in enumerate(list(self._candidates(wanted))):
             if rule in self._ids and wanted.fits(rule):
@@ -237,11 +238,11 @@ class AclRules:
             return self._ids
         types = tuple(self._types) if wanted.resource_type is ResourceType.ANY else (wanted.resource_type,)
         if wanted.pattern_type is PatternType.MATCH:
-            return (rule for one in types for rule in self.about(one, name))
+            return (rule for kind in types for rule in self.about(kind, name))
         return (
             rule
-            for one in types
-            if (of_type := self._types.get(one)) is not None
+            for kind in types
+            if (of_type := self._types.get(kind)) is not None
             for names in (of_type.literal, of_type.prefixed)
             for rule in names.get(name, ())
         )
@@ -255,7 +256,7 @@ class AclRules:
         resource_type: ResourceType,
         resource_name: str,
     ) -> Decision:
-        """Whether `principal` from `host` may do this to this resource."""
+        """Decide if `principal` from `host` may do this operation on this resource."""
         if principal in policy.super_users:
             return Decision(True, "super user")
         host, allowed_by = canonical_host(host), _ALLOWED_BY[operation]
@@ -284,7 +285,7 @@ class AclRules:
         resource_type: ResourceType,
         resource_name: str,
     ) -> list[Acl]:
-        """The rules that bear on such a question, those that deny first."""
+        """Rules that bear on such a question, denying ones first."""
         host, allowed_by = canonical_host(host), _ALLOWED_BY[operation]
         found = [rule for rule in self.about(resource_type, resource_name) if _is_for(rule, principal, host)]
         denying = [
@@ -299,7 +300,7 @@ class AclRules:
     def allows_any(
         self, policy: Policy, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
-        """Whether some resource of this type is open to `principal` for `operation` (KIP-679).
+        """True if some resource of this type is open to `principal` for `operation` (KIP-679).
 
         As in Kafka: what other operations imply does not count, and of what is denied, only what covers a rule that
         allows: the same name, a prefix of its name, or `*`.
@@ -326,14 +327,14 @@ class AclRules:
 
 
 def _is_for(rule: Acl, principal: str, host: str) -> bool:
-    """`host` is canonical."""
+    """True if the rule applies to this principal and host; `host` is canonical."""
     if rule.principal not in (principal, EVERYBODY):
         return False
     return rule.host in (host, EVERYTHING) or (":" in rule.host and canonical_host(rule.host) == host)
 
 
 def _is_open(rule: Acl, denied_names: set[str], denied_prefixes: set[str]) -> bool:
-    """Whether what denies leaves something of what `rule` allows."""
+    """True if the denying rules leave some of the resources that `rule` allows."""
     name = rule.resource_name
     if rule.pattern_type is PatternType.LITERAL:
         if name == EVERYTHING:

@@ -1,4 +1,4 @@
-"""Rules and filters as requests have them, checked as Kafka checks them. What does not fit is INVALID_REQUEST.
+"""Validates rules and filters of requests as Kafka does. The error is INVALID_REQUEST.
 
 Beyond Kafka's checks, texts have a bound, since rules stay in memory.
 """
@@ -15,7 +15,7 @@ from .rules import AclFilter
 E = TypeVar("E", bound=IntEnum)
 
 LONGEST_TEXT = 2048
-"""Characters that a name, a principal or a host has at most; a certificate's subject is a few hundred."""
+"""Maximum length of a name, a principal or a host in characters; a certificate's subject has a few hundred."""
 
 
 def new_rule(
@@ -27,7 +27,7 @@ def new_rule(
     operation: int,
     permission: int,
 ) -> Acl:
-    """A rule to be added. Raises `ProtocolError`."""
+    """Make a rule to add. Raises `ProtocolError`."""
     rule = Acl(
         _one_of(ResourceType, resource_type, "resource type"),
         resource_name,
@@ -66,7 +66,7 @@ def new_filter(
     operation: int,
     permission: int,
 ) -> AclFilter:
-    """A filter to find rules by. Raises `ProtocolError`."""
+    """Make a filter. Raises `ProtocolError`."""
     return AclFilter(
         _one_of(ResourceType, resource_type, "resource type"),
         resource_name,
@@ -79,7 +79,7 @@ def new_filter(
 
 
 def _one_of(kind: type[E], number: int, what: str) -> E:
-    """UNKNOWN (0) is what clients call numbers that they don't know."""
+    """The enum member of a number. UNKNOWN (0) is invalid too: clients send it for numbers that they don't know."""
     try:
         if number:
             return kind(number)

@@ -1,1 +1,1 @@
-"""SASL: PLAIN, SCRAM, OAUTHBEARER; what a listener asks of its clients. Start reading at `handshake.py`."""
+"""SASL: PLAIN, SCRAM, OAUTHBEARER, and what a listener requires of its clients. Start reading at `handshake.py`."""

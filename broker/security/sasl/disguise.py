@@ -1,4 +1,4 @@
-"""What a name that is no user's shows of a SCRAM credential: so much alike a user's that nothing tells who there is.
+"""Made-up SCRAM credentials for unknown users, so much like real ones that a client can't tell which users exist.
 
 Before a proof a client sees of a credential its salt and its iterations. For a name without one they come out of a secret that
 `metadata.db` keeps, the mechanism and the name: the same on each listener and after each start, and for each mechanism others,
@@ -16,23 +16,25 @@ from collections.abc import Callable, Iterable
 from ..credentials import HASHES, KAFKAS, Credential, Shape
 
 SECRET = "scram-disguise"  # noqa: S105 (its name)
-"""The secret's name in `metadata.db`."""
+"""Name of the secret in `metadata.db`."""
 _KAFKAS_BITS = 130
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Disguise:
-    """Credentials of nobody."""
+    """Credentials of users that do not exist."""
 
     def __init__(
         self, secret: bytes, shapes: Callable[[str], Iterable[tuple[Shape, int]]] = lambda mechanism: ()
     ) -> None:
-        """`shapes`: of a mechanism's credentials, and how many users have each; none: as `tidelog users create` makes them."""
+        """`shapes`: shapes of a mechanism's credentials, and the number of users with each; none: as `tidelog users
+        create` makes them.
+        """
         self._secret = secret
         self._shapes = shapes
 
     def credential(self, mechanism: str, name: str) -> Credential:
-        """What to show for this name. No proof fits its keys, which are of zeros."""
+        """The credential to show for this name. Its keys are zeros, which no proof matches."""
         seed = hmac.digest(self._secret, f"{mechanism}\0{name}".encode(), "sha512")
         shape = self._drawn(mechanism, seed)
         stream = hashlib.shake_256(seed + repr(tuple(shape)).encode())
@@ -44,7 +46,9 @@ class Disguise:
         return Credential(salt, keys, keys, shape.iterations)
 
     def _drawn(self, mechanism: str, seed: bytes) -> Shape:
-        """By weighted rendezvous: each shape has a lot of its own, which no other's change touches; the highest wins."""
+        """Draw a shape by weighted rendezvous hashing: each shape has a score of its own, which changes of others leave
+        alone; the highest wins.
+        """
         best, drawn = 0.0, Shape()
         for shape, users in self._shapes(mechanism):
             number = int.from_bytes(hmac.digest(seed, repr(tuple(shape)).encode(), "sha256")[:7], "big")

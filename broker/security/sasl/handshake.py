@@ -1,4 +1,4 @@
-"""One connection's way through SASL: the mechanism that the client names (SaslHandshake), then its tokens (SaslAuthenticate).
+"""SASL in front of the dispatcher: requests of a connection reach the dispatcher once its client is authenticated.
 
 What a client may ask for before its way is done is decided in `network/sasl_gate.py`.
 """
@@ -32,7 +32,7 @@ MAX_STEPS = 8
 
 
 class Authentication:
-    """One connection's way through SASL, the first time and again. Loop thread."""
+    """SASL state of one connection, for the first authentication and later ones. Loop thread."""
 
     __slots__ = (
         "_attempt", "_connection", "_exchange", "_expiry", "_hand_over", "_security", "_steps", "_told", "done", "expired",
@@ -51,18 +51,18 @@ class Authentication:
         self._expiry: asyncio.TimerHandle | None = None
         self.mechanism = ""
         self.done = False
-        """Whether the client is known, and its session has not ended."""
+        """True while the client is authenticated and its session has not expired."""
         self.expired = False
         self.raw = False
-        """Whether tokens come without a header: after a handshake of version 0."""
+        """True if tokens come without a header: after a handshake of version 0."""
 
     def cancel(self) -> None:
-        """The connection is gone."""
+        """Called when the connection is closed."""
         if self._expiry is not None:
             self._expiry.cancel()
 
     def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:
-        """The client names its mechanism, which has to be the same when it authenticates again."""
+        """Handle the client's choice of a mechanism, which must be the same in a re-authentication."""
         offered = self._security.mechanisms
         if self._exchange is not None:
             return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=offered)
@@ -79,7 +79,7 @@ class Authentication:
         return SaslHandshakeResponse(mechanisms=offered)
 
     async def authenticate(self, message: bytes) -> SaslAuthenticateResponse:
-        """One step. A refusal is answered late, and is the last thing that the connection hears."""
+        """Handle one message of the mechanism. A refusal is answered late, and closes the connection."""
         if self._exchange is None:
             raise ConnectionAborted("SaslAuthenticate came before SaslHandshake")
         try:
@@ -93,7 +93,9 @@ class Authentication:
         return SaslAuthenticateResponse(auth_bytes=step.reply, session_lifetime_ms=lifetime)
 
     async def token(self, message: bytes) -> bytes:
-        """One step without a header. Raises `ConnectionAborted`: there is no way to say why."""
+        """Handle one message without a header. Raises `ConnectionAborted` on refusal: such a message can't carry an
+        error.
+        """
         try:
             step = await self._step(message)
         except Refusal as refusal:
@@ -131,7 +133,7 @@ class Authentication:
         self._connection.close_after_sending()
 
     async def _noted(self, why: str) -> None:
-        """A failure is counted, logged and answered late, once."""
+        """Count, log and delay the answer to a failure, once."""
         assert self._attempt is not None
         self._attempt.failed()
         self._security.failures += 1
@@ -142,7 +144,7 @@ class Authentication:
         await asyncio.sleep(self._security.failure_delay_ms / 1000)
 
     def _admit(self, step: Step) -> int:
-        """Lets the client in; milliseconds that its session lasts, 0 for without end."""
+        """Mark the client as authenticated; returns the session's lifetime in ms, 0 for unlimited."""
         assert step.user is not None
         connection, security = self._connection, self._security
         if (refusal := connection.authenticated_as(user(step.user))) is not None:
@@ -152,7 +154,7 @@ class Authentication:
         connection.clear_deadline()
         self._hand_over(True)
         security.successes += 1
-        lifetimes = [one for one in (security.max_reauth_ms(self.mechanism), step.lifetime_ms) if one]
+        lifetimes = [lifetime for lifetime in (security.max_reauth_ms(self.mechanism), step.lifetime_ms) if lifetime]
         self.cancel()
         self._expiry = None
         if not lifetimes:
@@ -161,6 +163,6 @@ class Authentication:
         return min(lifetimes)
 
     def _expire(self) -> None:
-        """The session is over: the next request has to be about authentication."""
+        """End the session: the next request must be an authentication."""
         self.done, self.expired = False, True
         self._hand_over(False)

@@ -1,5 +1,5 @@
-"""The public keys that tokens are signed with (RFC 7517), kept and read again: when they get old, and when a token names
-one that is not there, which is how a rotation shows.
+"""Cache of the public keys that sign tokens (RFC 7517): read again when they get old, and when a token names an unknown
+key, which is how a rotation shows.
 
 Reading is done by one thread at a time, never by the loop. Nobody can make it happen more often than every
 `BETWEEN_S` seconds, or than the pauses after failures allow.
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 MAX_KEYS = 1000
 BETWEEN_S = 5.0
-"""Seconds between two readings that tokens with unknown keys ask for: they cost a stranger nothing."""
+"""Minimum seconds between two reads for unknown keys, which a stranger can cause at no cost."""
 
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 # What a key can sign, by its type and curve (RFC 7518, RFC 8037). Secrets that both sides know ("oct") are not here: with one of
@@ -40,7 +40,9 @@ _ALGORITHMS: dict[tuple[str, str], tuple[str, ...]] = {
 
 
 class PublicKey(NamedTuple):
-    """One key of the set. `algorithms`: what it may be used with, by its own word or by its type; never by a token's."""
+    """One key of the set. `algorithms`: those it may be used with, by its own statement or its type; never by a
+    token's.
+    """
 
     key_id: str | None
     algorithms: tuple[str, ...]
@@ -48,7 +50,7 @@ class PublicKey(NamedTuple):
 
 
 class Pauses(NamedTuple):
-    """Seconds: how old keys may get, and how long to wait after failures, doubled from one to the next."""
+    """Seconds: maximum age of the keys, and the delay after a failed read, doubled with each failure."""
 
     refresh_s: float
     retry_s: float
@@ -56,14 +58,14 @@ class Pauses(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """What who looks for a key has to wait for. `is_asked_for`: this token's name of a key caused it, which a stranger can do."""
+    """A key look-up that needs a read first. `is_asked_for`: an unknown key id caused it, which a stranger can do."""
 
     reading: Future[None]
     is_asked_for: bool
 
 
 def parse_keys(data: bytes) -> tuple[PublicKey, ...]:
-    """The keys of a set that signatures can be checked with. ValueError where that is no key set, or has none.
+    """Keys of a set that can verify signatures. ValueError for an invalid set, or one without such keys.
 
     Keys for encryption, of unknown types and damaged ones are left out, as RFC 7517 wants it.
     """
@@ -109,8 +111,9 @@ def _on_a_thread(work: Callable[[], None]) -> None:
 
 
 class Keys:
-    """The keys of one source. `find` is for a loop's thread, `find_blocking` for any other; a reading ends on its own thread by
-    setting attributes whole."""
+    """Keys of one source. `find` is for a loop's thread, `find_blocking` for any other. A read ends on its own thread
+    and publishes its result by replacing attributes as a whole.
+    """
 
     def __init__(
         self,
@@ -127,27 +130,29 @@ class Keys:
         self._lock = threading.Lock()
         self._reading: Future[None] | None = None
         self._next_s = clock()
-        """When the keys are too old, or a failed reading is tried again."""
+        """Time at which the keys are too old, or a failed read is repeated."""
         self._asked_s = -BETWEEN_S
-        """When a reading was last begun."""
+        """Time at which the last read began."""
         self._failures_in_a_row = 0
         self.reads = 0
         self.failed_reads = 0
 
     @property
     def known(self) -> bool:
-        """Whether there are keys, be they old."""
+        """True if there are keys, however old."""
         return bool(self._keys)
 
     def read_now(self) -> None:
-        """Reads on this thread. Raises `SourceError`."""
+        """Read the keys on the calling thread. Raises `SourceError`."""
         self._keys = self._parsed()
         self.reads += 1
         self._asked_s = self._clock()
         self._next_s = self._asked_s + self._pauses.refresh_s
 
     def begin(self) -> Future[None]:
-        """Reads on a thread of its own, unless that is being done. The result is there when the future is done, not in it."""
+        """Start reading on a thread of its own, unless a read runs. When the future is done, the attributes hold the
+        result.
+        """
         with self._lock:
             if self._reading is not None:
                 return self._reading
@@ -162,7 +167,7 @@ class Keys:
         return reading
 
     async def find(self, key_id: str | None, algorithm: str) -> PublicKey | None:
-        """The key that a token of `algorithm` names. None: there is none; see `known` for whether there are any.
+        """The key for a token of `algorithm`; None if there is none (then see `known`). May wait for a read.
 
         Waits for a reading where keys are old or that key is not there, and not while readings fail: then the old ones hold.
         """
@@ -176,7 +181,7 @@ class Keys:
             await _end_of(wait.reading)
 
     def find_blocking(self, key_id: str | None, algorithm: str, wait: Callable[[Wait], None]) -> PublicKey | None:
-        """The same on a thread that may block, for as long as `wait` does, which need not wait to the end."""
+        """As `find`, on a thread that may block, for as long as `wait` does, which may give up early."""
         search = self._search(key_id, algorithm)
         while True:
             try:
@@ -199,11 +204,11 @@ class Keys:
         return found
 
     def _select(self, key_id: str | None, algorithm: str) -> PublicKey | None:
-        """The first with that name; for a token without one, the key that fits if it is the only one."""
-        fitting = [one for one in self._keys if algorithm in one.algorithms]
+        """The first key with that id; for a token without an id, the one key that fits, if there is only one."""
+        fitting = [key for key in self._keys if algorithm in key.algorithms]
         if key_id is None:
             return fitting[0] if len(fitting) == 1 else None
-        return next((one for one in fitting if one.key_id == key_id), None)
+        return next((key for key in fitting if key.key_id == key_id), None)
 
     def _may_look_again(self) -> bool:
         if self._reading is not None:
@@ -218,7 +223,7 @@ class Keys:
             raise SourceError(f"{self._source}: {error}") from None
 
     def _read(self, reading: Future[None]) -> None:
-        """Thread of its own. The attributes that `find` decides by are set before anybody is woken."""
+        """Body of the reading thread. Sets the attributes that `find` reads before it wakes anybody."""
         try:
             keys = self._parsed()
         except SourceError as error:
@@ -246,6 +251,6 @@ class Keys:
 
 
 async def _end_of(reading: Future[None]) -> None:
-    """Of the reading, or of patience: a name that is not resolved is nobody's fault here, and must not hold a client."""
+    """Wait for the read, but not for ever: a name that does not resolve must not hold a client."""
     if not reading.done():
         await asyncio.wait([asyncio.wrap_future(reading)], timeout=2 * FETCH_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Where the public keys of tokens come from: a file or an address of HTTP. Every way of reading is bounded, in time and in bytes.
+"""Sources of the public keys of tokens: a file or an HTTP address. Every read is bounded in time and bytes.
 
 What blocks here runs on a thread of its own (`jwks.py`).
 """
@@ -11,17 +11,17 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from ....protocol.http_exchange import Endpoint, ExchangeError
 
 MAX_BYTES = 1 << 20
-"""Key sets are a few kilobytes."""
+"""Largest key set in bytes; usual ones have a few kilobytes."""
 FETCH_TIMEOUT_S = 10.0
-"""From the name's resolution, which has no bound of its own, to the last byte."""
+"""Time-out in seconds from the name's resolution, which has none of its own, to the last byte."""
 
 
 class SourceError(Exception):
-    """The keys can't be read: where, and why."""
+    """The keys can't be read; the text says from where, and why."""
 
 
 class FileSource(NamedTuple):
-    """`file:///path/to/keys.json`."""
+    """Keys in a file: `file:///path/to/keys.json`."""
 
     path: str
 
@@ -29,7 +29,7 @@ class FileSource(NamedTuple):
         return self.path
 
     def read(self) -> bytes:
-        """Raises `SourceError`."""
+        """Read the file. Raises `SourceError`. Blocks."""
         try:
             with open(self.path, "rb") as file:
                 return _bounded(file.read(MAX_BYTES + 1), self.path)
@@ -38,10 +38,10 @@ class FileSource(NamedTuple):
 
 
 class HttpSource:
-    """`https://…` or `http://…`. No redirect is followed and no proxy is asked: the setting says where the keys are."""
+    """Keys at `https://…` or `http://…`. Redirects and proxies are not used: the setting says where the keys are."""
 
     def __init__(self, url: SplitResult, authorities: str | None = None, timeout_s: float = FETCH_TIMEOUT_S) -> None:
-        """`authorities`: a PEM file, in place of those that the system trusts. Raises `SourceError`."""
+        """`authorities`: a PEM file, replaces the system's trusted authorities. Raises `SourceError`."""
         self._url = url.geturl()
         self._timeout_s = timeout_s
         try:
@@ -53,7 +53,7 @@ class HttpSource:
         return self._url
 
     def read(self) -> bytes:
-        """Raises `SourceError`. Takes `timeout_s` at most, however slowly the other side drips."""
+        """Fetch the keys. Raises `SourceError`. Blocks, for at most `timeout_s`, however slowly the server drips."""
         accept = {"Accept": "application/json"}
         try:
             answer = self._endpoint.ask("GET", accept, timeout_s=self._timeout_s, max_bytes=MAX_BYTES)
@@ -73,7 +73,7 @@ Source = FileSource | HttpSource
 
 
 def source_of(url: str, authorities: str | None = None) -> Source:
-    """What an address means. Raises `SourceError` for what is none. Reads the file of authorities."""
+    """Make the source for an address. Raises `SourceError` for an invalid one. Reads the file of authorities."""
     try:
         parts = urlsplit(url)
     except ValueError as error:

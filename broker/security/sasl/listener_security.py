@@ -1,4 +1,4 @@
-"""What one listener asks of its clients, out of the settings: its TLS context, its SASL mechanisms, their users."""
+"""Security of one listener, from the settings: its TLS context, its SASL mechanisms, their users."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Client(Protocol):
 
 
 class SaslCommons(NamedTuple):
-    """What all listeners with SASL share: a stranger has one salt, wherever it comes in."""
+    """Objects shared by all SASL listeners, so that an unknown user has the same salt on each."""
 
     users: Users
     disguise: Disguise
@@ -62,15 +62,17 @@ class SaslCommons(NamedTuple):
 
     @classmethod
     def of(cls, users: Users, secret: bytes, guesses: Guesses) -> SaslCommons:
-        """`secret`: as `MetadataStore.secret` keeps it."""
+        """Make them; `secret` as `MetadataStore.secret` keeps it."""
         return cls(users, Disguise(secret, users.shapes), guesses)
 
 
 class ListenerSecurity:
-    """Loop thread. Settings that are dynamic hold from the next connection on."""
+    """Security of one listener. Dynamic settings take effect with the next connection. Loop thread."""
 
     def __init__(self, listener: Listener, config: BrokerConfig, commons: SaslCommons | None) -> None:
-        """Reads files. Raises `ConfigError` with one clear line that names the setting. `commons`: for listeners with SASL."""
+        """Reads files. Raises `ConfigError` with one clear line that names the setting. `commons`: for listeners with
+        SASL.
+        """
         name = listener.name
         self.name = name
         self._config = config
@@ -107,11 +109,13 @@ class ListenerSecurity:
         return int(self._of("sasl.server.max.receive.size"))
 
     def max_reauth_ms(self, mechanism: str) -> int:
-        """How long a session lasts; 0: without end."""
+        """Maximum lifetime of a session, ms; 0: unlimited."""
         return max(0, int(self._of("connections.max.reauth.ms", mechanism)))
 
     def check(self, config: BrokerConfig) -> None:
-        """Raises `ProtocolError` INVALID_CONFIG where settings that changed make no TLS context, or list no users."""
+        """Raise `ProtocolError` INVALID_CONFIG if changed settings give no TLS context, or have an unreadable list of
+        users.
+        """
         try:
             self._users_listed(config)
             if self.tls is not None and self.tls.is_changed(config):
@@ -120,12 +124,12 @@ class ListenerSecurity:
             raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     def use(self, config: BrokerConfig) -> None:
-        """Other settings hold. Certificates follow by `TlsListener.renew`."""
+        """Apply a changed configuration. Certificates follow by `TlsListener.renew`."""
         self._config = config
         self._listed = self._users_listed(config)
 
     def expect(self, connection: Client) -> None:
-        """The client has some time to say who it is."""
+        """Start the time limit for the client's authentication."""
         limit = self._config.sasl_authentication_timeout_ms
         connection.start_deadline(limit, f"no authentication within {limit} ms (sasl.authentication.timeout.ms)")
 
@@ -135,7 +139,7 @@ class ListenerSecurity:
         return self._commons.guesses.attempts.attempt(peer, known)
 
     def exchange(self, mechanism: str, peer: str, attempt: Attempt) -> Exchange:
-        """A new run through a mechanism that the listener offers, by a client at that address."""
+        """Begin an authentication by an offered mechanism, for a client at that address."""
         if mechanism not in self.mechanisms or self._commons is None:
             raise Refusal(f"{mechanism} is not offered")
         users, disguise, guesses = self._commons
@@ -149,10 +153,11 @@ class ListenerSecurity:
         return OAuthExchange(self.tokens, attempt.claims)
 
     def _users_listed(self, config: BrokerConfig) -> dict[str, Mapping[str, str]]:
-        """Mechanism → user → password. ConfigError."""
+        """Mechanism → user → password, from the settings. ConfigError."""
         try:
             return {
-                one: users_of(config.of_listener(self.name, "sasl.jaas.config", one), one) for one in self.mechanisms
+                mechanism: users_of(config.of_listener(self.name, "sasl.jaas.config", mechanism), mechanism)
+                for mechanism in self.mechanisms
             }
         except ValueError as error:
             raise ConfigError([f"listener {self.name}: {error}"]) from None
@@ -162,7 +167,7 @@ class ListenerSecurity:
 
 
 def mapping_rules(listener: str, config: BrokerConfig) -> tuple[MappingRule, ...]:
-    """What makes users of the subjects of a listener's clients. Raises `ConfigError`."""
+    """Rules that map certificate subjects of a listener's clients to users. Raises `ConfigError`."""
     try:
         return parse_rules(config.of_listener(listener, "ssl.principal.mapping.rules"))
     except ValueError as error:
@@ -170,7 +175,7 @@ def mapping_rules(listener: str, config: BrokerConfig) -> tuple[MappingRule, ...
 
 
 def token_verifier(listener: str, config: BrokerConfig, setting: str) -> TokenVerifier:
-    """What checks the tokens of a listener, as `setting` asks for. Raises `ConfigError`.
+    """Token verifier of a listener, for the setting `setting`. Raises `ConfigError`.
 
     Its libraries are an extra, and imported for those who use them.
     """

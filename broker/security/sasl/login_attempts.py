@@ -1,5 +1,5 @@
-"""Against guessing passwords: failures by user at an address, and by address, counted, bounded, and told to the log without
-filling it. SASL, AUTHENTICATE of the message-set protocol and HTTP share one count.
+"""Protection against password guessing: failures are counted by address and by user at an address, bounded, and logged
+at a limited rate. SASL, AUTHENTICATE of the message-set protocol and HTTP share the counts.
 
 `MOST_FAILURES` within `WINDOW_S` of one user at one address turn away that user there, until the first of them is that long ago,
 and nobody else; `MOST_OF_ADDRESS` of an address, by whatever names, turn away all who come from there. A user who has failed
@@ -27,21 +27,24 @@ log = logging.getLogger(__name__)
 MOST_FAILURES = 10
 WINDOW_S = 60.0
 MOST_ADDRESSES = 4096
-"""Remembered; whoever has more of them than that is slowed down by the delay of each answer alone."""
+"""Remembered addresses. An attacker with more is slowed only by the delay of each answer."""
 MOST_OF_ADDRESS = 100
-"""Failures of all users at an address together: ten of them who go on with a wrong password keep nobody else out."""
+"""Failures of all users at an address together: ten users who go on with a wrong password lock nobody else out."""
 MOST_USERS = 16384
-"""Users at an address that are remembered: some 300 bytes each, and an address makes at most `MOST_OF_ADDRESS` a window."""
+"""Remembered pairs of user and address: some 300 bytes each, and an address makes at most `MOST_OF_ADDRESS` a window.
+"""
 LINE_INTERVAL_S = 1.0
 
 
 class Failures:
-    """When the last ones were, by key. Bounded: those keys go first whose last failure is longest ago. Not locked."""
+    """Times of the last failures by key. Bounded: keys whose last failure is longest ago are dropped first. Not
+    thread-safe.
+    """
 
     __slots__ = ("_most", "_most_keys", "_times")
 
     def __init__(self, most: int, most_keys: int) -> None:
-        """`most`: within `WINDOW_S`, of one key."""
+        """`most`: failures of one key allowed within `WINDOW_S`."""
         self._most = most
         self._most_keys = most_keys
         self._times: OrderedDict[str | bytes, array[float]] = OrderedDict()
@@ -50,22 +53,22 @@ class Failures:
         return len(self._times)
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Forget all failures."""
         self._times.clear()
 
     def times(self, key: str | bytes) -> tuple[float, ...]:
-        """Those that are remembered, at most as many as count."""
+        """Remembered failures of the key, at most `most`."""
         return tuple(self._times.get(key, ()))
 
     def wait_s(self, key: str | bytes, now: float) -> float:
-        """Seconds until there are fewer than `most` within the window; 0: there are fewer."""
+        """Seconds until the key has fewer than `most` failures in the window; 0 if it has."""
         times = self._times.get(key)
         if times is None or len(times) < self._most:
             return 0.0
         return max(WINDOW_S - (now - times[0]), 0.0)
 
     def add(self, key: str | bytes, now: float) -> None:
-        """One more."""
+        """Record a failure at `now`."""
         times = self._times.setdefault(key, array("d"))
         if len(times) == self._most:
             del times[0]
@@ -76,7 +79,7 @@ class Failures:
 
 
 class TurnedAway(Refusal):
-    """Not looked at. `is_all`: because of all that came from that address, and not of this user's."""
+    """The attempt was refused without a look at the password. `is_all`: because of the address, not of this user."""
 
     def __init__(self, wait_s: float, *, is_all: bool) -> None:
         super().__init__(f"too many attempts have failed; try again in {math.ceil(wait_s)} s")
@@ -85,14 +88,14 @@ class TurnedAway(Refusal):
 
 
 class Attempts:
-    """Of all listeners together, HTTP's too. Any thread.
+    """Login attempts on all listeners, HTTP's too. Safe from any thread.
 
     Attributes:
         turned_away: attempts that were not looked at.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        """`now_s`: a clock that only rises."""
+        """`now_s`: a monotonic clock, in seconds."""
         self.now_s = now_s
         self.lock = threading.Lock()
         self.of_users = Failures(MOST_FAILURES, MOST_USERS)
@@ -100,13 +103,14 @@ class Attempts:
         self.turned_away = 0
 
     def attempt(self, peer: str, known: str | None = None) -> Attempt:
-        """One way through a mechanism. `known`: who the client is already, where it authenticates again: that user is not turned
-        away, and there is no use in guessing its password."""
+        """Begin one authentication. `known`: the client's user, if it authenticates again: that user is not turned
+        away, as there is no use in guessing its password.
+        """
         return Attempt(self, network_of(peer), known)
 
 
 class Attempt:
-    """What one client of an address tries. Any thread, one at a time."""
+    """One authentication of a client. Any thread, one at a time."""
 
     __slots__ = ("_attempts", "_known", "_name", "_network")
 
@@ -117,8 +121,9 @@ class Attempt:
         self._name = ""
 
     def claims(self, name: str) -> None:
-        """The client says that it is this user: asked before its password or proof is looked at. "": it says nothing that can be
-        read, which counts as a user of that name would. Raises `TurnedAway`."""
+        """Called with the user that the client claims to be, before its password or proof is verified; "" for an
+        unreadable name, which is counted as one more user. Raises `TurnedAway`.
+        """
         self._name = name
         if name == self._known:
             return
@@ -133,7 +138,7 @@ class Attempt:
         raise TurnedAway(wait, is_all=not of_user)
 
     def failed(self) -> None:
-        """It was looked at, and was wrong."""
+        """Record that the verification failed."""
         if self._name != self._known or not self._name:
             attempts = self._attempts
             now = attempts.now_s()
@@ -143,12 +148,12 @@ class Attempt:
 
     @property
     def _key(self) -> bytes:
-        """Of a size that no name changes."""
+        """Key of user and address, of a fixed size."""
         return hashlib.blake2b(f"{self._network}\0{self._name}".encode(), digest_size=16).digest()
 
 
 class HttpFailures:
-    """What HTTP counts and tells of attempts, beside what `Attempts` bounds. Any thread.
+    """Counts and logs failed logins over HTTP, beside the limits of `Attempts`. Safe from any thread.
 
     Attributes:
         failures: since the start.
@@ -156,7 +161,7 @@ class HttpFailures:
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        """`now_s`: a clock that only rises."""
+        """`now_s`: a monotonic clock, in seconds."""
         self._now_s = now_s
         self._lock = threading.Lock()
         self._next_line_s = float("-inf")
@@ -165,13 +170,13 @@ class HttpFailures:
         self.turned_away = 0
 
     def was_turned_away(self, peer: str) -> None:
-        """A request from there was not looked at."""
+        """Count a request that was turned away."""
         with self._lock:
             self.turned_away += 1
         self._tell(peer, "turned away, after too many failures")
 
     def failed(self, peer: str, what: str) -> None:
-        """An attempt from there has failed. `what` goes to the log: nothing of what the client sent."""
+        """Count a failed attempt. `what` is logged, and contains nothing that the client sent."""
         with self._lock:
             self.failures += 1
         self._tell(peer, what)
@@ -189,7 +194,7 @@ class HttpFailures:
 
 
 def network_of(peer: str) -> str:
-    """What an attacker can't change at will: the address, or the /64 that it is in."""
+    """The part of an address that an attacker can't change at will: the IPv4 address, or the /64 of an IPv6 address."""
     if ":" not in peer:
         return peer
     from ipaddress import IPv6Address

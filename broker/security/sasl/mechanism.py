@@ -1,4 +1,4 @@
-"""What the mechanisms of SASL have in common: an exchange of messages that ends with a user, or with a refusal."""
+"""Base of the SASL mechanisms: an exchange of messages that ends with a user or a refusal."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Awaitable
 from typing import NamedTuple, Protocol
 
 WRONG = "authentication failed: the user or the password is wrong"
-"""What every mechanism says of an unknown user and of a wrong password alike."""
+"""Error of every mechanism for an unknown user and for a wrong password alike."""
 
 
 class Refusal(Exception):
-    """The client is not let in. The text is told to the client: it must not say what of its secrets is wrong."""
+    """Authentication failed. The text goes to the client: it must not say which of its secrets is wrong."""
 
 
 class Step(NamedTuple):
-    """One answer of the server's. `user` is set with the last one.
+    """One answer of the server. `user` is set in the last one.
 
     `lifetime_ms`: how long what was shown is good for (a token's rest of life); None: for ever. `refused`: why the client
     is not let in, where `reply` tells it before the mechanism ends with a `Refusal`.
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One client's run through a mechanism."""
+    """One authentication of a client by a mechanism."""
 
     def step(self, message: bytes) -> Step | Awaitable[Step]:
-        """Answers a message. Raises `Refusal`. Loop thread; what takes long is awaited."""
+        """Answer a message. Raises `Refusal`. Loop thread; slow work is awaited."""

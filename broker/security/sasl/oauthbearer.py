@@ -1,4 +1,6 @@
-"""OAUTHBEARER (RFC 7628): the client shows a token. What is wrong with one is told as JSON, and then the client ends it."""
+"""OAUTHBEARER (RFC 7628): the client sends a token. The error for a bad one is sent as JSON, which the client
+acknowledges.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _BEARER = re.compile(r"bearer +([-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
 
 
 class ClientMessage(NamedTuple):
-    """What a client sends first. `identity` "" where it asks for none. Kafka's clients may send extensions (KIP-342)."""
+    """First message of a client. `identity` is "" if it requests none. Kafka's clients may send extensions (KIP-342)."""
 
     identity: str
     token: str
@@ -36,7 +38,7 @@ class ClientMessage(NamedTuple):
 
 
 def parse_message(message: bytes) -> ClientMessage:
-    """Reads RFC 7628, section 3.1. Raises `Refusal`; what it says has nothing of the token in it."""
+    """Parse the message (RFC 7628, section 3.1). Raises `Refusal`, whose text has nothing of the token in it."""
     try:
         text = message.decode()
     except UnicodeDecodeError:
@@ -59,18 +61,18 @@ def parse_message(message: bytes) -> ClientMessage:
 
 
 class OAuthExchange:
-    """One message, or two where the first is not good: the client then gets to know why, and says that it did."""
+    """One message, or two for a bad token: the client gets the error, and acknowledges it."""
 
     __slots__ = ("_claims", "_refused", "_verifier")
 
     def __init__(self, verifier: TokenVerifier, claims: Callable[[str], None] = lambda name: None) -> None:
-        """`claims` is told whose the token says it is, before that is looked into, and raises for who has failed too often."""
+        """`claims` is called with the user named in the unverified token, and raises for a user with too many failures."""
         self._claims = claims
         self._verifier = verifier
         self._refused: Refusal | None = None
 
     async def step(self, message: bytes) -> Step:
-        """Extensions are checked in their form and otherwise left alone, as Kafka's own validator does."""
+        """Verify a token. Extensions are checked in form and otherwise ignored, as Kafka's own validator does."""
         if self._refused is not None:
             raise self._refused
         first = parse_message(message)
@@ -87,7 +89,8 @@ class OAuthExchange:
 
 
 def verifier_of(listener: str, value: Callable[[str], Any]) -> TokenVerifier:
-    """What checks the tokens of a listener, by `value` of its settings. Reads files, and begins to read from an address.
+    """Make a listener's token verifier from its settings (`value` looks one up). Reads files; starts to fetch keys from
+    an address.
 
     Raises `ConfigError` with one clear line.
     """

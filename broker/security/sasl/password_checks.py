@@ -1,4 +1,4 @@
-"""Turns at the thread that checks passwords: one check at a time, each address in its turn.
+"""Queue for the thread that checks passwords: one check at a time, addresses in turn.
 
 A check takes milliseconds by design. Who guesses by a hundred connections waits in one row, and a client of another address
 comes after one check of that row, not after all of them. What waits is bounded by the connections: each has one request in work.
@@ -22,30 +22,30 @@ class PasswordChecks:
     """Loop thread."""
 
     def __init__(self, pool: Executor) -> None:
-        """`pool`: of one thread, which has nothing else to do."""
+        """`pool`: an executor with one thread, used for nothing else."""
         self._pool = pool
         self._places = FairPlaces(1)
 
     @property
     def waiting(self) -> int:
-        """Checks that wait for their turn."""
+        """Number of checks that wait for their turn."""
         return self._places.waiting
 
     @asynccontextmanager
     async def turn(self, peer: str) -> AsyncIterator[Run]:
-        """Waits for the turn of a client at that address, and gives what runs its check on the thread."""
+        """Wait for the turn of a client at that address; yields the function that runs its check on the thread."""
         async with self._places.place(network_of(peer)):
             loop = asyncio.get_running_loop()
             yield lambda check: loop.run_in_executor(self._pool, check)
 
 
 class Guesses(NamedTuple):
-    """What bounds guesses on all listeners, HTTP's too: an address has one row and one count, wherever it comes in."""
+    """Limits on guessing, shared by all listeners and HTTP: an address has one queue and one count."""
 
     attempts: Attempts
     checks: PasswordChecks
 
     @classmethod
     def of(cls, pool: Executor) -> Guesses:
-        """`pool`: as `PasswordChecks` has it."""
+        """Make the limits; `pool` as for `PasswordChecks`."""
         return cls(Attempts(), PasswordChecks(pool))

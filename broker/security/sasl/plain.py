@@ -1,5 +1,6 @@
-"""PLAIN (RFC 4616): name and password as they are. They are checked against what `sasl.jaas.config` lists, and against
-the SCRAM credentials of stored users, so that one user has one password for every mechanism."""
+"""PLAIN (RFC 4616): name and password in clear text. They are checked against `sasl.jaas.config`, and against the SCRAM
+credentials of stored users, so that one user has one password for every mechanism.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ MAX_PASSWORD_BYTES = 1024
 
 
 class PlainExchange:
-    """One message. The password is checked on a thread, in its address's turn: that is what salting is meant to make slow.
+    """PLAIN's single message. The password is checked on a thread, in its address's turn, since salting makes it slow
+    on purpose.
 
     Who is unknown costs as much as any user, by stored credentials as by those that the settings list.
     """

@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677): the server's side. No channel binding, as in Kafka.
+"""SCRAM-SHA-256 and -512 (RFC 5802, RFC 7677), server side. No channel binding, as in Kafka.
 
 Who is unknown gets a salt like any other (`disguise.py`) and fails with the proof: nothing tells a client which users there are.
 """
@@ -31,7 +31,7 @@ _CLIENT_FINAL = re.compile(
 
 
 class ScramExchange:
-    """Two messages of the client's: who it is, and the proof. Loop thread."""
+    """The client's two messages: its name, and its proof. Loop thread."""
 
     __slots__ = (
         "_claims", "_client_nonce", "_credential", "_disguise",

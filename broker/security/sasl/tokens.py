@@ -1,4 +1,4 @@
-"""JSON web tokens (RFC 7519) that say who a client is: whether one is good, whose it is and for how long."""
+"""Verifies JSON web tokens (RFC 7519) that identify clients: signature, claims, user, lifetime."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from .jwks import Keys, PublicKey, Wait
 
 MAX_TOKEN_BYTES = 65_536
-"""Tokens are a few kilobytes, with many groups in them some tens; what is larger costs time before it is known to be good."""
+"""Longest token that is parsed. Tokens have a few kilobytes, with many groups some tens; parsing costs time before the
+token is verified.
+"""
 MAX_LIFETIME_S = 366 * 86_400
-"""Sessions end within this, whatever a token says: what clients and timers reckon with must not overflow."""
+"""Longest session, in seconds, whatever a token says: arithmetic of clients and timers must not overflow."""
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.ExpiredSignatureError, "the token has expired"),
@@ -31,7 +33,7 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class TokenRules(NamedTuple):
-    """What tokens must have. `audiences`: one of these; empty: none at all. `issuer` None: any."""
+    """Requirements for tokens. `audiences`: one of these, empty: no check; `issuer` None: any."""
 
     audiences: tuple[str, ...]
     issuer: str | None
@@ -41,34 +43,37 @@ class TokenRules(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A token that is good. `lifetime_ms`: at least 1."""
+    """A verified token. `lifetime_ms`: at least 1."""
 
     user: str
     lifetime_ms: int
 
 
 class TokenVerifier:
-    """Checking a signature takes a tenth of a millisecond. What takes longer is awaited, or blocks where that is asked for."""
+    """Verifies tokens. A signature takes 0.1 ms; reading keys takes longer, and is awaited or blocks, as the method
+    says.
+    """
 
     def __init__(self, keys: Keys, rules: TokenRules, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: seconds since 1970, for what is left of a token's life."""
+        """`clock`: seconds since 1970, for the rest of a token's life."""
         self.keys = keys
         self._rules = rules
         self._clock = clock
 
     async def verify(self, token: str) -> Token:
-        """Loop thread. Raises `Refusal` with what is wrong, and `ConnectionAborted` where no keys could be read: the client may
-        try again."""
+        """Verify on the loop thread. Raises `Refusal` with the reason, and `ConnectionAborted` if no keys could be
+        read: the client may try again.
+        """
         key_id, algorithm = _names_of(token)
         return self._verified(token, key_id, algorithm, await self.keys.find(key_id, algorithm))
 
     def verify_blocking(self, token: str, wait: Callable[[Wait], None]) -> Token:
-        """The same on any other thread; `wait` blocks where keys have to be read first, and what it raises comes out here."""
+        """Verify on any other thread; `wait` blocks while keys are read, and may raise."""
         key_id, algorithm = _names_of(token)
         return self._verified(token, key_id, algorithm, self.keys.find_blocking(key_id, algorithm, wait))
 
     def claimed_user(self, token: str) -> str:
-        """Whose it says it is, which nobody has looked into; "" where that can't be read."""
+        """User named in an unverified token; "" if unreadable."""
         if len(token) > MAX_TOKEN_BYTES:
             return ""
         try:
@@ -90,7 +95,7 @@ class TokenVerifier:
         return self._token_of(self._claims(token, key.key, key.algorithms))
 
     def _claims(self, token: str, key: Any, algorithms: tuple[str, ...]) -> dict[str, Any]:
-        """`algorithms` are the key's, never the token's own."""
+        """Verified claims. `algorithms` are the key's, never the token's own."""
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -127,14 +132,16 @@ class TokenVerifier:
         return Token(name, max(1, int(left_s * 1000)))
 
     def _check_scopes(self, scopes: object) -> None:
-        """One text, or a list of different ones. Nothing here asks for a scope: what is allowed, access control says."""
+        """Check the form of the scopes: one text, or a list of different ones. No scope is required: access control
+        decides.
+        """
         items = [] if scopes == "" else scopes if isinstance(scopes, list) else [scopes]
         if not all(isinstance(item, str) and item.strip() for item in items) or len({*items}) < len(items):
             raise Refusal(f"the token's {self._rules.scope_claim} is neither a text nor a list of different ones")
 
 
 def _names_of(token: str) -> tuple[str | None, str]:
-    """The key and the algorithm that a token names. Raises `Refusal`."""
+    """Key id and algorithm named in a token's header. Raises `Refusal`."""
     if len(token) > MAX_TOKEN_BYTES:
         raise Refusal(f"the token has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are read")
     try:
