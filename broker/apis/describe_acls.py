@@ -17,7 +17,7 @@ from ...protocol.messages.describe_acls import (
 )
 from ..requests.access import on_cluster
 from ..requests.registry import api
-from ..runtime.cooperative import Sliced, Steps, in_slices
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def acl_authorizer(context: RequestContext) -> AclAuthorizer:
 )
 def describe_acls(
     request: DescribeAclsRequest, context: RequestContext
-) -> DescribeAclsResponse | Sliced[DescribeAclsResponse]:
-    return in_slices(_steps(request, context), context)
+) -> DescribeAclsResponse | ChunkedResult[DescribeAclsResponse]:
+    return run_in_chunks(_steps(request, context), context)
 
 
 def _steps(request: DescribeAclsRequest, context: RequestContext) -> Steps[DescribeAclsResponse]:

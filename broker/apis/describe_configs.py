@@ -34,7 +34,7 @@ from ..metadata import store as kinds
 from ..metadata.topics import check_name
 from ..requests.access import DENIED, on_each
 from ..requests.registry import api
-from ..runtime.cooperative import Sliced, Steps, in_slices
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..runtime.logging import levels
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
@@ -68,8 +68,8 @@ _MOST_SETTINGS = 200_000
 )
 def describe_configs(
     request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse | Sliced[DescribeConfigsResponse]:
-    return in_slices(_steps(request, context), context)
+) -> DescribeConfigsResponse | ChunkedResult[DescribeConfigsResponse]:
+    return run_in_chunks(_steps(request, context), context)
 
 
 def _steps(request: DescribeConfigsRequest, context: RequestContext) -> Steps[DescribeConfigsResponse]:

@@ -19,7 +19,7 @@ from ...protocol.messages.describe_groups import (
 from ..requests.access import on_each
 from ..requests.authorized_operations import NOT_ASKED, operations_of
 from ..requests.registry import api
-from ..runtime.cooperative import Sliced, Steps, in_slices
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 )
 def describe_groups(
     request: DescribeGroupsRequest, context: RequestContext
-) -> DescribeGroupsResponse | Sliced[DescribeGroupsResponse]:
-    return in_slices(_steps(request, context), context)
+) -> DescribeGroupsResponse | ChunkedResult[DescribeGroupsResponse]:
+    return run_in_chunks(_steps(request, context), context)
 
 
 def _steps(request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:

@@ -22,7 +22,7 @@ from ..metadata.topics import INTERNAL_TOPICS, check_name
 from ..requests.access import on_each, shows
 from ..requests.authorized_operations import NOT_ASKED, operations_of
 from ..requests.registry import api
-from ..runtime.cooperative import Sliced, Steps, in_slices
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -45,8 +45,8 @@ MAX_PARTITIONS = 2000
 )
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse | Sliced[DescribeTopicPartitionsResponse]:
-    return in_slices(_steps(request, context), context)
+) -> DescribeTopicPartitionsResponse | ChunkedResult[DescribeTopicPartitionsResponse]:
+    return run_in_chunks(_steps(request, context), context)
 
 
 def _steps(request: DescribeTopicPartitionsRequest, context: RequestContext) -> Steps[DescribeTopicPartitionsResponse]:

@@ -33,7 +33,7 @@ from ..produce_fetch.fetch_job import FIRST_OF_ALL_FORMATS, FetchJob, denied_top
 from ..requests.access import on_each
 from ..requests.context import RequestContext
 from ..requests.registry import api
-from ..runtime.cooperative import MANY_ELEMENTS, SLICE_UNITS
+from ..runtime.cooperative import CHUNK_UNITS, MANY_ELEMENTS
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def fetch(
         [(topic, index) for topic, indexes in forgotten for index in indexes],
         version >= 13,
     )
-    if len(context.partitions) > SLICE_UNITS:  # of a session, most of them
+    if len(context.partitions) > CHUNK_UNITS:  # of a session, most of them
         from ..produce_fetch.long_fetch import fetch_in_turns
 
         asker = RequestContext(broker, connection, ApiKey.FETCH, version, correlation_id, client_id)

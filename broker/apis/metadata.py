@@ -33,7 +33,7 @@ from ..requests.access import on_each, shows, suffices, tells
 from ..requests.authorized_operations import NOT_ASKED, cluster_operations, operations_of
 from ..requests.creation_budget import Room
 from ..requests.registry import api
-from ..runtime.cooperative import Steps, in_slices
+from ..runtime.cooperative import Steps, run_in_chunks
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
@@ -70,14 +70,14 @@ def metadata(request: MetadataRequest, context: RequestContext) -> MetadataRespo
         shown = context.allowed(
             AclOperation.DESCRIBE, ResourceType.TOPIC, (topic.name for topic in topics), quietly=True
         )
-        return in_slices(_all(request, context, [topic for topic in topics if topic.name in shown]), context)
+        return run_in_chunks(_all(request, context, [topic for topic in topics if topic.name in shown]), context)
     may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     if may_create and any(
         item.name is not None and item.topic_id == _NO_ID and broker.topics.get(item.name) is None
         for item in request.topics
     ):
         return _create_and_answer(request, context, request.topics)
-    return in_slices(_named(request, context, request.topics), context)
+    return run_in_chunks(_named(request, context, request.topics), context)
 
 
 def _all(request: MetadataRequest, context: RequestContext, topics: list[Topic]) -> Steps[MetadataResponse]:

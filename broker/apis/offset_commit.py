@@ -23,7 +23,7 @@ from ...protocol.messages.offset_commit import (
 from ..groups.offset_commits import CommitRequest, OffsetToCommit
 from ..requests.access import on_each, on_field
 from ..requests.registry import api
-from ..runtime.cooperative import Sliced, Steps, in_slices
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ _Checked = tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitRe
 def offset_commit(
     request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    checked = in_slices(_check(request, context), context)
-    if isinstance(checked, Sliced):
+    checked = run_in_chunks(_check(request, context), context)
+    if isinstance(checked, ChunkedResult):
         return _check_and_commit(request, context, checked)
     return _commit(request, context, checked)
 
 
 async def _check_and_commit(
-    request: OffsetCommitRequest, context: RequestContext, checking: Sliced[_Checked]
+    request: OffsetCommitRequest, context: RequestContext, checking: ChunkedResult[_Checked]
 ) -> OffsetCommitResponse:
     answer = _commit(request, context, await checking)
     return answer if isinstance(answer, OffsetCommitResponse) else await answer

@@ -22,7 +22,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
 from ..requests.access import on_each, suffices
 from ..requests.context import EVERY_NAME
 from ..requests.registry import api
-from ..runtime.cooperative import Sliced, Steps, in_slices
+from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 )
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse | Sliced[OffsetForLeaderEpochResponse]:
-    return in_slices(_steps(request, context), context)
+) -> OffsetForLeaderEpochResponse | ChunkedResult[OffsetForLeaderEpochResponse]:
+    return run_in_chunks(_steps(request, context), context)
 
 
 def _steps(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Steps[OffsetForLeaderEpochResponse]:

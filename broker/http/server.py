@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.switch_interval import short_turns
+from ..runtime.switch_interval import shortened_switch_interval
 from .user import PEER
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class HttpServer:
                 ProcessCollector(registry=registry)
                 PlatformCollector(registry=registry)
                 self._metrics = make_wsgi_app(registry)
-        with short_turns():
+        with shortened_switch_interval():
             return self._metrics(environ, start_response)
 
 

@@ -34,7 +34,7 @@ from ...protocol.records.record_batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_A
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ..runtime.fair_places import FairPlaces
 from ..runtime.garbage import give_back
-from ..runtime.switch_interval import short_turns
+from ..runtime.switch_interval import shortened_switch_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -104,7 +104,7 @@ class Conversions:
 
     async def _run(self, work: Callable[[], T]) -> T:
         """Holding the thread's place."""
-        with short_turns():
+        with shortened_switch_interval():
             return await self._loop.run_in_executor(self._pool, work)
 
     def _trim(self) -> None:

@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages._hot import write_fetch_response
 from ..network.outbound import FileSlice, release_parts
 from ..partitions.fetch_session import FetchContext, FetchPartition, PartitionKey
-from ..runtime.cooperative import SLICE_UNITS, batches
+from ..runtime.cooperative import CHUNK_UNITS, batches
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -111,7 +111,7 @@ class FetchJob:
         partitions = list(context.partitions.items())  # of a session: another request may change them meanwhile
         deadline = broker.time.monotonic_ms() + max_wait_ms
         watched: list[Partition] = []
-        for some in batches(partitions, SLICE_UNITS):
+        for some in batches(partitions, CHUNK_UNITS):
             found = [(partition, wanted.offset) for key, wanted in some if (partition := self._find(key)) is not None]
             watched += [partition for partition, _ in found]
             for partition, offset in found:
@@ -146,7 +146,7 @@ class FetchJob:
         total, failed = 0, False
         self._is_behind = False
         try:
-            for some in batches(partitions, SLICE_UNITS):
+            for some in batches(partitions, CHUNK_UNITS):
                 total, one_failed = self._read_some(some, rows, None, total)
                 failed = failed or one_failed
                 await asker.next_turn()
@@ -161,7 +161,7 @@ class FetchJob:
     async def _write_in_turns(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
         topics: TopicRows = []
         busy: list[PartitionKey] = []
-        for some in batches(rows, SLICE_UNITS):
+        for some in batches(rows, CHUNK_UNITS):
             self._count_errors(some)
             self._tell(some, topics, busy)
             await asker.next_turn()

@@ -26,7 +26,7 @@ from ...protocol.records.legacy_record import MAGIC_V0, MAGIC_V1
 from ...protocol.records.record_batch import LOG_OVERHEAD, OVERHEAD
 from ..network.outbound import FileSlice
 from ..partitions.down_conversion import CONVERTED_SLICE_BYTES
-from ..runtime.cooperative import SLICE_UNITS, batches
+from ..runtime.cooperative import CHUNK_UNITS, batches
 from ..runtime.error_codes import error_code
 from .fetch_job import FetchJob
 
@@ -112,7 +112,7 @@ class OldFetchJob(FetchJob):
         return []
 
     async def _write_in_turns(self, rows: list[FetchedRow], asker: RequestContext) -> list[Part]:
-        for some in batches(rows, SLICE_UNITS):
+        for some in batches(rows, CHUNK_UNITS):
             self._count_errors(some)
             await asker.next_turn()
         return self._write(rows)
@@ -132,7 +132,7 @@ class OldFetchJob(FetchJob):
         is_first = self._version >= FIRST_WITH_WHOLE_MESSAGE
         converted: list[Converted] = []
         for number, (_, wanted, row) in enumerate(rows, 1):
-            if number % SLICE_UNITS == 0:
+            if number % CHUNK_UNITS == 0:
                 await self._let_others(rows)
             piece = row[6]
             if piece is None or (left <= 0 and not is_first) or room <= 0:
@@ -187,7 +187,7 @@ class OldFetchJob(FetchJob):
         topics: list[tuple[str | bytes, list[Any]]] = []
         unused: list[FileSlice] = []
         for number, ((key, _, row), one) in enumerate(zip(rows, converted, strict=True), 1):
-            if number % SLICE_UNITS == 0:
+            if number % CHUNK_UNITS == 0:
                 await self._let_others(rows)
             piece, records = row[6], one.records
             if piece is not None and records is not piece:

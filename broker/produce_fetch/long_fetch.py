@@ -1,4 +1,4 @@
-"""Fetches of very many partitions, in turns: between two slices of one everybody else is served (`cooperative.py`, ADRs 46, 47).
+"""Fetches of very many partitions, in turns: between two slices of one everybody else is served (ADRs 46, 47).
 
     long_fetch        the request itself has many: one at a time is read, with the other long requests that look at something
     fetch_in_turns    its session has many, or it was read by the above: rights, positions and rows in slices
@@ -16,7 +16,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.messages._hot import parse_fetch
 from ..partitions.fetch_session import FetchPartition
 from ..requests.context import RequestContext
-from ..runtime.cooperative import SLICE_UNITS, batches
+from ..runtime.cooperative import CHUNK_UNITS, batches
 from ..runtime.exceptions import ConnectionAborted
 from .fetch_job import FIRST_OF_ALL_FORMATS, FetchJob, is_denied, most_bytes
 
@@ -51,7 +51,7 @@ async def _read(
     await asker.next_turn()
     parts = ((topic, part) for topic, partitions in topics for part in partitions)
     wanted: list[tuple[PartitionKey, FetchPartition]] = []
-    for some in batches(parts, SLICE_UNITS):
+    for some in batches(parts, CHUNK_UNITS):
         wanted += [((topic, part[0]), FetchPartition(part[1], part[2], part[5])) for topic, part in some]
         await asker.next_turn()
     gone = [(topic, index) for topic, indexes in forgotten for index in indexes]
@@ -75,7 +75,7 @@ async def fetch_in_turns(
     denied: set[str | bytes] = set()
     if broker.authorizer is not None:
         topics = dict.fromkeys(topic for topic, _ in context.partitions)
-        for some in batches(topics, SLICE_UNITS):
+        for some in batches(topics, CHUNK_UNITS):
             denied.update(topic for topic in some if is_denied(asker, topic))
             await asker.next_turn()
     most = most_bytes(broker, max_bytes, asker.client_id, asker.connection)

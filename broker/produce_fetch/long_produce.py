@@ -1,4 +1,4 @@
-"""Produces of very many partitions, in turns: between two slices of one everybody else is served (`cooperative.py`, ADRs 46, 47).
+"""Produces of very many partitions, in turns: between two slices of one everybody else is served (ADRs 46, 47).
 
 One at a time is read and appended, with the other long requests that change something. A slice is appended as a request of its
 own would be, its partitions in their order; there is one answer. Loop thread.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages._hot import parse_produce
 from ..requests.context import RequestContext
-from ..runtime.cooperative import SLICE_UNITS
+from ..runtime.cooperative import CHUNK_UNITS
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
 from .produce_job import FIRST_WITH_IDS, UNKNOWN, Appended, Denied, answer, append_some, denied_topics
@@ -88,10 +88,10 @@ async def _refused(
 
 
 def slices_of(topics: Topics) -> Iterator[tuple[Topics, bool]]:
-    """`topics` in parts of up to `SLICE_UNITS` topics and partitions, and whether a part goes on with the last topic of the one
+    """`topics` in parts of up to `CHUNK_UNITS` topics and partitions, and whether a part goes on with the last topic of the one
     before."""
     some: Topics = []
-    left, goes_on = SLICE_UNITS, False
+    left, goes_on = CHUNK_UNITS, False
     for name, partitions in topics:
         at = 0
         while True:
@@ -102,7 +102,7 @@ def slices_of(topics: Topics) -> Iterator[tuple[Topics, bool]]:
             if left > 0:
                 break  # the whole of the topic is in there
             yield some, goes_on
-            some, left, goes_on = [], SLICE_UNITS, at < len(partitions)
+            some, left, goes_on = [], CHUNK_UNITS, at < len(partitions)
             if not goes_on:
                 break
     if some:

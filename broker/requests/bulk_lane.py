@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..network.fair_queue import Ticket
 from ..runtime.exceptions import RequestDeferred
 from ..runtime.garbage import go_on, hold_off
-from ..runtime.switch_interval import short_turns
+from ..runtime.switch_interval import shortened_switch_interval
 from ..runtime.thread_priority import lower_priority
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class BulkRequestLane:
         """Runs `task` in a thread that gives way to the loop's."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "long-requests", lower_priority)
-        return await self._loop.run_in_executor(self._thread, _in_short_turns, task)
+        return await self._loop.run_in_executor(self._thread, _with_short_switch_interval, task)
 
     def close(self) -> None:
         """At the end, when no request is in work. Blocks for what the thread is at."""
@@ -113,6 +113,6 @@ class Permit:
             requests.released()
 
 
-def _in_short_turns(task: Callable[[], T]) -> T:
-    with short_turns():
+def _with_short_switch_interval(task: Callable[[], T]) -> T:
+    with shortened_switch_interval():
         return task()

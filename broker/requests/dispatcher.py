@@ -20,7 +20,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.headers import parse_request_header, response_header_bytes
 from ...protocol.messages.api_versions import ApiVersionsResponse
 from ...protocol.schema import decode, encode
-from ..runtime.cooperative import Sliced
+from ..runtime.cooperative import ChunkedResult
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
 from .access import refusal
@@ -290,7 +290,7 @@ class Dispatcher:
 
 def _comes_later(response: Any) -> bool:
     """True if a handler returned something to await."""
-    return asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is Sliced
+    return asyncio.isfuture(response) or asyncio.iscoroutine(response) or type(response) is ChunkedResult
 
 
 def _read(registration: Registration, version: int, frame: bytes) -> tuple[RequestHeader, Any]:

@@ -45,7 +45,7 @@ class Registration:
     asks: tuple[Ask, ...] = ()
     #: True: what it did belongs in the audit log (`broker/requests/audit_text.py`).
     audited: bool = False
-    #: True: it may come with very many names, which `bulk_lane.py` is for; its handler takes turns (`cooperative.py`).
+    #: True: it may come with very many names (`bulk_lane.py`); its handler works in chunks (`runtime/cooperative.py`).
     many_names: bool = False
 
     @property

@@ -1,8 +1,8 @@
-"""Work on the loop thread that may be long, in slices: between two of them everybody else has a turn.
+"""Runs long work on the loop thread in chunks, between which all other clients get a turn.
 
-A handler that looks at each of many names is written as a generator that yields where it may stop, with what it did since in
-units, one being the work of one name (some microseconds). So requests of ordinary size are answered in one go, at the price of a
-generator; how much is a slice does not depend on the clock. Loop thread.
+A handler that looks at many names is written as a generator, which yields where it may be interrupted: the work done since the
+last yield, in units of one name (some microseconds). A request of ordinary size is answered in one chunk, at the cost of a
+generator. The size of a chunk is a number of units and not a time, so it does not depend on the machine's load. Loop thread.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ R = TypeVar("R")
 T = TypeVar("T")
 Steps = Generator[int, None, R]
 
-SLICE_UNITS = 400
+CHUNK_UNITS = 400
 """Units of work in a chunk: some 2 to 4 ms."""
 
 
-MANY_ELEMENTS = 2 * SLICE_UNITS
+MANY_ELEMENTS = 2 * CHUNK_UNITS
 """Number of topics and partitions above which Produce and Fetch requests are parsed and handled in chunks."""
 
 
@@ -30,8 +30,8 @@ class TakesTurns(Protocol):
     def next_turn(self) -> Awaitable[None]: ...
 
 
-class Sliced(Generic[R]):
-    """What is left to do of something; awaited once. The first slice has been done.
+class ChunkedResult(Generic[R]):
+    """The rest of some work, of which the first chunk is done. Await it once, for the result.
 
     Attributes:
         busy_s: seconds of the loop thread that it took so far.
@@ -51,17 +51,17 @@ class Sliced(Generic[R]):
         while True:
             await self._context.next_turn()
             began = perf_counter()
-            done, result = _slice(self._steps)
+            done, result = _run_chunk(self._steps)
             self.busy_s += perf_counter() - began
             if done:
                 return result  # type: ignore[return-value]
 
 
-def in_slices(steps: Steps[R], context: TakesTurns) -> R | Sliced[R]:
-    """What `steps` returns, if that takes one slice; else what is left to await. The first slice raises here."""
+def run_in_chunks(steps: Steps[R], context: TakesTurns) -> R | ChunkedResult[R]:
+    """Run the first chunk of `steps`: the result if that was all, else the rest to await. The first chunk raises here."""
     began = perf_counter()
-    done, result = _slice(steps)
-    return result if done else Sliced(steps, context, perf_counter() - began)  # type: ignore[return-value]
+    done, result = _run_chunk(steps)
+    return result if done else ChunkedResult(steps, context, perf_counter() - began)  # type: ignore[return-value]
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -71,11 +71,11 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield some
 
 
-def _slice(steps: Steps[R]) -> tuple[bool, R | None]:
-    """One slice: whether that was the last, and then what came of it."""
+def _run_chunk(steps: Steps[R]) -> tuple[bool, R | None]:
+    """Run one chunk: (True, the result) if it was the last one, else (False, None)."""
     units = 0
     try:
-        while units < SLICE_UNITS:
+        while units < CHUNK_UNITS:
             units += next(steps)
     except StopIteration as end:
         return True, end.value

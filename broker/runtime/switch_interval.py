@@ -19,8 +19,8 @@ _ordinary_s = 0.0
 
 
 @contextlib.contextmanager
-def short_turns() -> Iterator[None]:
-    """Turns of `SWITCH_INTERVAL_S` at most until the last who is inside leaves."""
+def shortened_switch_interval() -> Iterator[None]:
+    """Set the interpreter's switch interval to `SWITCH_INTERVAL_S` until the last thread has left this context."""
     global _wanted, _ordinary_s
     with _lock:
         if not _wanted:

@@ -15,7 +15,7 @@ from support.many_names import crowded, held, is_in_turns
 from support.patience import until
 from support.wire_client import WireClient, request_frame
 from tidelog.broker.requests.registry import load_apis, loaded
-from tidelog.broker.runtime.cooperative import SLICE_UNITS
+from tidelog.broker.runtime.cooperative import CHUNK_UNITS
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import response_header_bytes
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -111,7 +111,7 @@ def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
         answer: Any = decode(kind, version, bodies[0], header)[0]
         rows = [topic.partitions if kind is FetchResponse else topic.partition_responses for topic in answer.responses]
         assert [len(of) for of in rows] == [each] * topics
-        assert daemon.socket_server.fair_queue.taken - turns >= len(bodies) * (topics * each // SLICE_UNITS)
+        assert daemon.socket_server.fair_queue.taken - turns >= len(bodies) * (topics * each // CHUNK_UNITS)
         assert is_in_turns(found), (kind, found)
 
 
@@ -247,7 +247,7 @@ def test_another_client_is_served_in_between(broker: Broker) -> None:
             except BlockingIOError:
                 served += 1
         assert served >= 1
-        assert daemon.socket_server.fair_queue.taken - turns >= 99_000 // SLICE_UNITS - 2
+        assert daemon.socket_server.fair_queue.taken - turns >= 99_000 // CHUNK_UNITS - 2
         heavy.socket.settimeout(60)
         assert len(heavy.receive()) > 99_000 * 30
 

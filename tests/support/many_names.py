@@ -84,7 +84,7 @@ def is_in_turns(found: Held) -> bool:
     """Whether the work was done in parts: by shares of the whole, which a slow machine takes longer for too.
 
     Requests of 25,000 to 98,000 names, on a machine with three times more to do than it can: the longest part is 1 to 13 % of the
-    whole, and 95 to 99 % with slices without end (`SLICE_UNITS` of 10⁹). A Fetch without slices has long parts of 34 and
+    whole, and 95 to 99 % with slices without end (`CHUNK_UNITS` of 10⁹). A Fetch without slices has long parts of 34 and
     51 %; in turns its third is 5 % at most. So the bounds are 2.5 times or more from what they allow and from what they don't.
     """
     return found.parts[0] < MOST_OF_LONGEST * found.total and found.parts[-1] < MOST_OF_THIRD * found.total

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ....storage.log.record_counts import RecordCounts
-from ...runtime.switch_interval import short_turns
+from ...runtime.switch_interval import shortened_switch_interval
 from .access import FormTokens, Right, refusal
 from .loop_calls import LoopCalls
 from .page_request import NOT_FOUND, UNAVAILABLE, PageError
@@ -72,7 +72,7 @@ class ConsoleState:
         if not self._readers.acquire(timeout=READER_TIMEOUT_S):
             raise PageError(UNAVAILABLE, f"{MAX_READERS} pages read records already. Load this one again in a moment.")
         try:
-            with short_turns():
+            with shortened_switch_interval():
                 yield
         finally:
             self._readers.release()

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.broker.produce_fetch.long_produce import Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import BulkRequestLane
-from tidelog.broker.runtime.cooperative import SLICE_UNITS
+from tidelog.broker.runtime.cooperative import CHUNK_UNITS
 from tidelog.broker.runtime.exceptions import ConnectionAborted, RequestDeferred
 
-SIZES = st.one_of(st.integers(0, 3), st.sampled_from([SLICE_UNITS - 2, SLICE_UNITS - 1, SLICE_UNITS, 3 * SLICE_UNITS]))
+SIZES = st.one_of(st.integers(0, 3), st.sampled_from([CHUNK_UNITS - 2, CHUNK_UNITS - 1, CHUNK_UNITS, 3 * CHUNK_UNITS]))
 
 
-@given(st.lists(st.one_of(SIZES, st.integers(0, 2 * SLICE_UNITS)), max_size=6))
+@given(st.lists(st.one_of(SIZES, st.integers(0, 2 * CHUNK_UNITS)), max_size=6))
 def test_slices_together_are_the_request(sizes: list[int]) -> None:
     topics: Topics = [(f"t{number}", [(index, 0, 0) for index in range(size)]) for number, size in enumerate(sizes)]
     together: Topics = []
     for some, goes_on in slices_of(topics):
-        assert 0 < len(some) + sum(len(partitions) for _, partitions in some) <= SLICE_UNITS + 1
+        assert 0 < len(some) + sum(len(partitions) for _, partitions in some) <= CHUNK_UNITS + 1
         for position, (name, partitions) in enumerate(some):
             if goes_on and position == 0:
                 assert together[-1][0] == name
