@@ -54,7 +54,7 @@ from .requests.counters import RequestCounters
 from .requests.dispatcher import Dispatcher
 from .requests.registry import listed_versions, load_apis
 from .runtime.durability import durability_line
-from .runtime.garbage import undisturbed
+from .runtime.garbage import gc_paused
 from .runtime.thread_priority import lower_priority, prefer_latency
 from .runtime.timer import LoopTimer, Timer
 from .security.open_listeners import ADVICE, open_listeners
@@ -347,7 +347,7 @@ class Broker:
         self.metadata = MetadataStore(logs.directories[0])
         await run(self.io_pool, self._read_metadata)
         self.topics = TopicRegistry(self.config, self.metadata, self.io_pool, self.time, uuid.uuid4)
-        with undisturbed(lambda: len(logs.logs())):
+        with gc_paused(lambda: len(logs.logs())):
             await run(self.io_pool, lambda: logs.load(self.topics.config_of, self.recovery.update))
             await self.topics.start(logs)
         self.dynamic.on_changed.append(self._use)

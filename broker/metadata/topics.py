@@ -34,7 +34,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.deletion_policy import check_policies
 from ...storage.exceptions import DeletionPolicyError, KafkaStorageError, says_what_is_wrong
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
-from ..runtime.garbage import keep
+from ..runtime.garbage import freeze_if_many
 from .creation_limits import NOBODYS, Claim, MakerAccounts, Makers, released
 from .store import MetadataStore, TopicRecord
 from .topic_repairs import NO_ID, FoundLog, Repairs, plan_repairs
@@ -461,7 +461,7 @@ class TopicRegistry:
 
         wanted = tuple(partitions)
         await self._spread(make, wanted)
-        keep(len(wanted))
+        freeze_if_many(len(wanted))
 
     async def _spread(self, task: Callable[[Sequence[int]], object], partitions: Iterable[int]) -> None:
         """Run `task` in the pool, in several threads if there are many partitions: concurrent syncs share journal

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns, time
 from typing import TYPE_CHECKING
 
-from ..runtime.garbage import give_back
+from ..runtime.garbage import malloc_trim
 from ..runtime.log_flood import FLOOD
 from .advertised_address import HINT, container_network, plain_host
 from .connection import Connection
@@ -302,7 +302,7 @@ class SocketServer:
             self._ticker = self.loop.call_later(TICK_S, self._tick)
         elif self._most_held > MUCH_BYTES or self._closed >= MANY_CLOSED:
             self._most_held = self._closed = 0
-            self.loop.run_in_executor(self.io_pool, give_back)
+            self.loop.run_in_executor(self.io_pool, malloc_trim)
 
     def _counts(self, name: str) -> ListenerCounts:
         counts = self.listeners.get(name)

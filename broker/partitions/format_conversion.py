@@ -33,7 +33,7 @@ from ...protocol.records.legacy_record import ATTRIBUTES_AT
 from ...protocol.records.record_batch import ATTRIBUTES_AT as BATCH_ATTRIBUTES_AT
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ..runtime.fair_places import FairPlaces
-from ..runtime.garbage import give_back
+from ..runtime.garbage import malloc_trim
 from ..runtime.switch_interval import shortened_switch_interval
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Conversions:
     def _trim(self) -> None:
         if self.checked != self._trimmed and not self.under_way:
             self._trimmed = self.checked
-            self._pool.submit(give_back)
+            self._pool.submit(malloc_trim)
 
     def close(self) -> None:
         """What has not begun is dropped; waits for the one under way. Any thread."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..network.fair_queue import Ticket
 from ..runtime.exceptions import RequestDeferred
-from ..runtime.garbage import go_on, hold_off
+from ..runtime.garbage import pause_full_gc, resume_full_gc
 from ..runtime.switch_interval import shortened_switch_interval
 from ..runtime.thread_priority import lower_priority
 
@@ -56,7 +56,7 @@ class BulkRequestLane:
             return None
         self._is_taken = True
         self.taken += 1
-        hold_off()
+        pause_full_gc()
         return Permit(self)
 
     def join(self, size: int, go_on: Callable[[], None]) -> Ticket:
@@ -89,7 +89,7 @@ class BulkRequestLane:
     def released(self) -> None:
         """For `Permit.release`: whose turn it is goes on; who has gone, or waits for something else, is passed over."""
         self._is_taken = False
-        go_on()
+        resume_full_gc()
         while self._row and not self._is_taken:
             if self.taken % 2:
                 place = min(self._row, key=lambda place: self._row[place][0])

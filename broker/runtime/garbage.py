@@ -25,28 +25,34 @@ _gone_on = 0
 _thresholds = gc.get_threshold()
 
 
-def keep(logs: int) -> None:
-    """So many logs were made: with many, all that there is now is never looked at again. Any thread."""
+def freeze_if_many(logs: int) -> None:
+    """Called when `logs` logs were made. With many, all objects that exist now are frozen: the collector never looks at
+    them again. Any thread.
+    """
     if logs >= MANY_LOGS:
         gc.freeze()
 
 
 @contextmanager
-def undisturbed(logs: Callable[[], int]) -> Iterator[None]:
-    """Within, nothing is collected: a load makes much that stays and hardly a cycle. `logs` tells at the end how many."""
+def gc_paused(logs: Callable[[], int]) -> Iterator[None]:
+    """Collect nothing within the context: a load makes many objects that stay, and hardly a cycle. `logs` returns the
+    number of logs at the end.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        keep(logs())
+        freeze_if_many(logs())
         if was_enabled:
             gc.enable()
 
 
-def hold_off() -> None:
-    """No full collection until `go_on`: who reads a request of 100,000 names makes a million objects that are all in use, and
-    looking at them holds every thread. Young objects are looked at as ever. Calls are counted. Any thread."""
+def pause_full_gc() -> None:
+    """Stop full collections until `resume_full_gc`. Decoding a request of 100,000 names makes a million objects, all in
+    use, and a collection that looks at them holds every thread. Young objects are collected as ever. Calls nest. Any
+    thread.
+    """
     global _held_off, _thresholds
     with _lock:
         if not _held_off:
@@ -55,8 +61,10 @@ def hold_off() -> None:
         _held_off += 1
 
 
-def go_on() -> None:
-    """For each `hold_off`. Where there is one after the other, there is a full collection now and then all the same."""
+def resume_full_gc() -> None:
+    """End one `pause_full_gc`. Every hundredth call runs a full collection, in case pauses follow one another without a
+    gap.
+    """
     global _held_off, _gone_on
     with _lock:
         _held_off -= 1
@@ -68,9 +76,10 @@ def go_on() -> None:
         gc.collect()
 
 
-def give_back() -> None:
-    """Gives memory that is free back to the system: after an attack, or much work, the C library keeps it. Pool thread; where
-    the library has no such call (it is glibc's), nothing happens."""
+def malloc_trim() -> None:
+    """Return free memory to the system, which the C library would keep after an attack or much work. Pool thread. Does
+    nothing where the library has no such call (it is glibc's).
+    """
     import ctypes
 
     try:

@@ -11,7 +11,7 @@ from tidelog.broker.network.advertised_address import ContainerNetwork
 from tidelog.broker.network.descriptor_limit import Descriptors
 from tidelog.broker.network.send_budget import CROWDED_UNSENT_BYTES
 from tidelog.broker.network.socket_server import MANY_CLOSED, SCARCE_READ_BYTES, Endpoint, ListenerCounts, SocketServer
-from tidelog.broker.runtime.garbage import give_back
+from tidelog.broker.runtime.garbage import malloc_trim
 from tidelog.config.listener import ListenerLimits
 from tidelog.config.loader import load_config
 
@@ -160,10 +160,10 @@ def test_memory_is_given_back_when_many_have_gone() -> None:
         made.connection_closed(connection)  # type: ignore[arg-type]
     assert later == [made._tick]
     made._tick()
-    assert given == [give_back]
+    assert given == [malloc_trim]
     made.schedule_tick()
     made._tick()
-    assert given == [give_back], "once"
+    assert given == [malloc_trim], "once"
 
 
 @pytest.mark.parametrize("room", ["receiving", "sending"])

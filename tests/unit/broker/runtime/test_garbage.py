@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tidelog.broker.runtime import garbage
-from tidelog.broker.runtime.garbage import MANY_LOGS, give_back, keep, undisturbed
+from tidelog.broker.runtime.garbage import MANY_LOGS, freeze_if_many, gc_paused, malloc_trim
 
 
 @pytest.fixture(autouse=True)
@@ -19,20 +19,20 @@ def thawed() -> Iterator[None]:
 
 def test_few_logs_freeze_nothing() -> None:
     frozen = gc.get_freeze_count()
-    keep(MANY_LOGS - 1)
+    freeze_if_many(MANY_LOGS - 1)
     assert gc.get_freeze_count() == frozen
-    keep(MANY_LOGS)
+    freeze_if_many(MANY_LOGS)
     assert gc.get_freeze_count() > frozen
 
 
 def test_a_load_is_not_disturbed_and_the_collector_comes_back() -> None:
     kept: list[object] = []
-    with undisturbed(lambda: MANY_LOGS):
+    with gc_paused(lambda: MANY_LOGS):
         assert not gc.isenabled()
         kept.append([[] for _ in range(1000)])
     assert gc.isenabled()
     assert gc.get_freeze_count() > 1000
-    with pytest.raises(OSError, match="disk"), undisturbed(lambda: 0):
+    with pytest.raises(OSError, match="disk"), gc_paused(lambda: 0):
         raise OSError("disk")
     assert gc.isenabled()
 
@@ -40,7 +40,7 @@ def test_a_load_is_not_disturbed_and_the_collector_comes_back() -> None:
 def test_who_had_switched_it_off_finds_it_so() -> None:
     gc.disable()
     try:
-        with undisturbed(lambda: 0):
+        with gc_paused(lambda: 0):
             pass
         assert not gc.isenabled()
     finally:
@@ -51,19 +51,19 @@ def test_free_memory_goes_back_to_the_system() -> None:
     held = [bytearray(100_000) for _ in range(300)]
     keep = held[-1]  # at the end of the heap: without help nothing before it would go
     del held
-    give_back()
+    malloc_trim()
     assert len(keep) == 100_000
 
 
 def test_full_collections_are_held_off_and_come_all_the_same() -> None:
     before = gc.get_threshold()
-    garbage.hold_off()
-    garbage.hold_off()
+    garbage.pause_full_gc()
+    garbage.pause_full_gc()
     assert gc.get_threshold()[:2] == before[:2]
     assert gc.get_threshold()[2] > 1_000_000
-    garbage.go_on()
+    garbage.resume_full_gc()
     assert gc.get_threshold()[2] > 1_000_000
-    garbage.go_on()
+    garbage.resume_full_gc()
     assert gc.get_threshold() == before
     full: list[int] = []
 
@@ -74,8 +74,8 @@ def test_full_collections_are_held_off_and_come_all_the_same() -> None:
     gc.callbacks.append(note)
     try:
         for _ in range(100):
-            garbage.hold_off()
-            garbage.go_on()
+            garbage.pause_full_gc()
+            garbage.resume_full_gc()
     finally:
         gc.callbacks.remove(note)
     assert full
