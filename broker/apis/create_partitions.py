@@ -21,7 +21,7 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from ..requests.access import on_each
-from ..requests.creation_budget import Room
+from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
 from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
@@ -52,14 +52,14 @@ async def create_partitions(request: CreatePartitionsRequest, context: RequestCo
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
     results: list[CreatePartitionsTopicResult] = []
-    with Room(context, mutations, most=None) as room:
+    with CreationBudget(context, mutations, most=None) as budget:
         for some in batches(unique, _AT_ONCE):
             if results:
                 await context.next_turn()
             alterable = context.allowed(AclOperation.ALTER, ResourceType.TOPIC, some)
             results += await asyncio.gather(
                 *(
-                    _grow(unique[name], context, request.validate_only, times[name], room, name in alterable)
+                    _grow(unique[name], context, request.validate_only, times[name], budget, name in alterable)
                     for name in some
                 )
             )
@@ -71,7 +71,7 @@ async def _grow(
     context: RequestContext,
     validate_only: bool,
     times: int,
-    room: Room,
+    budget: CreationBudget,
     is_allowed: bool,
 ) -> CreatePartitionsTopicResult:
     topics = context.broker.topics
@@ -91,9 +91,9 @@ async def _grow(
             check_assignments((a.broker_ids for a in topic.assignments), context.broker.logs.node_id)
         added = topic.count - present.partition_count
         if validate_only:
-            room.check(0, added)
+            budget.check(0, added)
         else:
-            await topics.add_partitions(topic.name, topic.count, room.take(0, added))
+            await topics.add_partitions(topic.name, topic.count, budget.take(0, added))
     except Exception as error:
         code, message = error_code(error)
         return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)

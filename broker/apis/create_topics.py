@@ -28,7 +28,7 @@ from ...protocol.messages.create_topics import (
 )
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC
 from ..requests.access import on_each, suffices, tells
-from ..requests.creation_budget import Room
+from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
 from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
@@ -64,7 +64,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
         context.client_id, context.user, strict=context.api_version >= _STRICT_FROM
     )
     answers: list[CreatableTopicResult] = []
-    with Room(context, mutations) as room:
+    with CreationBudget(context, mutations) as budget:
         for some in batches(unique, _AT_ONCE):
             if answers:
                 await context.next_turn()
@@ -82,7 +82,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
                         name, ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "you may not create this topic")
                     )
                     if name not in creatable
-                    else _create(unique[name], context, request.validate_only, room, name in describable)
+                    else _create(unique[name], context, request.validate_only, budget, name in describable)
                     for name in some
                 )
             )
@@ -90,7 +90,7 @@ async def create_topics(request: CreateTopicsRequest, context: RequestContext) -
 
 
 async def _create(
-    topic: CreatableTopic, context: RequestContext, validate_only: bool, room: Room, tells_settings: bool
+    topic: CreatableTopic, context: RequestContext, validate_only: bool, budget: CreationBudget, tells_settings: bool
 ) -> CreatableTopicResult:
     topics = context.broker.topics
     try:
@@ -106,9 +106,9 @@ async def _create(
         elif context.api_version >= _FIRST_WITH_SETTINGS:
             result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if validate_only:
-            room.check(1, partitions)
+            budget.check(1, partitions)
         else:
-            made = await topics.create(topic.name, partitions, overrides, room.take(1, partitions))
+            made = await topics.create(topic.name, partitions, overrides, budget.take(1, partitions))
             result.topic_id = made.topic_id.bytes
     except Exception as error:
         return await _refused(topic.name, error)

@@ -31,7 +31,7 @@ from ...storage.segment.names import is_valid_topic
 from ..metadata.topics import INTERNAL_TOPICS, Topic
 from ..requests.access import on_each, shows, suffices, tells
 from ..requests.authorized_operations import NOT_ASKED, cluster_operations, operations_of
-from ..requests.creation_budget import Room
+from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
 from ..runtime.cooperative import Steps, run_in_chunks
 from ..runtime.error_codes import error_code
@@ -107,11 +107,11 @@ async def _create_and_answer(
 ) -> MetadataResponse:
     mutations = context.broker.quotas.mutations(context.client_id, context.user, strict=True)
     rows: dict[tuple[bytes, str | None], MetadataResponseTopic] = {}
-    with Room(context, mutations) as room:
+    with CreationBudget(context, mutations) as budget:
         for first in range(0, len(wanted), _MADE_AT_ONCE):
             some = {(item.topic_id, item.name): item for item in wanted[first : first + _MADE_AT_ONCE]}
             new = [item for place, item in some.items() if place not in rows]
-            made = await asyncio.gather(*(_look_up_or_create(item, request, context, room) for item in new))
+            made = await asyncio.gather(*(_look_up_or_create(item, request, context, budget) for item in new))
             rows.update(zip(((item.topic_id, item.name) for item in new), made, strict=True))
             if first + _MADE_AT_ONCE < len(wanted):
                 await context.next_turn()
@@ -121,14 +121,14 @@ async def _create_and_answer(
 
 
 async def _look_up_or_create(
-    item: MetadataRequestTopic, request: MetadataRequest, context: RequestContext, room: Room
+    item: MetadataRequestTopic, request: MetadataRequest, context: RequestContext, budget: CreationBudget
 ) -> MetadataResponseTopic:
     name, topics = item.name, context.broker.topics
     if item.topic_id == _NO_ID and name is not None and _may_describe(context, name):
         if topics.get(name) is None and not _may_create(context, name):
             return _failed(item, ErrorCode.TOPIC_AUTHORIZATION_FAILED, request, context)
         try:
-            await topics.ensure(name, partial(room.take, 1))
+            await topics.ensure(name, partial(budget.take, 1))
         except Exception as error:
             code = error_code(error)[0]
             if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:  # no code of this answer: its clients try again

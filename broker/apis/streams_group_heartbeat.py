@@ -23,7 +23,7 @@ from ..groups.streams.topology import InternalTopic, StatusCode
 from ..metadata.features import STREAMS_VERSION
 from ..requests.access import on_field, on_request, shows, suffices
 from ..requests.context import EVERY_NAME
-from ..requests.creation_budget import Room
+from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
@@ -88,7 +88,7 @@ async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str
     makeable: Container[str] = EVERY_NAME
     if not context.allows(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True):
         makeable = context.allowed(AclOperation.CREATE, ResourceType.TOPIC, (topic.name for topic in topics))
-    room = Room(context, mutations)
+    budget = CreationBudget(context, mutations)
     errors: list[str] = []
     making: list[tuple[str, Any]] = []
     for topic in topics:
@@ -101,7 +101,7 @@ async def _make(topics: Sequence[InternalTopic], context: RequestContext) -> str
                     f"{topic.replication_factor} copies need {topic.replication_factor} brokers, and there is one",
                 )
             context.broker.topics.check_new(topic.name, topic.partitions, dict(topic.configs))
-            claim = room.take(1, topic.partitions)
+            claim = budget.take(1, topic.partitions)
         except Exception as error:
             _tell(errors, topic.name, error)
         else:

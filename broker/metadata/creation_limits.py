@@ -57,8 +57,8 @@ class Claim:
 
     __slots__ = ("_accounts", "partitions", "principal", "topics")
 
-    def __init__(self, accounts: MakerAccounts, principal: str, topics: int, partitions: int) -> None:
-        self._accounts: MakerAccounts | None = accounts
+    def __init__(self, accounts: PrincipalTopicCounts, principal: str, topics: int, partitions: int) -> None:
+        self._accounts: PrincipalTopicCounts | None = accounts
         self.principal = principal
         self.topics = topics
         self.partitions = partitions
@@ -81,7 +81,7 @@ def released(claim: Claim | None) -> Iterator[str]:
             claim.release()
 
 
-class MakerAccounts:
+class PrincipalTopicCounts:
     """Accounts of all principals, and the limits in force. Loop thread."""
 
     __slots__ = ("_claimed", "_partitions", "_super_users", "_topics", "most_partitions", "most_partitions_each",

@@ -35,7 +35,7 @@ from ...storage.deletion_policy import check_policies
 from ...storage.exceptions import DeletionPolicyError, KafkaStorageError, says_what_is_wrong
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC, MAX_TOPIC_LENGTH, is_valid_topic
 from ..runtime.garbage import freeze_if_many
-from .creation_limits import NOBODYS, Claim, MakerAccounts, Makers, released
+from .creation_limits import NOBODYS, Claim, Makers, PrincipalTopicCounts, released
 from .store import MetadataStore, TopicRecord
 from .topic_repairs import NO_ID, FoundLog, Repairs, plan_repairs
 
@@ -115,7 +115,7 @@ class TopicRegistry:
         self._by_folded: dict[str, str] = {}
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._operations: set[asyncio.Task[Any]] = set()
-        self.makers = MakerAccounts(config)
+        self.makers = PrincipalTopicCounts(config)
         """Topics and partitions by the principal that created them, and the limits on both."""
         self.producer_id_floor = 0
         """After `start`: producer ids below this one are in use in some log, and must not be assigned."""

@@ -10,7 +10,7 @@ from ..runtime.log_flood import FLOOD
 from ..runtime.metric_family import COUNTER, GAUGE, Metric, Table
 
 if TYPE_CHECKING:
-    from ..metadata.creation_limits import MakerAccounts
+    from ..metadata.creation_limits import PrincipalTopicCounts
     from ..network.socket_server import SocketServer
     from ..requests.bulk_lane import BulkRequestLane
 
@@ -59,7 +59,7 @@ def long_request_metrics() -> Table[Mapping[str, BulkRequestLane]]:
 
 
 @cache
-def maker_metrics() -> Table[MakerAccounts]:
+def maker_metrics() -> Table[PrincipalTopicCounts]:
     """Topics and partitions by who made them."""
     return (
         Metric("tidelog_refused_topics", COUNTER,

@@ -27,10 +27,10 @@ _OPERATIONS = ("set", "delete", "append", "subtract")
 HIDDEN = "(hidden)"
 
 
-def acts(request: Any, response: Any, context: RequestContext) -> Iterator[str]:
-    """One line for each thing that was done. A request that only asks whether it could be done did nothing."""
+def audit_entries(request: Any, response: Any, context: RequestContext) -> Iterator[str]:
+    """One entry for each thing that the request did. A request that only validates has none."""
     if not getattr(request, "validate_only", False):
-        yield from ACTS[context.api_key](request, response)
+        yield from ENTRIES[context.api_key](request, response)
 
 
 def _create_topics(request: Any, response: Any) -> Iterator[str]:
@@ -203,7 +203,7 @@ def _write_markers(request: Any, response: Any) -> Iterator[str]:
                     yield f"wrote {outcome} of producer {asked.producer_id} to {where}"
 
 
-ACTS: dict[ApiKey, Callable[[Any, Any], Iterator[str]]] = {
+ENTRIES: dict[ApiKey, Callable[[Any, Any], Iterator[str]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
@@ -222,4 +222,4 @@ ACTS: dict[ApiKey, Callable[[Any, Any], Iterator[str]]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: _move_logs,
     ApiKey.WRITE_TXN_MARKERS: _write_markers,
 }
-"""By API; the registrations that are `audited`."""
+"""Functions (request, response) → entries, by API, for the registrations that are `audited`."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .context import RequestContext
 
 
-class Room:
+class CreationBudget:
     """What one request may still create; a context that ends with its answer. Loop thread."""
 
     __slots__ = ("_accounts", "_kept", "_left", "_mutations", "_principal")

@@ -169,7 +169,7 @@ class Dispatcher:
             work = self._later(registration, request, context, response, meter)
             return self._broker.changes.keep(work)[1] if registration.audited else work
         if registration.audited:
-            self._broker.audit.did(context, acts_of(request, response, context))
+            self._broker.audit.did(context, audit_entries_of(request, response, context))
         return self._answer(key, version, correlation_id, response, connection, meter)
 
     async def _later(
@@ -190,7 +190,7 @@ class Dispatcher:
         if meter is not None:
             meter.waited()
         if registration.audited:
-            self._broker.audit.did(context, acts_of(request, done, context))
+            self._broker.audit.did(context, audit_entries_of(request, done, context))
         return self._answer(registration.api_key, version, correlation_id, done, context.connection, meter)
 
     async def _long(
@@ -228,7 +228,7 @@ class Dispatcher:
                 return self._failed(registration, version, correlation_id, error)
             if registration.audited:
                 audit = self._broker.audit
-                await requests.aside(partial(audit.did, context, acts_of(request, response, context)))
+                await requests.aside(partial(audit.did, context, audit_entries_of(request, response, context)))
         told = getattr(response, "throttle_time_ms", 0)
         if meter is not None:
             meter.took(perf_counter() - began)
@@ -307,11 +307,11 @@ def _counted(key: ApiKey, version: int, correlation_id: int, last: list[Any]) ->
     return codes, frame
 
 
-def acts_of(request: Any, response: Any, context: RequestContext) -> Iterator[str]:
-    """What a request of administration did, for the audit log."""
-    from .audit_text import acts
+def audit_entries_of(request: Any, response: Any, context: RequestContext) -> Iterator[str]:
+    """Audit log entries for an administrative request that was answered."""
+    from .audit_text import audit_entries
 
-    return acts(request, response, context)
+    return audit_entries(request, response, context)
 
 
 def refused(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:

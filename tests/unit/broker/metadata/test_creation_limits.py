@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.broker.metadata.creation_limits import NOBODY, NOBODYS, MakerAccounts, Makers, released
+from tidelog.broker.metadata.creation_limits import NOBODY, NOBODYS, Makers, PrincipalTopicCounts, released
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 ALICE, BOB, ROOT = "User:alice", "User:bob", "User:root"
 
 
-def accounts(topics: int = 3, partitions: int = 10, in_all: int = 100) -> MakerAccounts:
-    return MakerAccounts(
+def accounts(topics: int = 3, partitions: int = 10, in_all: int = 100) -> PrincipalTopicCounts:
+    return PrincipalTopicCounts(
         BrokerConfig(
             max_topics_per_principal=topics,
             max_partitions_per_principal=partitions,
@@ -21,7 +21,7 @@ def accounts(topics: int = 3, partitions: int = 10, in_all: int = 100) -> MakerA
     )
 
 
-def refusal(made: MakerAccounts, principal: str, topics: int, partitions: int) -> str:
+def refusal(made: PrincipalTopicCounts, principal: str, topics: int, partitions: int) -> str:
     with pytest.raises(ProtocolError) as caught:
         made.claim(principal, topics, partitions)
     assert caught.value.code is ErrorCode.POLICY_VIOLATION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tidelog.broker.metadata.creation_limits import MakerAccounts, Makers
+from tidelog.broker.metadata.creation_limits import Makers, PrincipalTopicCounts
 from tidelog.broker.monitoring.limits import limit_metrics, long_request_metrics, maker_metrics
 from tidelog.broker.network.receive_budget import RequestMemoryBudget
 from tidelog.broker.network.send_budget import ResponseMemoryBudget
@@ -38,7 +38,7 @@ def test_every_limit_has_its_row() -> None:
 
 
 def test_topics_that_were_refused_and_the_largest_accounts() -> None:
-    makers = MakerAccounts(BrokerConfig())
+    makers = PrincipalTopicCounts(BrokerConfig())
     makers.appeared(Makers("User:a", {"User:a": 2, "User:b": 5}), 7)
     makers.refused["partitions"] = 3
     rows = {

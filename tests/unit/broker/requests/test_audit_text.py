@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from support.permission_case import made
 from tidelog.broker.requests.audit_log import RIGHTS
-from tidelog.broker.requests.audit_text import ACTS, acts
+from tidelog.broker.requests.audit_text import ENTRIES, audit_entries
 from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
 from tidelog.protocol.api_keys import ApiKey
@@ -23,11 +23,11 @@ from tidelog.protocol.schema import Struct
 
 
 def told(key: ApiKey, request: Any, response: Any) -> list[str]:
-    return list(acts(request, response, SimpleNamespace(api_key=key)))  # type: ignore[arg-type]
+    return list(audit_entries(request, response, SimpleNamespace(api_key=key)))  # type: ignore[arg-type]
 
 
 def test_what_is_audited_has_words() -> None:
-    assert {key for key in load_apis() if loaded(load_apis()[key]).audited} == set(ACTS)
+    assert {key for key in load_apis() if loaded(load_apis()[key]).audited} == set(ENTRIES)
 
 
 def test_topics() -> None:
@@ -266,7 +266,7 @@ EXAMPLES: dict[ApiKey, Example] = {
 
 
 def test_every_act_has_an_example() -> None:
-    assert set(EXAMPLES) == set(ACTS)
+    assert set(EXAMPLES) == set(ENTRIES)
 
 
 @pytest.mark.parametrize("key", EXAMPLES, ids=lambda key: key.label)

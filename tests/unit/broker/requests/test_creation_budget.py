@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidelog.broker.metadata.creation_limits import MakerAccounts
+from tidelog.broker.metadata.creation_limits import PrincipalTopicCounts
 from tidelog.broker.metadata.topics import MAX_PARTITIONS_PER_REQUEST
-from tidelog.broker.requests.creation_budget import Room
+from tidelog.broker.requests.creation_budget import CreationBudget
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
@@ -28,9 +28,9 @@ class Mutations:
 
 
 def room(mutations: Mutations, most: int | None = MAX_PARTITIONS_PER_REQUEST, bound: int = 2**31 - 1) -> Any:
-    accounts = MakerAccounts(BrokerConfig(max_partitions_per_principal=bound))
+    accounts = PrincipalTopicCounts(BrokerConfig(max_partitions_per_principal=bound))
     context = SimpleNamespace(broker=SimpleNamespace(topics=SimpleNamespace(makers=accounts)), principal=ALICE)
-    return Room(context, mutations, most), accounts  # type: ignore[arg-type]
+    return CreationBudget(context, mutations, most), accounts  # type: ignore[arg-type]
 
 
 def code(caught: pytest.ExceptionInfo[ProtocolError]) -> ErrorCode:
