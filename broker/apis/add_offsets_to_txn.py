@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from ..requests.access import on_field
+from ..requests.access import requires_field
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -28,9 +28,9 @@ FENCED_FROM = 2
     ApiKey.ADD_OFFSETS_TO_TXN,
     (0, 4),
     AddOffsetsToTxnRequest,
-    asks=(
-        on_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
-        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+    requires=(
+        requires_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
+        requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
     ),
 )
 async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:

@@ -23,7 +23,7 @@ from ...protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ..groups.store.offsets import TopicPartition
-from ..requests.access import on_each, on_request
+from ..requests.access import requires_each, requires_request
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
@@ -44,10 +44,10 @@ Codes = dict[TopicPartition, ErrorCode]
     ApiKey.ADD_PARTITIONS_TO_TXN,
     (0, 5),
     AddPartitionsToTxnRequest,
-    asks=(
-        on_request(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "from version 4, which is for brokers"),
-        on_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "before version 4"),
-        on_each(AclOperation.WRITE, ResourceType.TOPIC, "before version 4"),
+    requires=(
+        requires_request(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "from version 4, which is for brokers"),
+        requires_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "before version 4"),
+        requires_each(AclOperation.WRITE, ResourceType.TOPIC, "before version 4"),
     ),
     many_names=True,
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     ApiKey.ADD_RAFT_VOTER,
     (0, 1),
     AddRaftVoterRequest,
-    asks=(on_cluster(AclOperation.ALTER),),
+    requires=(requires_cluster(AclOperation.ALTER),),
 )
 def add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
     code, message = voters_refusal(request.cluster_id, context)

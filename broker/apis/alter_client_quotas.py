@@ -18,7 +18,7 @@ from ...protocol.messages.alter_client_quotas import (
     EntryData,
     EntryResult,
 )
-from ..requests.access import on_request
+from ..requests.access import requires_request
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     ApiKey.ALTER_CLIENT_QUOTAS,
     (0, 1),
     AlterClientQuotasRequest,
-    asks=(on_request(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),),
+    requires=(requires_request(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER),),
     audited=True,
     many_names=True,
 )

@@ -21,7 +21,7 @@ from ...protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from ..metadata.topics import check_name
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     ApiKey.ALTER_CONFIGS,
     (0, 2),
     AlterConfigsRequest,
-    asks=(
-        on_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
-        on_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
-        on_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "for brokers, client metrics"),
+    requires=(
+        requires_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        requires_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+        requires_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "for brokers, client metrics"),
     ),
     audited=True,
     many_names=True,

@@ -18,7 +18,7 @@ from ...protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     (0, 1),
     AlterPartitionReassignmentsRequest,
-    asks=(on_cluster(AclOperation.ALTER),),
+    requires=(requires_cluster(AclOperation.ALTER),),
     many_names=True,
 )
 def alter_partition_reassignments(

@@ -21,7 +21,7 @@ from ...protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from ..requests.access import on_request
+from ..requests.access import requires_request
 from ..requests.registry import api
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
     ApiKey.ALTER_REPLICA_LOG_DIRS,
     (0, 2),
     AlterReplicaLogDirsRequest,
-    asks=(on_request(AclOperation.ALTER, ResourceType.CLUSTER),),
+    requires=(requires_request(AclOperation.ALTER, ResourceType.CLUSTER),),
     audited=True,
     many_names=True,
 )

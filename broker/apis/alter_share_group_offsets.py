@@ -15,7 +15,7 @@ from ...protocol.messages.alter_share_group_offsets import (
     ResponsePartition,
     ResponseTopic,
 )
-from ..requests.access import on_each, on_field
+from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     ApiKey.ALTER_SHARE_GROUP_OFFSETS,
     (0, 0),
     AlterShareGroupOffsetsRequest,
-    asks=(
-        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
-        on_each(AclOperation.READ, ResourceType.TOPIC),
+    requires=(
+        requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
     audited=True,
 )

@@ -18,7 +18,7 @@ from ...protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from ..requests.access import on_request
+from ..requests.access import requires_request
 from ..requests.registry import api
 from ..runtime.cooperative import batches
 from ..runtime.error_codes import error_code
@@ -40,7 +40,7 @@ _AT_ONCE = 100
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     (0, 0),
     AlterUserScramCredentialsRequest,
-    asks=(on_request(AclOperation.ALTER, ResourceType.CLUSTER),),
+    requires=(requires_request(AclOperation.ALTER, ResourceType.CLUSTER),),
     audited=True,
     many_names=True,
 )

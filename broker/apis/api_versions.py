@@ -35,7 +35,7 @@ _FEATURES = EncodedOnce(
 _FEATURES_BEFORE_4 = EncodedOnce(feature for feature in _FEATURES if feature.min_version > 0)
 
 
-@api(ApiKey.API_VERSIONS, (0, 4), ApiVersionsRequest, asks=())
+@api(ApiKey.API_VERSIONS, (0, 4), ApiVersionsRequest, requires=())
 def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     if context.api_version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)

@@ -21,7 +21,7 @@ from ...protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from ..groups.store.group import GroupType
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
@@ -42,9 +42,9 @@ UNSEEN_TOPICS = "members of this group have topics that you may not describe"
     ApiKey.CONSUMER_GROUP_DESCRIBE,
     (0, 1),
     ConsumerGroupDescribeRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is assigned"),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is assigned"),
     ),
     many_names=True,
 )

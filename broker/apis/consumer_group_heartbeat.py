@@ -22,7 +22,7 @@ from ..groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from ..groups.store.group import GroupType
 from ..groups.store.visible_topics import visible_topics
 from ..metadata.features import GROUP_VERSION
-from ..requests.access import on_field, on_request, shows
+from ..requests.access import requires_field, requires_request, shows
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     (0, 1),
     ConsumerGroupHeartbeatRequest,
-    asks=(
-        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
-        on_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is subscribed to by name"),
+    requires=(
+        requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        requires_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is subscribed to by name"),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that its expression matches"),
     ),
 )

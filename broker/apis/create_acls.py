@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ProtocolError
 from ...protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import Acl, AclOperation
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     ApiKey.CREATE_ACLS,
     (0, 3),
     CreateAclsRequest,
-    asks=(on_cluster(AclOperation.ALTER),),
+    requires=(requires_cluster(AclOperation.ALTER),),
     audited=True,
     many_names=True,
 )

@@ -20,7 +20,7 @@ from ...protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
 from ..runtime.cooperative import batches
@@ -41,7 +41,7 @@ _AT_ONCE = 100
     ApiKey.CREATE_PARTITIONS,
     (0, 3),
     CreatePartitionsRequest,
-    asks=(on_each(AclOperation.ALTER, ResourceType.TOPIC),),
+    requires=(requires_each(AclOperation.ALTER, ResourceType.TOPIC),),
     audited=True,
     many_names=True,
 )

@@ -27,7 +27,7 @@ from ...protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC
-from ..requests.access import on_each, suffices, tells
+from ..requests.access import requires_each, reveals, suffices
 from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
 from ..runtime.cooperative import batches
@@ -49,10 +49,10 @@ _AT_ONCE = 100
     ApiKey.CREATE_TOPICS,
     (0, 7),
     CreateTopicsRequest,
-    asks=(
+    requires=(
         suffices(AclOperation.CREATE, ResourceType.CLUSTER),
-        on_each(AclOperation.CREATE, ResourceType.TOPIC),
-        tells(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "for the settings of what is made"),
+        requires_each(AclOperation.CREATE, ResourceType.TOPIC),
+        reveals(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "for the settings of what is made"),
     ),
     audited=True,
     many_names=True,

@@ -16,7 +16,7 @@ from ...protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import Acl, AclOperation
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     ApiKey.DELETE_ACLS,
     (0, 3),
     DeleteAclsRequest,
-    asks=(on_cluster(AclOperation.ALTER),),
+    requires=(requires_cluster(AclOperation.ALTER),),
     audited=True,
     many_names=True,
 )

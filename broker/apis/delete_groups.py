@@ -10,7 +10,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ..groups.store.group import GroupType
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     ApiKey.DELETE_GROUPS,
     (0, 2),
     DeleteGroupsRequest,
-    asks=(on_each(AclOperation.DELETE, ResourceType.GROUP),),
+    requires=(requires_each(AclOperation.DELETE, ResourceType.GROUP),),
     audited=True,
     many_names=True,
 )

@@ -20,7 +20,7 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ..metadata.topics import INTERNAL_TOPICS
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -36,7 +36,7 @@ _NO_OFFSET = -1
     ApiKey.DELETE_RECORDS,
     (0, 2),
     DeleteRecordsRequest,
-    asks=(on_each(AclOperation.DELETE, ResourceType.TOPIC),),
+    requires=(requires_each(AclOperation.DELETE, ResourceType.TOPIC),),
     audited=True,
     many_names=True,
 )

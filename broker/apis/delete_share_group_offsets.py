@@ -11,7 +11,7 @@ from ...protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     ResponseTopic,
 )
-from ..requests.access import on_each, on_field
+from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     ApiKey.DELETE_SHARE_GROUP_OFFSETS,
     (0, 0),
     DeleteShareGroupOffsetsRequest,
-    asks=(
-        on_field(AclOperation.DELETE, ResourceType.GROUP, "group_id"),
-        on_each(AclOperation.READ, ResourceType.TOPIC),
+    requires=(
+        requires_field(AclOperation.DELETE, ResourceType.GROUP, "group_id"),
+        requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
     audited=True,
 )

@@ -16,7 +16,7 @@ from ...protocol.messages.delete_share_group_state import (
     PartitionData,
     PartitionResult,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 from ..share.manager import synced
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     ApiKey.DELETE_SHARE_GROUP_STATE,
     (0, 0),
     DeleteShareGroupStateRequest,
-    asks=(on_cluster(AclOperation.CLUSTER_ACTION),),
+    requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
 )
 async def delete_share_group_state(
     request: DeleteShareGroupStateRequest, context: RequestContext

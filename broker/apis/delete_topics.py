@@ -25,7 +25,7 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ...storage.log.partition_metadata import encode_uuid
-from ..requests.access import on_each, suffices, tells
+from ..requests.access import requires_each, reveals, suffices
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
@@ -44,11 +44,11 @@ _AT_ONCE = 100
     ApiKey.DELETE_TOPICS,
     (0, 6),
     DeleteTopicsRequest,
-    asks=(
+    requires=(
         suffices(AclOperation.DELETE, ResourceType.CLUSTER),
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is named and not given by its id"),
-        on_each(AclOperation.DELETE, ResourceType.TOPIC),
-        tells(AclOperation.DESCRIBE, ResourceType.TOPIC, "for the name of what its id names"),
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is named and not given by its id"),
+        requires_each(AclOperation.DELETE, ResourceType.TOPIC),
+        reveals(AclOperation.DESCRIBE, ResourceType.TOPIC, "for the name of what its id names"),
     ),
     audited=True,
     many_names=True,

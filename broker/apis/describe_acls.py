@@ -15,7 +15,7 @@ from ...protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation
@@ -44,7 +44,7 @@ def acl_authorizer(context: RequestContext) -> AclAuthorizer:
     ApiKey.DESCRIBE_ACLS,
     (0, 3),
     DescribeAclsRequest,
-    asks=(on_cluster(AclOperation.DESCRIBE),),
+    requires=(requires_cluster(AclOperation.DESCRIBE),),
     many_names=True,
 )
 def describe_acls(

@@ -15,7 +15,7 @@ from ...protocol.messages.describe_client_quotas import (
     ValueData,
 )
 from ..quotas.quota import Component, Match, check_filter
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ApiKey.DESCRIBE_CLIENT_QUOTAS,
     (0, 1),
     DescribeClientQuotasRequest,
-    asks=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
+    requires=(requires_cluster(AclOperation.DESCRIBE_CONFIGS),),
     many_names=True,
 )
 def describe_client_quotas(

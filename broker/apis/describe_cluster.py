@@ -15,7 +15,7 @@ from ...protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ..requests.access import tells
+from ..requests.access import reveals
 from ..requests.authorized_operations import cluster_operations
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
@@ -30,7 +30,7 @@ _BROKERS, _CONTROLLERS = 1, 2
     ApiKey.DESCRIBE_CLUSTER,
     (0, 2),
     DescribeClusterRequest,
-    asks=(tells(AclOperation.DESCRIBE, ResourceType.CLUSTER, "for cluster_authorized_operations"),),
+    requires=(reveals(AclOperation.DESCRIBE, ResourceType.CLUSTER, "for cluster_authorized_operations"),),
 )
 def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     logs = context.broker.logs

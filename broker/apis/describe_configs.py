@@ -32,7 +32,7 @@ from ...protocol.messages.describe_configs import (
 )
 from ..metadata import store as kinds
 from ..metadata.topics import check_name
-from ..requests.access import DENIED, on_each
+from ..requests.access import DENIED, requires_each
 from ..requests.registry import api
 from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..runtime.error_codes import error_code
@@ -59,10 +59,10 @@ _MOST_SETTINGS = 200_000
     ApiKey.DESCRIBE_CONFIGS,
     (0, 4),
     DescribeConfigsRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
-        on_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP),
-        on_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "for brokers, loggers, client metrics"),
+    requires=(
+        requires_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        requires_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP),
+        requires_each(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "for brokers, loggers, client metrics"),
     ),
     many_names=True,
 )

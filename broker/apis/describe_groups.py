@@ -16,7 +16,7 @@ from ...protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.authorized_operations import NOT_ASKED, operations_of
 from ..requests.registry import api
 from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     ApiKey.DESCRIBE_GROUPS,
     (0, 6),
     DescribeGroupsRequest,
-    asks=(on_each(AclOperation.DESCRIBE, ResourceType.GROUP),),
+    requires=(requires_each(AclOperation.DESCRIBE, ResourceType.GROUP),),
     many_names=True,
 )
 def describe_groups(

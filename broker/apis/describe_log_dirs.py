@@ -22,7 +22,7 @@ from ...protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from ..requests.access import on_request
+from ..requests.access import requires_request
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
@@ -42,7 +42,7 @@ _Rows = dict[str, list[DescribeLogDirsPartition]]
     ApiKey.DESCRIBE_LOG_DIRS,
     (0, 5),
     DescribeLogDirsRequest,
-    asks=(on_request(AclOperation.DESCRIBE, ResourceType.CLUSTER),),
+    requires=(requires_request(AclOperation.DESCRIBE, ResourceType.CLUSTER),),
     many_names=True,
 )
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:

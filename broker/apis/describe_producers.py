@@ -16,7 +16,7 @@ from ...protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     ApiKey.DESCRIBE_PRODUCERS,
     (0, 0),
     DescribeProducersRequest,
-    asks=(on_each(AclOperation.READ, ResourceType.TOPIC),),
+    requires=(requires_each(AclOperation.READ, ResourceType.TOPIC),),
     many_names=True,
 )
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:

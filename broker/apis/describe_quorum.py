@@ -22,7 +22,7 @@ from ...protocol.messages.describe_quorum import (
     TopicResult,
 )
 from ...storage.segment.names import CLUSTER_METADATA_TOPIC
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 
@@ -36,7 +36,7 @@ _PARTITION = 0
     ApiKey.DESCRIBE_QUORUM,
     (0, 2),
     DescribeQuorumRequest,
-    asks=(on_cluster(AclOperation.DESCRIBE),),
+    requires=(requires_cluster(AclOperation.DESCRIBE),),
 )
 def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     asked = [

@@ -19,7 +19,7 @@ from ...protocol.messages.describe_share_group_offsets import (
     ResponsePartition,
     ResponseTopic,
 )
-from ..requests.access import on_each, shows
+from ..requests.access import requires_each, shows
 from ..requests.context import EVERY_NAME
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
     (0, 1),
     DescribeShareGroupOffsetsRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
     ),
 )

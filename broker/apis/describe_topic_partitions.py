@@ -19,7 +19,7 @@ from ...protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ..metadata.topics import INTERNAL_TOPICS, check_name
-from ..requests.access import on_each, shows
+from ..requests.access import requires_each, shows
 from ..requests.authorized_operations import NOT_ASKED, operations_of
 from ..requests.registry import api
 from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
@@ -37,8 +37,8 @@ MAX_PARTITIONS = 2000
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     (0, 0),
     DescribeTopicPartitionsRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
     ),
     many_names=True,

@@ -12,7 +12,7 @@ from ...protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from ..requests.access import on_each, shows
+from ..requests.access import requires_each, shows
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     ApiKey.DESCRIBE_TRANSACTIONS,
     (0, 0),
     DescribeTransactionsRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is in one"),
     ),
     many_names=True,

@@ -13,7 +13,7 @@ from ...protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     (0, 0),
     DescribeUserScramCredentialsRequest,
-    asks=(on_cluster(AclOperation.DESCRIBE),),
+    requires=(requires_cluster(AclOperation.DESCRIBE),),
     many_names=True,
 )
 def describe_user_scram_credentials(

@@ -17,7 +17,7 @@ from ...protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 
@@ -31,7 +31,7 @@ _ELECTION_TYPES = (0, 1)
     ApiKey.ELECT_LEADERS,
     (0, 2),
     ElectLeadersRequest,
-    asks=(on_cluster(AclOperation.ALTER),),
+    requires=(requires_cluster(AclOperation.ALTER),),
     many_names=True,
 )
 def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from ..requests.access import on_field
+from ..requests.access import requires_field
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -29,7 +29,7 @@ VERSION_2_FROM = 5
     ApiKey.END_TXN,
     (0, 5),
     EndTxnRequest,
-    asks=(on_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),),
+    requires=(requires_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),),
 )
 async def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     version = context.api_version

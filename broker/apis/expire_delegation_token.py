@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
 
-@api(ApiKey.EXPIRE_DELEGATION_TOKEN, (0, 2), ExpireDelegationTokenRequest, asks=())
+@api(ApiKey.EXPIRE_DELEGATION_TOKEN, (0, 2), ExpireDelegationTokenRequest, requires=())
 def expire_delegation_token(
     request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:

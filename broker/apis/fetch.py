@@ -30,7 +30,7 @@ from ...protocol.messages._hot import parse_fetch
 from ...protocol.messages.fetch import FetchRequest
 from ..partitions.fetch_session import FetchPartition
 from ..produce_fetch.fetch_job import FIRST_OF_ALL_FORMATS, FetchJob, denied_topics, most_bytes
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.context import RequestContext
 from ..requests.registry import api
 from ..runtime.cooperative import CHUNK_UNITS, MANY_ELEMENTS
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     ApiKey.FETCH,
     (0, 18),
     FetchRequest,
-    asks=(on_each(AclOperation.READ, ResourceType.TOPIC, "each in the request or its session"),),
+    requires=(requires_each(AclOperation.READ, ResourceType.TOPIC, "each in the request or its session"),),
     raw=True,
 )
 def fetch(

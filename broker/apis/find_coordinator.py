@@ -15,7 +15,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..metadata.features import SHARE_VERSION
-from ..requests.access import DENIED, on_each, on_request
+from ..requests.access import DENIED, requires_each, requires_request
 from ..requests.registry import api
 from ..runtime.cooperative import CHUNK_UNITS, batches
 from ..runtime.error_codes import error_code
@@ -43,10 +43,10 @@ NO_SHARE_GROUPS = "share groups are for version 6 and later, and where share.ver
     ApiKey.FIND_COORDINATOR,
     (0, 6),
     FindCoordinatorRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.GROUP, "each key of that type"),
-        on_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "each key of that type"),
-        on_request(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "for keys of share groups"),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.GROUP, "each key of that type"),
+        requires_each(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "each key of that type"),
+        requires_request(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "for keys of share groups"),
     ),
     many_names=True,
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
 
-@api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, (0, 0), GetTelemetrySubscriptionsRequest, asks=())
+@api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, (0, 0), GetTelemetrySubscriptionsRequest, requires=())
 def get_telemetry_subscriptions(
     request: GetTelemetrySubscriptionsRequest, context: RequestContext
 ) -> GetTelemetrySubscriptionsResponse:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ..requests.access import on_field
+from ..requests.access import requires_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     ApiKey.HEARTBEAT,
     (0, 4),
     HeartbeatRequest,
-    asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+    requires=(requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
 )
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     code = context.broker.groups.heartbeat(

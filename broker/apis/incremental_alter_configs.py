@@ -31,7 +31,7 @@ from ...protocol.messages.incremental_alter_configs import (
 from ..metadata import store as kinds
 from ..metadata.resource_config import TABLES
 from ..metadata.topics import check_name
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.registry import api
 from ..runtime import logging as logger_levels
 from ..runtime.error_codes import error_code
@@ -62,10 +62,10 @@ class NamedConfig(Protocol):
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
     (0, 1),
     IncrementalAlterConfigsRequest,
-    asks=(
-        on_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
-        on_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
-        on_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "for brokers, loggers, client metrics"),
+    requires=(
+        requires_each(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC),
+        requires_each(AclOperation.ALTER_CONFIGS, ResourceType.GROUP),
+        requires_each(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "for brokers, loggers, client metrics"),
     ),
     audited=True,
     many_names=True,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ..requests.access import on_request, suffices
+from ..requests.access import requires_request, suffices
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import CLUSTER_NAME, AclOperation, ResourceType
@@ -32,10 +32,12 @@ FENCED_FROM = 4
     ApiKey.INIT_PRODUCER_ID,
     (0, 5),
     InitProducerIdRequest,
-    asks=(
-        on_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "where the request names one"),
+    requires=(
+        requires_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "where the request names one"),
         suffices(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "where it names none"),
-        on_request(AclOperation.WRITE, ResourceType.TOPIC, "any topic at all", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        requires_request(
+            AclOperation.WRITE, ResourceType.TOPIC, "any topic at all", ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        ),
     ),
 )
 async def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:

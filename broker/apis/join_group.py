@@ -16,7 +16,7 @@ from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse,
 from ..groups.classic.events import GroupProtocol, JoinRequest, JoinResult
 from ..groups.store.visible_topics import visible_topics
 from ..network.pending_response import map_maybe_awaitable
-from ..requests.access import on_field
+from ..requests.access import requires_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ApiKey.JOIN_GROUP,
     (0, 9),
     JoinGroupRequest,
-    asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+    requires=(requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
 )
 def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     version = context.api_version

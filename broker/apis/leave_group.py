@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from ..groups.classic.events import LeavingMember
-from ..requests.access import on_field
+from ..requests.access import requires_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     ApiKey.LEAVE_GROUP,
     (0, 5),
     LeaveGroupRequest,
-    asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+    requires=(requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
     many_names=True,
 )
 def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:

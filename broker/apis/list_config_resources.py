@@ -17,7 +17,7 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from ..metadata import store as kinds
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 
@@ -31,7 +31,7 @@ _ALL = tuple(ConfigResourceType)
     ApiKey.LIST_CONFIG_RESOURCES,
     (0, 1),
     ListConfigResourcesRequest,
-    asks=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
+    requires=(requires_cluster(AclOperation.DESCRIBE_CONFIGS),),
 )
 def list_config_resources(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     broker = context.broker

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     ApiKey.LIST_GROUPS,
     (0, 5),
     ListGroupsRequest,
-    asks=(
+    requires=(
         suffices(AclOperation.DESCRIBE, ResourceType.CLUSTER),
         shows(AclOperation.DESCRIBE, ResourceType.GROUP, "each"),
     ),

@@ -22,7 +22,7 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.registry import api
 from ..runtime.cooperative import CHUNK_UNITS
 from ..runtime.error_codes import error_code
@@ -49,7 +49,7 @@ _CONSUMER = -1
     ApiKey.LIST_OFFSETS,
     (0, 11),
     ListOffsetsRequest,
-    asks=(on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),),
+    requires=(requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC),),
     many_names=True,
 )
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:

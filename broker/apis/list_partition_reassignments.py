@@ -9,7 +9,7 @@ from ...protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
     (0, 0),
     ListPartitionReassignmentsRequest,
-    asks=(on_cluster(AclOperation.DESCRIBE),),
+    requires=(requires_cluster(AclOperation.DESCRIBE),),
     many_names=True,
 )
 def list_partition_reassignments(

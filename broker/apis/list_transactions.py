@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     ApiKey.LIST_TRANSACTIONS,
     (0, 2),
     ListTransactionsRequest,
-    asks=(shows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "each"),),
+    requires=(shows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "each"),),
     many_names=True,
 )
 def list_transactions(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:

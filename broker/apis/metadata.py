@@ -29,7 +29,7 @@ from ...protocol.messages.metadata import (
 )
 from ...storage.segment.names import is_valid_topic
 from ..metadata.topics import INTERNAL_TOPICS, Topic
-from ..requests.access import on_each, shows, suffices, tells
+from ..requests.access import requires_each, reveals, shows, suffices
 from ..requests.authorized_operations import NOT_ASKED, cluster_operations, operations_of
 from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
@@ -54,12 +54,12 @@ _MADE_AT_ONCE = 50
     ApiKey.METADATA,
     (0, 13),
     MetadataRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is named"),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is named"),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
         suffices(AclOperation.CREATE, ResourceType.CLUSTER, "where a topic would be made"),
-        on_each(AclOperation.CREATE, ResourceType.TOPIC, "each that would be made"),
-        tells(AclOperation.DESCRIBE, ResourceType.CLUSTER, "for cluster_authorized_operations"),
+        requires_each(AclOperation.CREATE, ResourceType.TOPIC, "each that would be made"),
+        reveals(AclOperation.DESCRIBE, ResourceType.CLUSTER, "for cluster_authorized_operations"),
     ),
     many_names=True,
 )

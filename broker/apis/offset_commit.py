@@ -21,7 +21,7 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ..groups.offset_commits import CommitRequest, OffsetToCommit
-from ..requests.access import on_each, on_field
+from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
 from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
 from ..security.acl.model import AclOperation, ResourceType
@@ -36,9 +36,9 @@ _Checked = tuple[OffsetCommitResponse, list[OffsetToCommit], list[OffsetCommitRe
     ApiKey.OFFSET_COMMIT,
     (0, 10),
     OffsetCommitRequest,
-    asks=(
-        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
-        on_each(AclOperation.READ, ResourceType.TOPIC),
+    requires=(
+        requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
     many_names=True,
 )

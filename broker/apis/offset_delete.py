@@ -14,7 +14,7 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ..requests.access import on_each, on_field
+from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     ApiKey.OFFSET_DELETE,
     (0, 0),
     OffsetDeleteRequest,
-    asks=(
-        on_field(AclOperation.DELETE, ResourceType.GROUP, "group_id"),
-        on_each(AclOperation.READ, ResourceType.TOPIC),
+    requires=(
+        requires_field(AclOperation.DELETE, ResourceType.GROUP, "group_id"),
+        requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
     audited=True,
     many_names=True,

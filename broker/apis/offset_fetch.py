@@ -27,7 +27,7 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ..groups.offset_commits import NO_OFFSET, FetchedGroup, FetchedOffset, FetchedTopic, TopicToFetch
-from ..requests.access import on_each, shows
+from ..requests.access import requires_each, shows
 from ..requests.registry import api
 from ..runtime.cooperative import CHUNK_UNITS, batches
 from ..security.acl.model import AclOperation, ResourceType
@@ -45,9 +45,9 @@ _PIECE_UNITS = CHUNK_UNITS // 2
     ApiKey.OFFSET_FETCH,
     (0, FIRST_WITH_IDS),
     OffsetFetchRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
         shows(AclOperation.DESCRIBE, ResourceType.TOPIC, "where all are asked for"),
     ),
     many_names=True,

@@ -19,7 +19,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ..requests.access import on_each, suffices
+from ..requests.access import requires_each, suffices
 from ..requests.context import EVERY_NAME
 from ..requests.registry import api
 from ..runtime.cooperative import ChunkedResult, Steps, run_in_chunks
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
     (0, 4),
     OffsetForLeaderEpochRequest,
-    asks=(
+    requires=(
         suffices(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER),
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC),
     ),
     many_names=True,
 )

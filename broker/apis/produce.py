@@ -36,7 +36,7 @@ from ..produce_fetch.produce_job import (
     append_some,
     denied_topics,
 )
-from ..requests.access import on_each, on_request
+from ..requests.access import requires_each, requires_request
 from ..requests.context import RequestContext
 from ..requests.registry import api
 from ..runtime.cooperative import MANY_ELEMENTS
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     ApiKey.PRODUCE,
     (0, 13),
     ProduceRequest,
-    asks=(
-        on_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "where the request names one"),
-        on_each(AclOperation.WRITE, ResourceType.TOPIC),
+    requires=(
+        requires_request(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "where the request names one"),
+        requires_each(AclOperation.WRITE, ResourceType.TOPIC),
     ),
     raw=True,
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
 
-@api(ApiKey.PUSH_TELEMETRY, (0, 0), PushTelemetryRequest, asks=())
+@api(ApiKey.PUSH_TELEMETRY, (0, 0), PushTelemetryRequest, requires=())
 async def push_telemetry(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
     broker = context.broker
     telemetry, metrics, codec = broker.telemetry, request.metrics, request.compression_type

@@ -17,7 +17,7 @@ from ...protocol.messages.read_share_group_state import (
     ReadStateResult,
     StateBatch,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 from ..share.manager import synced
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     ApiKey.READ_SHARE_GROUP_STATE,
     (0, 0),
     ReadShareGroupStateRequest,
-    asks=(on_cluster(AclOperation.CLUSTER_ACTION),),
+    requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
 )
 async def read_share_group_state(
     request: ReadShareGroupStateRequest, context: RequestContext

@@ -18,7 +18,7 @@ from ...protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 from ..share.state_requests import topic_results
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     (0, 1),
     ReadShareGroupStateSummaryRequest,
-    asks=(on_cluster(AclOperation.CLUSTER_ACTION),),
+    requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
 )
 async def read_share_group_state_summary(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 from .add_raft_voter import voters_refusal
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     ApiKey.REMOVE_RAFT_VOTER,
     (0, 0),
     RemoveRaftVoterRequest,
-    asks=(on_cluster(AclOperation.ALTER),),
+    requires=(requires_cluster(AclOperation.ALTER),),
 )
 def remove_raft_voter(request: RemoveRaftVoterRequest, context: RequestContext) -> RemoveRaftVoterResponse:
     code, message = voters_refusal(request.cluster_id, context)

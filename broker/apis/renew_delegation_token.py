@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
 
-@api(ApiKey.RENEW_DELEGATION_TOKEN, (0, 2), RenewDelegationTokenRequest, asks=())
+@api(ApiKey.RENEW_DELEGATION_TOKEN, (0, 2), RenewDelegationTokenRequest, requires=())
 def renew_delegation_token(
     request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:

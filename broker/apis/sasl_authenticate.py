@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
 
-@api(ApiKey.SASL_AUTHENTICATE, (0, 2), SaslAuthenticateRequest, asks=())
+@api(ApiKey.SASL_AUTHENTICATE, (0, 2), SaslAuthenticateRequest, requires=())
 async def sasl_authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
     state = context.connection.authentication
     if state is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..requests.context import RequestContext
 
 
-@api(ApiKey.SASL_HANDSHAKE, (0, 1), SaslHandshakeRequest, asks=())
+@api(ApiKey.SASL_HANDSHAKE, (0, 1), SaslHandshakeRequest, requires=())
 def sasl_handshake(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     state = context.connection.authentication
     if state is None:

@@ -20,7 +20,7 @@ from ...protocol.messages.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from ..metadata.features import SHARE_VERSION
-from ..requests.access import on_each, on_field
+from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 from ..share.acknowledgements import Refused, acknowledge, check_member
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     ApiKey.SHARE_ACKNOWLEDGE,
     (1, 2),
     ShareAcknowledgeRequest,
-    asks=(
-        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
-        on_each(AclOperation.READ, ResourceType.TOPIC),
+    requires=(
+        requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
 )
 async def share_acknowledge(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:

@@ -19,7 +19,7 @@ from ...protocol.headers import parse_request_header
 from ...protocol.messages.share_fetch import ShareFetchRequest
 from ...protocol.schema import decode
 from ..metadata.features import SHARE_VERSION
-from ..requests.access import on_each, on_request
+from ..requests.access import requires_each, requires_request
 from ..requests.context import RequestContext
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     ApiKey.SHARE_FETCH,
     (1, 2),
     ShareFetchRequest,
-    asks=(
-        on_request(AclOperation.READ, ResourceType.GROUP, "of the request"),
-        on_each(AclOperation.READ, ResourceType.TOPIC, "each in the request or its session"),
+    requires=(
+        requires_request(AclOperation.READ, ResourceType.GROUP, "of the request"),
+        requires_each(AclOperation.READ, ResourceType.TOPIC, "each in the request or its session"),
     ),
     raw=True,
 )

@@ -14,7 +14,7 @@ from ...protocol.messages.share_group_describe import (
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
@@ -33,9 +33,9 @@ ASSIGNOR = "simple"
     ApiKey.SHARE_GROUP_DESCRIBE,
     (1, 1),
     ShareGroupDescribeRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is assigned"),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is assigned"),
     ),
     many_names=True,
 )

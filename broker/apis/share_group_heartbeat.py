@@ -21,7 +21,7 @@ from ...protocol.messages.share_group_heartbeat import (
 from ..groups.modern.group import JOINING_EPOCH, LEAVING_EPOCH
 from ..groups.share.machine import ShareHeartbeat, ShareHeartbeatResult
 from ..metadata.features import SHARE_VERSION
-from ..requests.access import on_field, on_request
+from ..requests.access import requires_field, requires_request
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     ApiKey.SHARE_GROUP_HEARTBEAT,
     (1, 1),
     ShareGroupHeartbeatRequest,
-    asks=(
-        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
-        on_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is subscribed to"),
+    requires=(
+        requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        requires_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each that is subscribed to"),
     ),
 )
 async def share_group_heartbeat(

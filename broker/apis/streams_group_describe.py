@@ -25,7 +25,7 @@ from ...protocol.messages.streams_group_heartbeat import KeyValue, TopicInfo
 from ..groups.streams.group import StreamsGroup, StreamsMember
 from ..groups.streams.tasks import NO_TASKS, Tasks, task_set
 from ..groups.streams.topology import InternalTopic
-from ..requests.access import on_each
+from ..requests.access import requires_each
 from ..requests.authorized_operations import operations_of
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     ApiKey.STREAMS_GROUP_DESCRIBE,
     (0, 0),
     StreamsGroupDescribeRequest,
-    asks=(
-        on_each(AclOperation.DESCRIBE, ResourceType.GROUP),
-        on_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each of its topology"),
+    requires=(
+        requires_each(AclOperation.DESCRIBE, ResourceType.GROUP),
+        requires_each(AclOperation.DESCRIBE, ResourceType.TOPIC, "each of its topology"),
     ),
     many_names=True,
 )

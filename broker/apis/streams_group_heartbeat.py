@@ -21,7 +21,7 @@ from ..groups.streams.requests import StreamsAnswer, StreamsHeartbeat, read_hear
 from ..groups.streams.tasks import TaskSet, task_set
 from ..groups.streams.topology import InternalTopic, StatusCode
 from ..metadata.features import STREAMS_VERSION
-from ..requests.access import on_field, on_request, shows, suffices
+from ..requests.access import requires_field, requires_request, shows, suffices
 from ..requests.context import EVERY_NAME
 from ..requests.creation_budget import CreationBudget
 from ..requests.registry import api
@@ -40,9 +40,9 @@ _SHOWN_ERRORS = 3
     ApiKey.STREAMS_GROUP_HEARTBEAT,
     (0, 0),
     StreamsGroupHeartbeatRequest,
-    asks=(
-        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
-        on_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each of the topology"),
+    requires=(
+        requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        requires_request(AclOperation.DESCRIBE, ResourceType.TOPIC, "each of the topology"),
         suffices(AclOperation.CREATE, ResourceType.CLUSTER, "where topics are to be made"),
         shows(AclOperation.CREATE, ResourceType.TOPIC, "each that is to be made, or the status says so"),
     ),

@@ -14,7 +14,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ..groups.classic.events import SyncRequest, SyncResult
 from ..network.pending_response import map_maybe_awaitable
-from ..requests.access import on_field
+from ..requests.access import requires_field
 from ..requests.registry import api
 from ..security.acl.model import AclOperation, ResourceType
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     ApiKey.SYNC_GROUP,
     (0, 5),
     SyncGroupRequest,
-    asks=(on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
+    requires=(requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),),
 )
 def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):

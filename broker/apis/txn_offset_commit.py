@@ -21,7 +21,7 @@ from ...protocol.messages.txn_offset_commit import (
 )
 from ..groups.offset_commits import CommitRequest, OffsetToCommit, TxnCommitRequest
 from ..groups.store.offsets import TopicPartition
-from ..requests.access import on_each, on_field
+from ..requests.access import requires_each, requires_field
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation, ResourceType
@@ -39,10 +39,10 @@ ADDS_PARTITIONS_FROM = 5
     ApiKey.TXN_OFFSET_COMMIT,
     (0, 5),
     TxnOffsetCommitRequest,
-    asks=(
-        on_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
-        on_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
-        on_each(AclOperation.READ, ResourceType.TOPIC),
+    requires=(
+        requires_field(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
+        requires_field(AclOperation.READ, ResourceType.GROUP, "group_id"),
+        requires_each(AclOperation.READ, ResourceType.TOPIC),
     ),
     many_names=True,
 )

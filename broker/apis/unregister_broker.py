@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     ApiKey.UNREGISTER_BROKER,
     (0, 0),
     UnregisterBrokerRequest,
-    asks=(on_cluster(AclOperation.ALTER),),
+    requires=(requires_cluster(AclOperation.ALTER),),
 )
 def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     if request.broker_id != context.broker.logs.node_id:

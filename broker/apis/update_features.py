@@ -21,7 +21,7 @@ from ...protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ..metadata.features import SUPPORTED
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation
@@ -38,7 +38,7 @@ _LAST_WITH_RESULTS = 1
     ApiKey.UPDATE_FEATURES,
     (0, 2),
     UpdateFeaturesRequest,
-    asks=(on_cluster(AclOperation.ALTER),),
+    requires=(requires_cluster(AclOperation.ALTER),),
     audited=True,
 )
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:

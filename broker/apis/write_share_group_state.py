@@ -19,7 +19,7 @@ from ...protocol.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
-from ..requests.access import on_cluster
+from ..requests.access import requires_cluster
 from ..requests.registry import api
 from ..security.acl.model import AclOperation
 from ..share.manager import synced
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     ApiKey.WRITE_SHARE_GROUP_STATE,
     (0, 1),
     WriteShareGroupStateRequest,
-    asks=(on_cluster(AclOperation.CLUSTER_ACTION),),
+    requires=(requires_cluster(AclOperation.CLUSTER_ACTION),),
 )
 async def write_share_group_state(
     request: WriteShareGroupStateRequest, context: RequestContext

@@ -22,7 +22,7 @@ from ...protocol.messages.write_txn_markers import (
 )
 from ...storage.producers.transaction_marker import TransactionMarker
 from ..groups.store.offsets import TopicPartition
-from ..requests.access import on_cluster, suffices_on_cluster
+from ..requests.access import requires_cluster, suffices_on_cluster
 from ..requests.registry import api
 from ..runtime.error_codes import error_code
 from ..security.acl.model import AclOperation
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     ApiKey.WRITE_TXN_MARKERS,
     (0, 2),
     WriteTxnMarkersRequest,
-    asks=(
+    requires=(
         suffices_on_cluster(AclOperation.ALTER),
-        on_cluster(AclOperation.CLUSTER_ACTION),
+        requires_cluster(AclOperation.CLUSTER_ACTION),
     ),
     audited=True,
     many_names=True,

@@ -1,8 +1,8 @@
 """Access requirements of an API, declared where its handler is registered (`broker/requests/registry.py`).
 
-A declaration is what docs/SECURITY.md shows, and what tests hold against the questions that really come. Those that are about
-a whole request, `on_cluster` and `on_field`, the dispatcher asks by itself; the others are the handler's to ask, by
-`RequestContext.allows`, since it knows the parts. Loop thread; nothing here runs where there is no authorizer.
+docs/SECURITY.md is generated from the declarations, and tests compare them with the checks that are really made. The dispatcher
+checks `requires_cluster` and `requires_field`, which are about a whole request; the handler checks the others, by
+`RequestContext.allows`, since it knows the parts. Loop thread; nothing here runs without an authorizer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Consequence(Enum):
     FIELD = "a field of the answer is left out"
 
 
-class Ask(NamedTuple):
+class Requires(NamedTuple):
     """One access requirement. `of`: the resource, in words, for the docs; `field`: the request's field with its name;
     `guards`: True if the dispatcher checks it.
     """
@@ -55,60 +55,60 @@ class Ask(NamedTuple):
         return self.answer or DENIED[self.resource_type]
 
 
-def on_cluster(operation: AclOperation) -> Ask:
+def requires_cluster(operation: AclOperation) -> Requires:
     """The request requires this operation on the cluster; checked by the dispatcher."""
-    return Ask(operation, ResourceType.CLUSTER, "", Consequence.REQUEST, guards=True)
+    return Requires(operation, ResourceType.CLUSTER, "", Consequence.REQUEST, guards=True)
 
 
-def on_field(operation: AclOperation, resource_type: ResourceType, field: str) -> Ask:
+def requires_field(operation: AclOperation, resource_type: ResourceType, field: str) -> Requires:
     """The request requires this operation on the resource that its `field` names; checked by the dispatcher."""
-    return Ask(operation, resource_type, "of the request", Consequence.REQUEST, field, guards=True)
+    return Requires(operation, resource_type, "of the request", Consequence.REQUEST, field, guards=True)
 
 
-def on_request(
+def requires_request(
     operation: AclOperation, resource_type: ResourceType, of: str = "", answer: ErrorCode | None = None
-) -> Ask:
+) -> Requires:
     """The request requires this operation; checked by the handler. `answer`: the refusal's code, if not the resource
     type's usual one.
     """
-    return Ask(operation, resource_type, of, Consequence.REQUEST, answer=answer)
+    return Requires(operation, resource_type, of, Consequence.REQUEST, answer=answer)
 
 
-def on_each(operation: AclOperation, resource_type: ResourceType, of: str = "each that is named") -> Ask:
+def requires_each(operation: AclOperation, resource_type: ResourceType, of: str = "each that is named") -> Requires:
     """Each part of the request requires this operation on the resource that it names; checked by the handler."""
-    return Ask(operation, resource_type, of, Consequence.PART)
+    return Requires(operation, resource_type, of, Consequence.PART)
 
 
-def shows(operation: AclOperation, resource_type: ResourceType, of: str) -> Ask:
+def shows(operation: AclOperation, resource_type: ResourceType, of: str) -> Requires:
     """The answer leaves out resources on which the client lacks this operation."""
-    return Ask(operation, resource_type, of, Consequence.HIDDEN)
+    return Requires(operation, resource_type, of, Consequence.HIDDEN)
 
 
-def suffices(operation: AclOperation, resource_type: ResourceType, of: str = "") -> Ask:
+def suffices(operation: AclOperation, resource_type: ResourceType, of: str = "") -> Requires:
     """A client with this right needs none of the following requirements; checked by the handler."""
-    return Ask(operation, resource_type, of, Consequence.NEXT)
+    return Requires(operation, resource_type, of, Consequence.NEXT)
 
 
-def suffices_on_cluster(operation: AclOperation) -> Ask:
+def suffices_on_cluster(operation: AclOperation) -> Requires:
     """A client with this right on the cluster needs none of the following requirements; checked by the dispatcher."""
-    return Ask(operation, ResourceType.CLUSTER, "", Consequence.NEXT, guards=True)
+    return Requires(operation, ResourceType.CLUSTER, "", Consequence.NEXT, guards=True)
 
 
-def tells(operation: AclOperation, resource_type: ResourceType, of: str) -> Ask:
+def reveals(operation: AclOperation, resource_type: ResourceType, of: str) -> Requires:
     """A field of the answer is left out if the client lacks this right."""
-    return Ask(operation, resource_type, of, Consequence.FIELD)
+    return Requires(operation, resource_type, of, Consequence.FIELD)
 
 
-def refusal(asks: Sequence[Ask], request: Any, context: RequestContext) -> ErrorCode | None:
+def refusal(requirements: Sequence[Requires], request: Any, context: RequestContext) -> ErrorCode | None:
     """Check the requirements that are the dispatcher's: the error code for the whole request, or None to go on."""
-    for ask in asks:
-        if ask.guards:
-            # A name that is null is nobody's: asked as the empty one, and the handler's to refuse.
-            name = CLUSTER_NAME if ask.field is None else getattr(request, ask.field) or ""
-            is_enough = ask.consequence is Consequence.NEXT
-            if not context.allows(ask.operation, ask.resource_type, name, quietly=is_enough):
+    for required in requirements:
+        if required.guards:
+            # A null name is checked as the empty one; the handler refuses it.
+            name = CLUSTER_NAME if required.field is None else getattr(request, required.field) or ""
+            is_enough = required.consequence is Consequence.NEXT
+            if not context.allows(required.operation, required.resource_type, name, quietly=is_enough):
                 if not is_enough:
-                    return ask.code
+                    return required.code
             elif is_enough:
                 return None
     return None

@@ -155,7 +155,10 @@ class Dispatcher:
             raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
         context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
         assert registration.handler is not None
-        if self._broker.authorizer is not None and (code := refusal(registration.asks, request, context)) is not None:
+        if (
+            self._broker.authorizer is not None
+            and (code := refusal(registration.requires, request, context)) is not None
+        ):
             return self._answer(key, version, correlation_id, refused(key, version, request, code), connection, meter)
         if registration.audited:
             self._broker.changes.check()
@@ -215,7 +218,10 @@ class Dispatcher:
             raise ConnectionAborted(f"malformed {key.name} v{version}: {error}") from None
         del frame
         context = RequestContext(self._broker, connection, key, version, correlation_id, header.client_id)
-        if self._broker.authorizer is not None and (code := refusal(registration.asks, request, context)) is not None:
+        if (
+            self._broker.authorizer is not None
+            and (code := refusal(registration.requires, request, context)) is not None
+        ):
             response = await requests.aside(partial(refused, key, version, request, code))
         else:
             try:

@@ -1,6 +1,6 @@
 """Table of the APIs that this daemon answers, filled by the handlers' modules.
 
-Each module of `broker/apis/` registers its handler with `@api(key, (min, max), RequestType, asks=...)`, the last being what
+Each module of `broker/apis/` registers its handler with `@api(key, (min, max), RequestType, requires=...)`, the last being what
 the authorizer is asked (ADR 38). The dispatcher looks a
 request up here, and the ApiVersions answer is made from here: what is listed is what is answered.
 
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.api_versions import ApiVersion
 from ...protocol.schema import EncodedOnce
-from .access import Ask
+from .access import Requires
 
 #: A handler runs on the loop thread. It returns the response message, or an awaitable of it when it has to wait.
 #: Raw ones take (broker, buffer, start, end, version, correlation id, connection) and return frames.
@@ -42,7 +42,7 @@ class Registration:
     #: True: the handler parses the frame itself and returns frames (see `dispatcher.py`).
     raw: bool = False
     #: What is asked of the authorizer; known once the module is loaded.
-    asks: tuple[Ask, ...] = ()
+    requires: tuple[Requires, ...] = ()
     #: True: what it did belongs in the audit log (`broker/requests/audit_text.py`).
     audited: bool = False
     #: True: it may come with very many names (`bulk_lane.py`); its handler works in chunks (`runtime/cooperative.py`).
@@ -125,12 +125,12 @@ def api(
     versions: tuple[int, int],
     request: Any,
     *,
-    asks: Sequence[Ask],
+    requires: Sequence[Requires],
     audited: bool = False,
     raw: bool = False,
     many_names: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
-    """Register a handler for `versions` (first and last, inclusive) of `api_key`. `asks` has no default: an API without
+    """Register a handler for `versions` (first and last, inclusive) of `api_key`. `requires` has no default: an API without
     requirements says so.
     """
 
@@ -140,7 +140,7 @@ def api(
         assert ON_DEMAND.get(api_key, versions) == versions, f"{api_key.name} has other versions in ON_DEMAND"
         low, high = versions
         _registrations[api_key] = Registration(
-            api_key, low, high, request, handler, raw, tuple(asks), audited, many_names
+            api_key, low, high, request, handler, raw, tuple(requires), audited, many_names
         )
         return handler
 

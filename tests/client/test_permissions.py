@@ -187,7 +187,7 @@ ELSEWHERE = {
 
 def test_no_kind_of_part_is_without_a_case_that_allows_one_and_denies_another() -> None:
     for key, registration in load_apis().items():
-        for ask in loaded(registration).asks:
+        for ask in loaded(registration).requires:
             is_hidden = ask.consequence is Consequence.HIDDEN
             if (ask.consequence is Consequence.PART or is_hidden) and (key, ask.operation) not in ELSEWHERE:
                 assert any(
@@ -199,7 +199,7 @@ def test_no_kind_of_part_is_without_a_case_that_allows_one_and_denies_another() 
 
 @pytest.mark.parametrize("key", sorted({case.key for case in CASES}), ids=lambda key: key.label)
 def test_what_is_asked_is_what_is_declared(guarded: Guarded, key: ApiKey) -> None:
-    declared = {(ask.operation, ask.resource_type) for ask in loaded(load_apis()[key]).asks}
+    declared = {(ask.operation, ask.resource_type) for ask in loaded(load_apis()[key]).requires}
     tells = any(field.name.endswith("authorized_operations") for field in _all_fields(response_class(load_apis()[key])))
     asked: set[tuple[AclOperation, ResourceType]] = set()
     for case in (case for case in CASES if case.key is key):
@@ -226,7 +226,7 @@ def _all_fields(cls: Any) -> list[Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_who_is_denied_changes_nothing_and_learns_nothing(guarded: Guarded, case: Case) -> None:
-    asks = loaded(load_apis()[case.key]).asks
+    asks = loaded(load_apis()[case.key]).requires
     for version in versions(case):
         guarded.prepare()
         before = guarded.state()
@@ -309,7 +309,7 @@ def test_what_streams_make_is_decided_over_one_by_one(guarded: Guarded) -> None:
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_each_question_alone_refuses(guarded: Guarded, case: Case) -> None:
     """With everything allowed but one operation, an answer says so wherever that was asked and nothing else sufficed."""
-    asks = loaded(load_apis()[case.key]).asks
+    asks = loaded(load_apis()[case.key]).requires
     version = versions(case)[-1]
     for ask in asks:
         if ask.consequence not in (Consequence.REQUEST, Consequence.PART):

@@ -57,7 +57,7 @@ class World:
         broker: Any = SimpleNamespace(authorizer=self.authorizer, audit=audit)
         sent, _ = decode(type(request), version, encode(request, version))
         context = RequestContext(broker, connection, request.API_KEY, version, 1, None)
-        code = refusal(registration.asks, sent, context)  # as the dispatcher does
+        code = refusal(registration.requires, sent, context)  # as the dispatcher does
         if code is not None:
             answer = refused(request.API_KEY, version, sent, code)
         else:

@@ -46,11 +46,11 @@ def test_every_api_is_answered_from_its_first_version_on() -> None:
 def test_a_key_is_registered_once() -> None:
     load_apis()
     with pytest.raises(AssertionError, match="API_VERSIONS is registered twice"):
-        api(ApiKey.API_VERSIONS, (0, 1), ApiVersionsRequest, asks=())(lambda: None)
+        api(ApiKey.API_VERSIONS, (0, 1), ApiVersionsRequest, requires=())(lambda: None)
 
 
 def test_what_is_loaded_on_demand_says_its_versions_twice_and_the_same() -> None:
     load_apis()
     key = next(iter(ON_DEMAND))
     with pytest.raises(AssertionError, match=f"{key.name} (has other versions|is registered twice)"):
-        api(key, (0, 99), ApiVersionsRequest, asks=())(lambda: None)
+        api(key, (0, 99), ApiVersionsRequest, requires=())(lambda: None)
