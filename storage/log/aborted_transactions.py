@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class AbortedTransactions:
-    """What the transaction indexes of one log say."""
+    """The aborted transactions of one log, from its transaction indexes."""
 
     __slots__ = ("_closed", "_directory", "_view", "_with_entries")
 
@@ -38,16 +38,16 @@ class AbortedTransactions:
         self._with_entries: list[tuple[AbortedTxn, ...]] = []
 
     def is_loaded(self, view: tuple[LogSegment, ...]) -> bool:
-        """Whether the closed segments are known. Never blocks."""
+        """True if the closed segments' indexes were read. Never blocks."""
         return view is self._view
 
     def load(self, view: tuple[LogSegment, ...]) -> None:
-        """Looks at the closed segments, and brings the active one's file into memory. Pool thread. OSError."""
+        """Read the closed segments' indexes, and bring the active one's file into memory. Pool thread. OSError."""
         self._look_at(view)
         self._read(view[-1].base_offset)
 
     def overlapping(self, view: tuple[LogSegment, ...], offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
-        """Those that have a record, or their marker, in the slice that `info` has for a fetch at `offset`, in their order.
+        """Aborted transactions with a record, or their marker, in the slice `info` of a fetch at `offset`, in their order.
 
         `view` are the log's segments. A batch that the slice cuts off at its end does not count: no consumer can read it.
         CorruptIndexError, OSError.
@@ -66,7 +66,7 @@ class AbortedTransactions:
 
     @contextmanager
     def noted(self, base_offset: int, txn: AbortedTxn) -> Iterator[None]:
-        """Adds an entry to the index of the segment at `base_offset`, the active one, for a marker that the block writes.
+        """Add an entry to the index of the segment at `base_offset`, the active one, for a marker that the block writes.
 
         It is taken out again when the block fails. KafkaStorageError: it could not be added, and the block was not entered.
         """
@@ -88,7 +88,7 @@ class AbortedTransactions:
             index.close()
 
     def _entries(self, view: tuple[LogSegment, ...], offset: int) -> Iterator[AbortedTxn]:
-        """All that end at `offset` or later."""
+        """Entries of transactions that end at `offset` or later."""
         if view is not self._view:
             self._look_at(view)
         active = view[-1]

@@ -63,7 +63,7 @@ class LeaderEpochCache:
 
     @classmethod
     def load(cls, file_system: FileSystem, path: StrPath) -> LeaderEpochCache:
-        """What the file says; nothing when there is none. Blocks.
+        """Read the file; without one, an empty cache. Blocks.
 
         CorruptCheckpointError when it is damaged: start empty then, and let recovery assign the epochs of the batches.
         """
@@ -100,7 +100,7 @@ class LeaderEpochCache:
 
     @property
     def next_epoch(self) -> int:
-        """What a start stamps into new batches: one more than the latest, 0 in a log without any.
+        """The epoch that a start stamps into new batches: one more than the latest, 0 in a log without any.
 
         No checksum covers a batch's epoch, so that damage can make it `MAX_EPOCH`, which none follows: it stays then.
         """
@@ -133,7 +133,7 @@ class LeaderEpochCache:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether `flush` has something to write."""
+        """True if `flush` has something to write."""
         return self._written is not self._entries
 
     # --- changing, the log's writer ---
@@ -213,7 +213,7 @@ class LeaderEpochCache:
             return True
 
     def moved_to(self, path: StrPath) -> None:
-        """The file is there from now on, as it is here. Any thread."""
+        """Write to `path` from now on, where the file is as it is here. Any thread."""
         with self._lock:
             self.path = str(path)
 

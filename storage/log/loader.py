@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoadedLog(NamedTuple):
-    """What a load comes to."""
+    """Result of a load."""
 
     segments: SegmentList
     log_start_offset: int
@@ -278,7 +278,7 @@ class LogLoader:
         return segments
 
     def _split(self, segments: list[LogSegment], segment: LogSegment, start: int | None = None) -> list[LogSegment]:
-        """Several in the place of one, without indexes; returns those behind the first, which it stays itself."""
+        """Split `segment` into several without indexes. It stays as the first of them; returns the others."""
         first, *rest = segment_split.split(self._directory, segment, start=start)
         segment.size = first.end
         now = self._time.milliseconds()
@@ -289,7 +289,7 @@ class LogLoader:
         return made
 
     def _was_synced_when_closed(self, following: LogSegment, present: set[tuple[int, str]]) -> bool:
-        """Whether the segment before the one where recovery begins has durable indexes.
+        """True if the segment before the one where recovery begins has durable indexes.
 
         The recovery point may have come to its end while it was still active, when its indexes are not synced. A recovery
         point behind it, or the snapshot that is written after the sync of a closed segment, says that they are.
@@ -298,7 +298,7 @@ class LogLoader:
         return self._recovery_point > base or (base, SNAPSHOT_SUFFIX) in present
 
     def _finish_deletion(self, segments: list[LogSegment]) -> None:
-        """Of segments that lie below the log's start, a power cut may have brought back some: all before a hole go again."""
+        """Delete segments below the log's start that a power cut has brought back in part: all before a hole go again."""
         live = 0
         while live + 1 < len(segments) and segments[live + 1].base_offset <= self._log_start_offset:
             live += 1
@@ -313,7 +313,7 @@ class LogLoader:
                 return
 
     def _indexes_are_sane(self, segment: LogSegment, present: set[tuple[int, str]], *, is_last: bool) -> bool:
-        """By size, which costs two stats. Entries are looked at where they are used first: for the last segment now."""
+        """Check both indexes by size, which costs two stats. Entries are checked at first use: the last segment's now."""
         base = segment.base_offset
         has_indexes = (base, OFFSET_INDEX_SUFFIX) in present and (base, TIME_INDEX_SUFFIX) in present
         if segment.size == 0:

@@ -56,7 +56,7 @@ def _no_names(_base_offset: int) -> list[str]:
 
 
 class LogHooks(NamedTuple):
-    """What the owner of a `LocalLog` does at a fixed moment of an operation on its files. By default: nothing.
+    """Calls that a `LocalLog` makes to its owner, each at a fixed moment of an operation on its files. Default: no-ops.
 
     Each is called by the operation's thread, with the locks that the operation holds.
     """
@@ -198,7 +198,7 @@ class LocalLog:
             )
 
     def unsynced_ms(self, now_ms: int) -> int:
-        """For how long, at most, the oldest record has been there of which a power cut could take something; 0: there is none.
+        """Upper bound of the age in ms of the oldest record that no sync has covered; 0: all records are durable.
 
         Any thread.
         """
@@ -209,9 +209,9 @@ class LocalLog:
         return list(self.directory.pinned.values())
 
     def steady(self) -> AbstractContextManager[object]:
-        """While it is held no file of this log is renamed, replaced or removed: for who reads facts of several segments.
+        """Return a lock: while it is held, no file of this log is renamed, replaced or removed. For readers of several segments.
 
-        Any thread but the loop's; blocks while retention or a swap is at it. Nothing that does either may be called in it.
+        Any thread but the loop's; blocks while retention or a swap runs. Neither may be called while the lock is held.
         """
         return self.deletion_lock
 
@@ -263,7 +263,7 @@ class LocalLog:
                 reason = self._roll_reason(segment, size, max_timestamp, last_offset, now)
                 if reason is not None:
                     segment = self.roll_now(reason.value)
-            self._space.left -= size
+            self._space.left -= size  # also if the write fails: the next look at the disk corrects it
             if stand_alone:
                 segment.append(data, base_offset, last_offset, max_timestamp, offset_of_max_timestamp, stand_alone=True)
             else:
@@ -275,14 +275,14 @@ class LocalLog:
         if took > pace.notice_s:
             pace.note(took)
         end_offset = last_offset + 1
-        if self.log_end_offset == self.recovery_point:
+        if self.log_end_offset == self.recovery_point:  # all was durable: this is the oldest record that is not
             self.unsynced_since_ms = now
         self.end = end = _new(LogOffsetMetadata, (end_offset, segment.base_offset, segment.size))
-        self.log_end_offset = end_offset
+        self.log_end_offset = end_offset  # after `end`: who sees the offset may ask where in the files it is
         return end
 
     def forget_roll_limits(self) -> None:
-        """Decide about the next append anew: the settings have changed. Under the lock."""
+        """Have the next append ask `roll_reason` whatever its size: the settings have changed. Under the lock."""
         self._limits = ASK_ALWAYS
 
     def _roll_reason(
@@ -445,7 +445,7 @@ class LocalLog:
             segment.was_synced()  # retention took it meanwhile: nobody needs it durable any more
 
     def mark_changed(self, *, is_new: bool = False) -> None:
-        """Loading has made or renamed files: the next flush makes the names durable, a new directory's own too."""
+        """Note that loading has made or renamed files: the next flush syncs the directory, and a new one's parent."""
         self.directory_is_dirty = True
         self._parent_is_dirty = is_new
 
@@ -465,10 +465,10 @@ class LocalLog:
         return self.directory.file_system.exists(path)
 
     def delete_files(self, segments: Iterable[LogSegment], *, must: bool = False) -> None:
-        """Rename now, unlink after the delay: who has just looked a segment up may still open it by name.
+        """Rename the files of `segments` now, unlink them after file.delete.delay.ms: a reader may be about to open one.
 
-        Under `deletion_lock`. The segments are out of the list already. `must`: other records get their offsets, so that none
-        may stay; OSError then.
+        Under `deletion_lock`; the segments are out of the list already. `must`: raise OSError if a file can't be renamed, since
+        other records get its offsets; else that is logged, and the file stays until the next start.
         """
         marked: list[str] = []
         for segment in segments:
@@ -493,7 +493,10 @@ class LocalLog:
     # --- truncation: under all three locks ---
 
     def lower_recovery_point(self, offset: int) -> None:
-        """On disk too, before other records get those offsets: recovery takes what lies below it for sound."""
+        """Lower it to `offset`, on disk too, before other records get those offsets: recovery does not check what lies below it.
+
+        KafkaStorageError: the checkpoint could not be written, and nothing may be truncated.
+        """
         self.truncations += 1
         self.recovery_point = min(self.recovery_point, offset)
         if not self.save_recovery_point():
@@ -536,14 +539,14 @@ class LocalLog:
         return LogOffsetMetadata(offset, offset, 0)
 
     def end_at(self, end: LogOffsetMetadata) -> None:
-        """The log ends there now: nothing that this holds stays above."""
+        """Publish `end` as the end of the log, and lower the recovery point to it."""
         self.end = self.synced = end
         self.recovery_point = min(self.recovery_point, end.offset)
         self.log_end_offset = end.offset
         self._limits = ASK_ALWAYS
 
     def cut_ledger(self) -> None:
-        """Book what `cut` has taken."""
+        """Book in the ledger the records that `cut` has removed."""
         extent = self.extents()[-1]
         self.ledger.cut(
             extent.end_offset,
@@ -613,7 +616,7 @@ class LocalLog:
             return True
 
     def _move_ends_out_of(self, end: int) -> None:
-        """No end may be told as a position in a segment below `end` any more: it is the start of the one behind. Locked."""
+        """Tell each end that is a position in a segment below `end` as the start of the segment behind. Under the lock."""
         self.hooks.leave(end)
         if self.synced.segment_base_offset < end <= self.synced.offset:
             self.synced = log_reader.locate(self.segments.view, self.synced.offset)
@@ -621,7 +624,7 @@ class LocalLog:
     # --- ledger ---
 
     def open_ledger(self, *, count: bool = False) -> bool:
-        """Whether the ledger is known, after a look at its file; `count`: by reading batch headers, if it takes that.
+        """Read the ledger's file if nobody has; True if the ledger is known now. `count`: read batch headers if it takes that.
 
         Any thread but the loop's; blocks, behind a swap or a deletion too.
         """
@@ -633,7 +636,7 @@ class LocalLog:
             return self.ledger.open(self.extents, self.count if count else None)
 
     def mend_indexes(self) -> None:
-        """Make the indexes anew that look-ups have found wrong: those of closed segments. Blocks."""
+        """Rebuild the indexes of closed segments in which look-ups have found a wrong entry. Blocks."""
         doubted = self.directory.doubted
         for base_offset, segment in list(doubted.items()):
             with self.deletion_lock:
@@ -641,7 +644,7 @@ class LocalLog:
                 if segment is view[-1]:
                     continue
                 try:
-                    if any(segment is one for one in view) and not index_trust.rebuild(self.directory, segment):
+                    if any(segment is live for live in view) and not index_trust.rebuild(self.directory, segment):
                         continue
                 except OSError as error:
                     logger.warning("%s: indexes of segment %d: %s", self.directory.path, base_offset, error)
@@ -650,7 +653,7 @@ class LocalLog:
                     del doubted[base_offset]
 
     def forget_holes(self) -> None:
-        """Delete the files of holes that retention has passed; those that somebody has deleted are no more told. Blocks."""
+        """Delete `.damaged` files of holes below the first segment; drop from `holes` those whose file is gone. Blocks."""
         if not self.holes:
             return
         with self.deletion_lock:
@@ -669,14 +672,14 @@ class LocalLog:
             self.holes = tuple(left)
 
     def was_counted(self, segment: LogSegment, live: int) -> None:
-        """A pass has read the closed `segment`, which stays as it is: it has so many records. The cleaner's thread."""
+        """Book that the closed `segment`, which a pass has read and left as it is, has `live` records. The cleaner's thread."""
         with self.deletion_lock:
-            for extent, one in zip(self.extents(), self.segments.view, strict=False):
-                if one is segment:
+            for extent, listed in zip(self.extents(), self.segments.view, strict=False):
+                if listed is segment:
                     self.ledger.was_counted(extent, live)
 
     def save_ledger(self, checkpoint: int) -> None:
-        """Write it, at the end of a pass after which the cleaner's checkpoint is to stand there. Blocks; OSError."""
+        """Write the ledger at the end of a pass, before the cleaner's checkpoint moves to `checkpoint`. Blocks; OSError."""
         with self.deletion_lock:
             if self.failure is None and self.ledger.open(self.extents, self.count):
                 self.ledger.save(checkpoint)
@@ -698,8 +701,10 @@ class LocalLog:
     # --- end ---
 
     def close(self) -> None:
-        """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError, also where the
-        log had failed before: the next start has to look at it."""
+        """Stop cleanly: flush, snapshot, trim. Nobody appends or flushes any more. Blocks.
+
+        KafkaStorageError, also if the log had failed before: the next start has to look at it.
+        """
         with self.deletion_lock:
             if self.failure is not None:
                 raise self.failure
@@ -716,7 +721,7 @@ class LocalLog:
                 raise KafkaStorageError(f"{self.name}: closing failed: {error}") from error
 
     def abandon(self) -> None:
-        """Give all files back as they are: the log is deleted, or the daemon ends. Reads under way go on."""
+        """Close all files as they are: the log is deleted, or the daemon ends. Reads under way go on."""
         with self.flush_lock, self.lock:
             self.failure = self.failure or KafkaStorageError(f"{self.name} is closed")
             self.directory_is_dirty = self._parent_is_dirty = False
@@ -725,23 +730,24 @@ class LocalLog:
                 segment.abandon()
 
     def renamed(self, path: str) -> None:
-        """Its directory was renamed (after `abandon`): what is opened from now on is opened there."""
+        """Open files in `path` from now on: the directory was renamed, after `abandon`."""
         self.directory.path = path
 
     # --- move to another data directory: see `manager/move.py` ---
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
-        """Within, nothing is appended, rolled, synced, deleted or cleaned. Pool threads. KafkaStorageError: it has failed."""
+        """Hold all three locks: within, nothing is appended, rolled, synced, deleted or cleaned. Pool threads. KafkaStorageError:
+        the log has failed."""
         with self.deletion_lock, self.flush_lock, self.lock:
             if self.failure is not None:
                 raise self.failure
             yield
 
     def moved_to(self, place: LogPlace) -> None:
-        """The files are in `place` now, durably, the same as here. While the log stands still.
+        """Work with the files in `place`, which are durable and the same as here. While the log stands still.
 
-        Readers keep their leases on the files here; who opens one from now on gets the one there.
+        Readers keep their leases on the old files; a file that is opened from now on is the new one.
         """
         self.directory.path, self.directory.space, self.directory.pace = place.path, place.space, place.pace
         self._space, self._pace = place.space, place.pace

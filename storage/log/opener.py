@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class LastStop(NamedTuple):
-    """What the last stop left of one log outside of its directory. By default: a log that is made now."""
+    """State of one log that the last stop left outside of its directory. By default: of a log that is made now."""
 
     was_clean: bool = True
     recovery_point: int = 0
@@ -49,7 +49,7 @@ class LastStop(NamedTuple):
 
 
 class LogOpener:
-    """One for all logs. Pool threads, as many as one likes, each with a directory of its own.
+    """Opens all logs of a manager. Any number of pool threads, each with a directory of its own.
 
     Attributes:
         config: the broker's settings, replaced when they change.
@@ -78,7 +78,7 @@ class LogOpener:
         last_stop: LastStop,
         progress: Progress = NO_PROGRESS,
     ) -> tuple[UnifiedLog, RecoveryStats]:
-        """The log in `path`, recovered where that is needed. Blocks. OSError and StorageError: it can't be used."""
+        """Load the log in `path`, with recovery if it takes that. Blocks. OSError and StorageError: the log can't be used."""
         topic, partition = key
         try:
             metadata = read_partition_metadata(self._fs, path)

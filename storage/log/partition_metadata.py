@@ -43,14 +43,14 @@ def decode_uuid(text: str) -> UUID:
 
 
 class PartitionMetadata(NamedTuple):
-    """What the file says."""
+    """Content of the file."""
 
     topic_id: UUID
     version: int = _CURRENT_VERSION
 
 
 def read_partition_metadata(file_system: FileSystem, directory: StrPath) -> PartitionMetadata | None:
-    """What the directory's file says, None when there is none. Blocks.
+    """Read the directory's file; None if there is none. Blocks.
 
     CorruptCheckpointError when it is damaged; the topic's id is in the metadata store too, and the file is written
     anew from there.

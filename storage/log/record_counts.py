@@ -46,7 +46,7 @@ class _Counted(NamedTuple):
 
 
 class _Blocks:
-    """What has been counted of one segment: contiguous blocks from position `begin` to `end`."""
+    """Counts of one segment: contiguous blocks from position `begin` to `end`."""
 
     __slots__ = ("end", "records", "starts", "total")
 
@@ -78,7 +78,7 @@ class RecordCounts:
     """Counts of any number of logs. `count` for those that matter, then `forget_others`, once in a while."""
 
     def __init__(self, block_bytes: int = BLOCK_BYTES, window_bytes: int = _WINDOW_BYTES) -> None:
-        """`window_bytes`: what is read at once; no less than a batch's header."""
+        """`window_bytes`: bytes to read at once; no less than a batch's header."""
         self._block_bytes = block_bytes
         self._window_bytes = window_bytes
         self._segments: dict[object, _Blocks] = {}
@@ -106,7 +106,7 @@ class RecordCounts:
         return total
 
     def forget_others(self) -> None:
-        """Drops what was counted of segments that nobody has asked for since the last call."""
+        """Drop the counts of segments that nobody has asked for since the last call."""
         self._segments = {key: blocks for key, blocks in self._segments.items() if key in self._touched}
         self._touched = set()
 
@@ -144,7 +144,7 @@ class RecordCounts:
             file.release()
 
     def _records_from(self, file: File, blocks: _Blocks, position: int, offset: int) -> int:
-        """Of `blocks`, the records of the batches from `position` on, without those below `offset` in the first."""
+        """Records of `blocks` from the batch at `position` on, without those below `offset` in that batch."""
         if position <= blocks.begin:
             records = blocks.total
         elif position >= blocks.end:

@@ -57,7 +57,7 @@ NO_PROGRESS = Progress(lambda _bytes: None, lambda _bytes: None)
 
 
 class Promise(NamedTuple):
-    """What is known of a log from outside of its segments.
+    """What checkpoints say of a log, from outside of its segments.
 
     Attributes:
         recovery_point: what lies below was durable; None: not known.
@@ -73,7 +73,7 @@ class Promise(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is to be done about a segment."""
+    """Decision about a segment."""
 
     rot: tuple[Damage, ...] = ()
     """What was durable once, and is to become holes."""
@@ -143,7 +143,7 @@ class LogRecovery:
                 self._drop_indexes(before)
 
     def _drop_indexes(self, segment: LogSegment) -> None:
-        """Remove those of a closed segment that is empty: they name what was in it."""
+        """Remove the indexes of an empty closed segment: they name records that are gone."""
         segment.abandon()
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._fs.unlink(self._directory.file(segment.base_offset, suffix), missing_ok=True)
@@ -174,7 +174,7 @@ class LogRecovery:
         return point
 
     def _is_loss(self, offset: int, next_offset: int) -> bool:
-        """Whether offsets that are missing between two segments were lost, and nobody has been told."""
+        """True if offsets that are missing between two segments were lost, and no hole says so yet."""
         if offset < self._promise.cleaned or "compact" in self._directory.config.cleanup_policy:
             return False
         return not self._is_known(offset, next_offset)
@@ -263,7 +263,7 @@ class LogRecovery:
         return end_offset
 
     def _goes_on(self, end_offset: int, base_offset: int, distance: int) -> bool:
-        """Whether the next segment belongs to the log, which ends at `end_offset` before it."""
+        """True if the next segment belongs to the log, which ends at `end_offset` before it."""
         # No segment has more offsets than its indexes can say: a wider gap is not the lost end of one.
         if base_offset == end_offset or distance > MAX_RELATIVE_OFFSET + 1:
             return True

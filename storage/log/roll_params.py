@@ -9,7 +9,7 @@ from .values import MAX_RELATIVE_OFFSET
 
 
 class RollReason(Enum):
-    """Which of the four conditions asks for a new segment."""
+    """The condition that asks for a new segment."""
 
     SIZE = "segment.bytes"
     TIME = "segment.ms"
@@ -36,7 +36,7 @@ class RollParams(NamedTuple):
 
 
 def roll_reason(params: RollParams) -> RollReason | None:
-    """Why the batch must go to a new segment, or None.
+    """Decide why the batch must go to a new segment; None: it need not.
 
     Time compares the segment's first timestamp with the newest message, not with the clock: a replay of old data rolls as it
     did when it was new. Only where the first batch has no timestamp the segment's own age counts. Rolling an empty segment
@@ -58,7 +58,7 @@ def roll_reason(params: RollParams) -> RollReason | None:
 
 
 def is_due_without_write(first_timestamp: int, created_ms: int, now_ms: int, roll_after_ms: int) -> bool:
-    """Whether the time rule holds for a segment that nobody writes to: the clock stands in for the newest message.
+    """True if the time rule holds for a segment that nobody writes to: the clock stands in for the newest message.
 
     A first record without a timestamp, or with one that lies in the future, says nothing: then the segment's own age counts.
     """
@@ -67,7 +67,7 @@ def is_due_without_write(first_timestamp: int, created_ms: int, now_ms: int, rol
 
 
 class RollLimits(NamedTuple):
-    """What a batch may be without any of the conditions but a full index: a check of three integers per append.
+    """Limits within which no condition but a full index asks for a roll: a check of three integers per append.
 
     Follows from the same facts as `RollParams`. `roll_reason` is asked about what lies outside of the limits, and has
     the last word.

@@ -254,7 +254,7 @@ class UnifiedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        high = self.high_watermark  # first: an append that begins a transaction moves it last
+        high = self.high_watermark  # read before the producers: an append that begins a transaction moves it last
         first_unstable = self._producers.first_unstable_offset
         if first_unstable is None or first_unstable > high:
             return high
@@ -266,7 +266,7 @@ class UnifiedLog:
         return self._producers
 
     def last_records_of_producers(self) -> list[tuple[int, int, int]]:
-        """(producer id, offset of its last data record or -1, epoch) of each known producer. Any thread."""
+        """For each known producer: (producer id, offset of its last data record or -1, epoch). Any thread."""
         with self._lock:
             return [
                 (entry.producer_id, entry.last_offset, entry.producer_epoch)
@@ -274,7 +274,7 @@ class UnifiedLog:
             ]
 
     def producer_summaries(self) -> list[ProducerSummary]:
-        """What DescribeProducers tells of each known producer. Any thread."""
+        """One summary for each known producer, as DescribeProducers answers. Any thread."""
         with self._lock:
             return self._producers.summaries()
 
@@ -291,8 +291,8 @@ class UnifiedLog:
     # --- settings ---
 
     def update_config(self, config: LogConfig) -> None:
-        """New settings hold from the next append on. Loop thread: an append that waits for its disk is not waited for,
-        the settings then follow it."""
+        """Use `config` from the next append on. Loop thread, which does not wait for an append that hangs in its disk: the rules
+        then change after it."""
         self.local.directory.config = config
         if self._lock.acquire(blocking=False):
             try:
@@ -400,7 +400,7 @@ class UnifiedLog:
         append_time: int,
         size: int,
     ) -> LogAppendInfo:
-        """The batch is right in itself and stands for the end of the log: its producer is asked, and it is written."""
+        """Write a batch that is validated and has its offsets, unless its producer has sent it before. Under the lock."""
         if batch.producer_id >= 0:
             if batch.is_control:
                 return self._append_marker(memoryview(buffer)[start:end], batch, origin, now)
@@ -524,7 +524,7 @@ class UnifiedLog:
     # `prepare` makes records for the end of the log as it is then; `append_prepared` moves them to where it is by then.
 
     def prepare(self, buffer: Buffer, start: int, end: int) -> PreparedRecords:
-        """All of the work of appending a message set, or a batch that the topic's format is not, but for the append itself.
+        """Convert a message set, or a batch that is not in the topic's format, to records that `append_prepared` can append.
         Any thread; takes long. The buffer stays as it is. Raises as `append_message_set`.
         """
         config = self.local.directory.config
@@ -573,7 +573,7 @@ class UnifiedLog:
             return self._append_validated(data, 0, len(data), batch, _CLIENT, now, append_time, checked.size)
 
     def _made_ready(self, buffer: Buffer, start: int, end: int, now: int, append_time: int) -> ValidatedRecords:
-        """Checked, and in the topic's format, for the end of the log as it is now."""
+        """Check a message set and convert it to the topic's format, with offsets from the present end of the log on."""
         target = self._target or TargetFormat(MAGIC_V2, None)
         return make_ready(buffer, start, end, target, self._rules(now, append_time))
 
@@ -589,7 +589,7 @@ class UnifiedLog:
         )
 
     def _write_records(self, records: ValidatedRecords, now: int, append_time: int, size: int) -> LogAppendInfo:
-        """Append what was converted; it has no producer. Under the lock. `size` is that of what came."""
+        """Append converted records, which have no producer. Under the lock. `size`: bytes as they came."""
         self._write(records.data, records, now, records.offset_of_max_timestamp, records.stand_alone)
         return LogAppendInfo(
             records.base_offset,
@@ -638,15 +638,15 @@ class UnifiedLog:
 
     @property
     def aborted_are_loaded(self) -> bool:
-        """Whether `aborted_transactions` would not have to look at files first, but the active segment's. Never blocks."""
+        """True if `aborted_transactions` needs no file but the active segment's. Never blocks."""
         return self._aborted.is_loaded(self._segments.view)
 
     def load_aborted(self) -> None:
-        """Has the look that `aborted_transactions` would have. Pool threads. OSError, CorruptIndexError."""
+        """Read the transaction indexes that `aborted_transactions` needs. Pool threads; blocks. OSError, CorruptIndexError."""
         self._aborted.load(self._segments.view)
 
     def aborted_transactions(self, offset: int, info: FetchDataInfo) -> list[AbortedTxn]:
-        """Those that a read_committed consumer must be told of with what `read` gave for `offset`. Loop thread.
+        """Aborted transactions that a read_committed consumer must be told of with `info`, from `read(offset)`. Loop thread.
 
         Reads small files. KafkaStorageError when the disk fails, CorruptIndexError when an index can't be trusted.
         """
@@ -676,7 +676,7 @@ class UnifiedLog:
         find: Callable[[tuple[LogSegment, ...], int, int], TimestampOffset | None],
         limit_offset: int | None,
     ) -> TimestampOffset | None:
-        """Asks a snapshot, and the next one when retention or truncation took its files meanwhile."""
+        """Ask a snapshot of the segments, and the next one if retention or truncation took its files meanwhile."""
         while True:
             limit = self.high_watermark if limit_offset is None else limit_offset
             view, start = self._segments.view, self.log_start_offset
@@ -702,7 +702,7 @@ class UnifiedLog:
         return self.local.flush()
 
     def complete_sync(self, offset: int) -> bool:
-        """A flush has answered `offset`: let the high watermark follow. Any thread; waits for an append under way.
+        """Let the high watermark follow a flush that has answered `offset`. Any thread; waits for an append under way.
 
         Returns needs_sync: True when again flush.messages records or more came in the meantime; the high watermark is at the
         synced offset then, and the broker calls `flush()` again.
@@ -725,7 +725,7 @@ class UnifiedLog:
     # --- the start of the log ---
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """DeleteRecords: nothing below `offset` can be read any more; its segments go with the next retention run.
+        """Move the start up for DeleteRecords: nothing below `offset` can be read; its segments go with the next retention run.
 
         False when the log starts there or later already. OffsetOutOfRangeError above the high watermark. Loop thread.
         """
@@ -752,7 +752,7 @@ class UnifiedLog:
         return retention_executor.delete_old_segments(self, self._time)
 
     def retention_outlook(self, now_ms: int) -> RetentionOutlook:
-        """What retention would delete now, and when it will next, as far as that is in memory. Any thread; reads no file."""
+        """Foretell what retention would delete now, and when it will next, from memory alone. Any thread; reads no file."""
         view, end = self._segments.view, self.local.log_end_offset
         ends = [*(segment.base_offset for segment in view[1:]), end]
         last = len(view) - 1
@@ -804,7 +804,7 @@ class UnifiedLog:
         self.local.ledger.start_anew(offset)
 
     def _end_at(self, end: LogOffsetMetadata) -> None:
-        """Everything that must not pass the end comes down with it, the watermarks before the end itself."""
+        """Bring down all that must not pass the end: watermarks first, then the end itself, then epochs and producers."""
         self.log_start_offset = min(self.log_start_offset, end.offset)
         if self._high.offset >= end.offset or self._high.segment_base_offset > end.segment_base_offset:
             self._high = end
@@ -848,7 +848,10 @@ class UnifiedLog:
             self._high = self.local.end
 
     def _flush_rolled(self) -> None:
-        """Of all rolls since the last time, in one go: a disk that is slower than they are gets no queue of tasks."""
+        """Make all segments that were rolled since the last call durable, then their producer snapshots. Pool thread.
+
+        One call for all of them: a disk that is slower than the rolls gets no queue of tasks.
+        """
         with self._lock:
             rolled, self._rolled = self._rolled, []
         try:
@@ -865,8 +868,8 @@ class UnifiedLog:
                     self._producers.write_snapshot(snapshot)
 
     def _save_epochs(self) -> None:
-        """After the records that have them, which may never get to the disk, and before the recovery point moves: recovery finds
-        epochs anew only in what it reads. A full disk breaks nothing."""
+        """Write the epochs after their records, which may never get to the disk, and before the recovery point moves: recovery
+        finds epochs anew only in what it reads. A full disk fails the flush alone: KafkaStorageError."""
         try:
             self._epochs.flush()
         except OSError as error:
@@ -880,7 +883,7 @@ class UnifiedLog:
         self._epochs.flush()
 
     def _mark_snapshot_deleted(self, offset: int) -> list[str]:
-        """Renamed like its segment: one that a later roll writes at the same offset must not go with it."""
+        """Rename the producer snapshot at a deleted segment's base offset; a later roll may write another one there."""
         if not self._producers.forget_snapshot(offset):
             return []
         path = self._producers.snapshot_path(offset)
@@ -898,12 +901,11 @@ class UnifiedLog:
     # --- the end of its life, and a move to another data directory ---
 
     def close(self) -> None:
-        """A clean stop: flush, snapshot, trim. Nobody appends or flushes any more. Blocks; KafkaStorageError, also where the
-        log had failed before: the next start has to look at it."""
+        """Stop cleanly: see `LocalLog.close`. Nobody appends or flushes any more. Blocks; KafkaStorageError."""
         self.local.close()
 
     def abandon(self) -> None:
-        """Give all files back as they are: the log is deleted, or the daemon ends. Reads under way go on."""
+        """Close all files as they are: the log is deleted, or the daemon ends. Reads under way go on."""
         self._epochs.abandon()
         self.local.abandon()
 
@@ -913,7 +915,7 @@ class UnifiedLog:
         self._segments.active.close()
 
     def moved_to(self, place: LogPlace) -> None:
-        """The files are in `place` now: see `LocalLog.moved_to`. While `local` stands still."""
+        """Work with the files in `place`: see `LocalLog.moved_to`. While `local` stands still."""
         self.local.moved_to(place)
         self._producers.directory = place.path
         self._epochs.moved_to(f"{place.path}/{LEADER_EPOCH_CHECKPOINT}")

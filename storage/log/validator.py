@@ -1,4 +1,4 @@
-"""What an append changes in records beyond offset, epoch and time: their codec and their message format, where the topic
+"""Conversion on append, beyond offset, epoch and time: records get the codec and the message format of the topic, where it
 names one; and message sets of formats 0 and 1, checked and given offsets here.
 
 Checking a batch of format 2 and assigning its offsets is the kernel's work (protocol/records): it is the hot path. Under
@@ -99,7 +99,7 @@ class TargetCompression(NamedTuple):
 
     @classmethod
     def of(cls, config: LogConfig) -> TargetCompression | None:
-        """None under `producer`: then nothing is recompressed."""
+        """The topic's codec; None under `producer`: then nothing is recompressed."""
         codec = _CODECS.get(config.compression_type)
         if codec is None:
             return None
@@ -161,7 +161,7 @@ class CheckedBatch(NamedTuple):
 
 
 def place_batch(data: bytearray, base_offset: int, leader_epoch: int, append_time_ms: int) -> None:
-    """Gives the sound batch of format 2 in `data` its place; `append_time_ms` −1 leaves its timestamps."""
+    """Write place and epoch into the valid batch of format 2 in `data`; `append_time_ms` −1 leaves its timestamps."""
     _OFFSET.pack_into(data, BASE_OFFSET_AT, base_offset)
     _EPOCH.pack_into(data, PARTITION_LEADER_EPOCH_AT, leader_epoch)
     if append_time_ms >= 0 and _TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)[0] != append_time_ms:
@@ -218,11 +218,11 @@ class TargetFormat(NamedTuple):
 
     @property
     def is_as_it_came(self) -> bool:
-        """A batch of format 2 is stored as it came."""
+        """True if a batch of format 2 is stored as it came."""
         return self.magic >= MAGIC_V2 and self.compression is None
 
     def recompresses(self, codec: int) -> bool:
-        """A batch of format 2 in that codec is to be rebuilt in another."""
+        """True if a batch of format 2 in `codec` is to be rebuilt in another."""
         return self.compression is not None and self.compression.differs(codec)
 
     def recompressed(self, data: Buffer, max_message_bytes: int) -> bytearray:
@@ -257,7 +257,7 @@ class TargetFormat(NamedTuple):
 
 
 class AppendRules(NamedTuple):
-    """What the log says about a message set that is to be appended.
+    """The log's rules for a message set that is to be appended.
 
     `append_time_ms` is −1 under CreateTime; `earliest` and `latest` are what CreateTime timestamps may be.
     """
@@ -475,7 +475,7 @@ def _patched(
 
 
 def _headers(data: Buffer) -> Iterator[BatchHeader]:
-    """Headers of what was built here, and so needs no checks."""
+    """Headers of batches that were built here, and so need no checks."""
     position = 0
     while position < len(data):
         is_legacy = data[position + MAGIC_AT] < MAGIC_V2
@@ -485,7 +485,7 @@ def _headers(data: Buffer) -> Iterator[BatchHeader]:
 
 
 def _max_decompressed(max_message_bytes: int) -> int:
-    """More than the usual bound only where the topic takes such large messages anyway."""
+    """Bound on decompressed bytes: above the usual one only where the topic takes such large messages anyway."""
     return max(MAX_CONVERTED_BYTES, 4 * max_message_bytes)
 
 
@@ -500,7 +500,7 @@ def _check_size(size: int, max_message_bytes: int) -> None:
 
 
 def _describe(data: Buffer, magic: int, batch: BatchInfo, max_message_bytes: int) -> ValidatedRecords:
-    """What was made of a batch of format 2: its messages' headers say the rest."""
+    """Describe the messages made of a batch of format 2; their headers say the rest."""
     max_timestamp = offset_of_max = -1
     stand_alone = True
     for header in _headers(data):

@@ -1,4 +1,4 @@
-"""The values that cross the borders of the storage engine: what an append, a read, a look-up, a load and a deletion say.
+"""The values that cross the borders of the storage engine: answers to an append, a read, a look-up, a load and a deletion.
 
 All are immutable. Offsets are record offsets, positions and sizes are bytes, times are milliseconds since 1970 (UTC),
 -1 where there is none.
@@ -44,7 +44,7 @@ class LogAppendInfo(NamedTuple):
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset together with the place in the files where a batch with that base offset starts (or will)."""
+    """An offset, and the place in the files where a batch with that base offset starts (or will)."""
 
     offset: int
     segment_base_offset: int
@@ -73,7 +73,7 @@ class FetchDataInfo(NamedTuple):
 
 
 class SegmentView(NamedTuple):
-    """What retention, metrics and `why` may know of a segment: facts, no handle."""
+    """Facts of a segment for retention, metrics and `why`; no handle on its files."""
 
     base_offset: int
     next_base_offset: int
@@ -94,7 +94,7 @@ class HeldSegments(NamedTuple):
 
 
 class RecoveryStats(NamedTuple):
-    """What loading a log cost and found. `bytes_scanned` counts bytes of batches that were read and checked."""
+    """Cost and findings of loading a log. `bytes_scanned` counts bytes of batches that were read and checked."""
 
     segments_recovered: int = 0
     bytes_scanned: int = 0

@@ -78,7 +78,7 @@ def _roll_active(local: LocalLog, deletions: list[SegmentDeletion]) -> None:
 
 
 def _counted(deletions: list[SegmentDeletion], ledger: Ledger | None) -> list[SegmentDeletion]:
-    """With the number of records that go, which the ledger knows."""
+    """Set in each deletion the number of records that go, if the ledger knows it."""
     if ledger is None or not ledger.segments:
         return deletions
     extents = [SegmentExtent(d.base_offset, d.next_base_offset, d.size) for d in deletions]
@@ -86,10 +86,13 @@ def _counted(deletions: list[SegmentDeletion], ledger: Ledger | None) -> list[Se
 
 
 def _delete_many(log: UnifiedLog, doomed: list[LogSegment]) -> None:
-    """A power cut may bring any of their files back, in any order: with the start offset on disk first, no hole is seen,
-    and no aborted record whose transaction index has gone.
+    """Checkpoint the log start offset, then delete the files of `doomed`, and sync the directory.
+
+    A power cut may bring any of the files back, in any order. With the start offset on disk, a start sees no hole, and no
+    aborted record whose transaction index has gone.
     """
     directory = log.local.directory
+    # Without it the checkpoint would leave the log out, which starts at its first segment again.
     log.is_shortening = True
     log.save_start_offset()
     log.local.delete_files(doomed)

@@ -25,14 +25,14 @@ _SETTINGS = {
 
 
 class Deleted(NamedTuple):
-    """What a policy has deleted of a log since the start. Bytes are those of `.log` files."""
+    """Segments of a log that a policy has deleted since the start, and the bytes of their `.log` files."""
 
     segments: int
     bytes: int
 
 
 class RetentionRecord:
-    """One log's. Written under the log's deletion lock; any thread reads the attributes, which are replaced as a whole.
+    """Retention's results for one log. Written under its deletion lock; any thread reads the attributes: each is replaced.
 
     Attributes:
         deleted: policy → what it has deleted.
@@ -43,14 +43,14 @@ class RetentionRecord:
     __slots__ = ("_name", "deleted", "failed_runs", "failures")
 
     def __init__(self, name: str) -> None:
-        """`name`: the log's, for its lines."""
+        """`name`: the log's, for log lines."""
         self._name = name
         self.deleted: dict[str, Deleted] = {}
         self.failed_runs: dict[str, int] = {}
         self.failures: Sequence[PolicyFailure] = ()
 
     def plan(self, segments: Iterable[SegmentView], facts: LogFacts) -> list[SegmentDeletion]:
-        """What the policies of the log's settings want deleted now. One that can't be used is noted, and said once."""
+        """Ask the policies of the log's settings what to delete now. A policy that can't be used is counted, and logged once."""
         missing: list[PolicyFailure] = []
         plan = plan_deletions(segments, facts, list(_policies(facts.config.deletion_policies, missing)))
         failures = (*missing, *plan.failures)
@@ -62,7 +62,7 @@ class RetentionRecord:
         return plan.deletions
 
     def note(self, deletions: Iterable[SegmentDeletion]) -> None:
-        """They were carried out."""
+        """Count and log `deletions`, which were carried out."""
         deleted = dict(self.deleted)
         for policy, group in groupby(deletions, key=lambda deletion: deletion.policy):
             run = list(group)

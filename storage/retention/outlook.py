@@ -1,4 +1,4 @@
-"""What retention would delete now and when it will next, as far as that is in memory: for metrics, at every scrape.
+"""Retention's outlook: what it would delete now and when it will next, from memory alone. For metrics, at every scrape.
 
 Not the decision (`plan.py`, which may open files and ask installed policies), only the two built-in rules that can be
 told from sizes and times that are known, and DeleteRecords. A segment whose times were not looked at since the start ends
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KnownSegment(NamedTuple):
-    """One segment, from memory alone."""
+    """Facts of a segment that are in memory."""
 
     next_base_offset: int
     size: int
@@ -43,7 +43,7 @@ def outlook(
     log_start_offset: int,
     high_watermark: int,
 ) -> RetentionOutlook:
-    """Of all segments of a log, oldest first. Any thread; no I/O."""
+    """Foretell retention of a log from all of its segments, oldest first. Any thread; no I/O."""
     known = list(segments)
     due = {START_OFFSET.name: 0}
     for segment in known:

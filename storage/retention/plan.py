@@ -41,14 +41,14 @@ class PolicyFailure(NamedTuple):
 
 
 class RetentionPlan(NamedTuple):
-    """What is to be done. `deletions` are the first segments of the log, in order."""
+    """The answer of a plan. `deletions` are the first segments of the log, in order."""
 
     deletions: list[SegmentDeletion]
     failures: list[PolicyFailure]
 
 
 def plan_deletions(segments: Iterable[SegmentView], log: LogFacts, policies: Sequence[NamedPolicy]) -> RetentionPlan:
-    """What to delete now. `policies` hold where cleanup.policy has delete in it, logStartOffset always.
+    """Decide what to delete now. `policies` hold where cleanup.policy has delete in it, logStartOffset always.
 
     `segments` (all of the log, in offset order) is read only as far as a policy reads, so it may be a generator over ten
     thousand that opens files.
@@ -91,7 +91,7 @@ def _ask(
 def _chosen(
     policy: DeletionPolicy, offer: _Offer, start: int, takes_active: bool, log: LogFacts
 ) -> Iterator[SegmentView]:
-    """What the policy answers, each checked to be the next one of those it was offered."""
+    """Yield what the policy answers; ValueError unless each segment is the next of those it was offered."""
     for position, segment in enumerate(policy.choose(offer.after(start, takes_active), log), start):
         expected = offer.get(position, takes_active)
         if expected is None:
@@ -115,12 +115,12 @@ class _Offer:
         self._error: Exception | None = None
 
     def raise_error(self) -> None:
-        """What went wrong when a segment's facts were read is no policy's fault, whatever the policy made of it."""
+        """Raise the error that reading a segment's facts met, if any: it is no policy's fault, whatever the policy made of it."""
         if self._error is not None:
             raise self._error
 
     def get(self, position: int, takes_active: bool) -> SegmentView | None:
-        """The segment at that place, None where there is none that may go."""
+        """The segment at `position`, or None if no segment there may go."""
         while position >= len(self._read):
             try:
                 segment = next(self._source, None)
@@ -135,7 +135,7 @@ class _Offer:
         return None if segment.is_active and not (takes_active and segment.size) else segment
 
     def after(self, start: int, takes_active: bool) -> Iterator[SegmentView]:
-        """All from that place on."""
+        """All segments that may go, from position `start` on."""
         position = start
         while (segment := self.get(position, takes_active)) is not None:
             yield segment
