@@ -234,22 +234,20 @@ class KafkaClient:
 
     def _explain(self, met: Failure) -> KafkaFailure:
         from ...clients.kafka.connection import ConnectionLostError, Doing
-        from ...clients.kafka.opening import LoginRefusedError, MechanismRefusedError
+        from ...clients.kafka.opening import SaslRefusedError
         from ...clients.kafka.protocol import AnnouncedSizeError, NoCommonVersionError
         from ...clients.kafka.transport import TlsFailedError
         from ...protocol.client_security import ClientSecurityError, tls_failure
         from ...protocol.errors import ProtocolError
 
-        fact, api_name = met.fact, met.api_name
+        fact, api_name, security = met.fact, met.api_name, met.settings.security
         if isinstance(fact, NoCommonVersionError):
             return KafkaFailure(
                 f"the daemon at {self.bootstrap} does not answer {fact.api_name} as this version asks it"
             )
-        if isinstance(fact, MechanismRefusedError):
-            what = f"{self.bootstrap}, sasl.mechanism={fact.mechanism}"
-            return failure(what, fact.code, f"offered: {fact.offered}")
-        if isinstance(fact, LoginRefusedError):
-            return failure(f"{self.bootstrap}, {met.settings.security.who}", fact.code, fact.why)
+        if isinstance(fact, SaslRefusedError):
+            what = security.who if fact.offered is None else f"sasl.mechanism={security.mechanism}"
+            return failure(f"{self.bootstrap}, {what}", fact.code, fact.why)
         if isinstance(fact, ClientSecurityError):
             return KafkaFailure(str(fact))
         if isinstance(fact, TlsFailedError):

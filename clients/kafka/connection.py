@@ -67,7 +67,7 @@ class Failure(NamedTuple):
 Explain = Callable[[Failure], Exception]
 _FACTS = (
     OSError, EOFError, ProtocolError, NoCommonVersionError, ConnectionLostError, ClientSecurityError,
-    opening.MechanismRefusedError, opening.LoginRefusedError,
+    opening.SaslRefusedError,
 )  # fmt: skip
 #: Met before a byte of the request was sent.
 _UNSENT = (NoCommonVersionError, UnsupportedFieldError)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ...protocol.client_security import ClientSecurityError
 from ...protocol.errors import ErrorCode
@@ -12,23 +12,16 @@ from ...protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsh
 from .protocol import Asked, Steps
 
 
-class MechanismRefusedError(Exception):
-    """The broker does not offer the SASL mechanism that the settings name; `offered` has those that it does."""
+class SaslRefusedError(Exception):
+    """The broker does not let this user in; or does not offer the mechanism: `offered` names those that it does, else it is None.
+    `why` is the broker's own sentence, where it has one.
+    """
 
-    def __init__(self, mechanism: str, code: int, offered: Iterable[str]) -> None:
-        self.mechanism = mechanism
-        self.code = code
-        self.offered = ", ".join(offered) or "none"
-        super().__init__(f"sasl.mechanism={mechanism} is not offered; offered: {self.offered}")
-
-
-class LoginRefusedError(Exception):
-    """The broker does not let this user in; `why` is its own sentence, where it has one."""
-
-    def __init__(self, code: int, why: str | None) -> None:
+    def __init__(self, code: int, why: str | None, offered: str | None = None) -> None:
+        super().__init__(why or ErrorCode.SASL_AUTHENTICATION_FAILED.text)
         self.code = code
         self.why = why
-        super().__init__(why or ErrorCode.SASL_AUTHENTICATION_FAILED.text)
+        self.offered = offered
 
 
 class ExchangeFailedError(ClientSecurityError):
@@ -48,21 +41,22 @@ def authenticate(mechanism: str, tokens: Callable[[bytes | None], bytes | None])
     """Proves who asks, by `tokens` (see `ClientSecurity.tokens`). Returns for how many seconds the broker takes it for good, or
     None: as long as the connection lives.
 
-    MechanismRefusedError, LoginRefusedError, ExchangeFailedError; and what the first call of `tokens` raises, before the broker
+    SaslRefusedError, ExchangeFailedError; and what the first call of `tokens` raises, before the broker
     has been asked anything: TokenUnavailableError, ClientSecurityError.
     """
     token = tokens(None)
     request = SaslHandshakeRequest(mechanism=mechanism)
     hello: SaslHandshakeResponse = yield Asked(request, SaslHandshakeResponse, 1, 1)
     if hello.error_code:
-        raise MechanismRefusedError(mechanism, hello.error_code, hello.mechanisms)
+        offered = ", ".join(hello.mechanisms) or "none"
+        raise SaslRefusedError(hello.error_code, f"offered: {offered}", offered)
     lifetime_ms = 0
     while token is not None:
         answer: SaslAuthenticateResponse = yield Asked(
             SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, 2
         )
         if answer.error_code:
-            raise LoginRefusedError(answer.error_code, answer.error_message)
+            raise SaslRefusedError(answer.error_code, answer.error_message)
         lifetime_ms = int(answer.session_lifetime_ms)
         try:
             token = tokens(answer.auth_bytes)

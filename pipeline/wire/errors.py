@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...clients.kafka.connection import ConnectionLostError, Doing, Failure
-from ...clients.kafka.opening import ExchangeFailedError, LoginRefusedError, MechanismRefusedError
+from ...clients.kafka.opening import ExchangeFailedError, SaslRefusedError
 from ...clients.kafka.protocol import ERRORS, AnnouncedSizeError, NoCommonVersionError, WrongAnswerError, error_text
 from ...clients.kafka.transport import TlsFailedError, TlsSettingsError, is_alert
 from ...protocol.client_security import ClientSecurityError, tls_failure
@@ -32,9 +32,9 @@ def explain(failure: Failure) -> Exception:
 def _refusal(failure: Failure, broker: str) -> str | None:
     """Why trying again would not help; None where it may."""
     fact, security = failure.fact, failure.settings.security
-    if isinstance(fact, MechanismRefusedError):
-        return f"{broker} does not take kafka.sasl.mechanism={fact.mechanism}; it offers {fact.offered}"
-    if isinstance(fact, LoginRefusedError):
+    if isinstance(fact, SaslRefusedError):
+        if fact.offered is not None:
+            return f"{broker} does not take kafka.sasl.mechanism={security.mechanism}; it offers {fact.offered}"
         return f"{broker} does not let {security.who} in: {fact}"
     if isinstance(fact, TlsSettingsError):
         return f"kafka.{fact}"
