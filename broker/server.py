@@ -314,7 +314,7 @@ class Broker:
             self.http = await self.loop.run_in_executor(self.io_pool, self._http_of, listener)
             self.http.start()
         await self._open_logs()
-        self.partitions = PartitionTable(self.topics, self.loop)
+        self.partitions = PartitionTable(self.topics, self.loop, self.conversions)
         self.topics.on_deleted.append(self.partitions.forget)
         self.producer_ids = ProducerIds(self.metadata)
         self.producer_ids.never_below(self.topics.producer_id_floor)

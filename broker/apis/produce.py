@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -26,16 +25,7 @@ from ...protocol.api_keys import ApiKey
 from ...protocol.errors import ManyElements
 from ...protocol.messages._hot import parse_produce
 from ...protocol.messages.produce import ProduceRequest
-from ..produce_fetch.produce_job import (
-    FIRST_WITH_IDS,
-    UNKNOWN,
-    Answer,
-    Appended,
-    Denied,
-    answer,
-    append_some,
-    denied_topics,
-)
+from ..produce_fetch.produce_job import FIRST_WITH_IDS, UNKNOWN, Answer, Denied, ProduceJob, denied_topics
 from ..requests.access import requires_each, requires_request
 from ..requests.context import RequestContext
 from ..requests.registry import api
@@ -46,7 +36,7 @@ from ..security.acl.model import AclOperation, ResourceType
 if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..server import Broker
-    from ..transactions.produce_admission import Admission, Refusals
+    from ..transactions.produce_admission import Admission
 
 
 @api(
@@ -77,21 +67,27 @@ def produce(
     if broker.authorizer is not None:
         context = RequestContext(broker, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
         denied = denied_topics(context, transactional_id, topics)
+    job = ProduceJob(
+        broker.partitions,
+        broker.counters,
+        version,
+        correlation_id,
+        client_id,
+        acks,
+        connection.client,
+        connection.last_active,
+    )
     if transactional_id is None:
-        since = connection.last_active
-        return _append(
-            broker, buffer, client_id, acks, topics, version, correlation_id, None, ids, since, denied, connection
-        )
+        job.append(buffer, topics, ids, denied, None)
+        return job.answer()
     from ..transactions.produce_admission import admit
 
     # What may not be written does not come into the transaction either.
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]
     admission = admit(broker, buffer, open_topics, version, transactional_id)
     if admission.wait is None:
-        since, refused = connection.last_active, admission.refused
-        return _append(
-            broker, buffer, client_id, acks, topics, version, correlation_id, refused, ids, since, denied, connection
-        )
+        job.append(buffer, topics, ids, denied, admission.refused)
+        return job.answer()
     # The buffer is used again after the return: a copy waits.
     with memoryview(buffer) as view:
         kept = bytearray(view[start:end])
@@ -102,42 +98,19 @@ def produce(
         )
         for name, of in topics
     ]
-
-    def append() -> Answer:
-        since, refused = perf_counter_ns(), admission.refused
-        return _append(
-            broker, kept, client_id, acks, moved, version, correlation_id, refused, ids, since, denied, connection
-        )
-
-    return _when_admitted(admission, append)
+    return _when_admitted(job, admission, kept, moved, ids, denied)
 
 
-def _append(
-    broker: Broker,
-    buffer: bytearray,
-    client_id: str | None,
-    acks: int,
-    topics: Any,
-    version: int,
-    correlation_id: int,
-    refused: Refusals | None,
-    ids: list[bytes] | None,
-    since: int,
-    denied: Denied,
-    connection: Connection,
-) -> Answer:
-    """Appends what is not `refused`, and answers."""
-    done = Appended(connection.client)
-    append_some(broker, buffer, client_id, acks, topics, version, refused, ids, since, denied, done)
-    return answer(broker.counters, version, correlation_id, acks, done)
-
-
-async def _when_admitted(admission: Admission, append: Callable[[], Answer]) -> bytes | None:
+async def _when_admitted(
+    job: ProduceJob, admission: Admission, buffer: bytearray, topics: Any, ids: list[bytes] | None, denied: Denied
+) -> bytes | None:
     """Appends when the coordinator's log durably has it that the transaction writes there."""
     assert admission.wait is not None
     try:
         await asyncio.shield(admission.wait)
     except Exception as error:
         admission.refused.update(dict.fromkeys(admission.added, error_code(error)))
-    done = append()
+    job.since = perf_counter_ns()
+    job.append(buffer, topics, ids, denied, admission.refused)
+    done = job.answer()
     return await done if inspect.isawaitable(done) else done

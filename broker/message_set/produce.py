@@ -1,8 +1,7 @@
 """PRODUCE and MULTIPRODUCE of the message-set protocol.
 
 A set goes the way of a batch of Kafka's Produce with acks=1: validated and given offsets, in the log, and on the disk first
-where `flush.messages` says so; through the directory's writer thread while its disk is slow, and through that of
-`format_conversion.py` when its format changes and it is large. The answer tells the base offset.
+where `flush.messages` says so; `Partition.append` chooses the thread. The answer tells the base offset.
 
 A set is one batch of format 2, or messages of format 0 or 1: any number of plain ones, or one wrapper.
 """
@@ -11,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Container
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.message_set.wire import multi_produce_answer, produce_answer
-from ...protocol.records.attributes import COMPRESSION_MASK
-from ...protocol.records.exceptions import RecordTooLargeError
+from ...protocol.records.attributes import TRANSACTIONAL_MASK
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ..metadata.topics import INTERNAL_TOPICS
-from ..partitions.format_conversion import QUICK_BYTES, is_quick, quick_expansion
+from ..partitions.format_conversion import QUICK_BYTES
+from ..partitions.loop_budget import LoopBudget
+from ..partitions.partition import CODEC_AT
 from ..runtime.error_codes import error_code
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 #: PRODUCE bodies in one MULTIPRODUCE: they are appended in one go, and others wait meanwhile.
 MAX_PRODUCES = 1000
-
-#: Low byte of a batch's attributes, counted from its start, and the bit that says that it is part of a transaction.
-_ATTRIBUTES = 22
-_TRANSACTIONAL = 0x10
 
 #: (error, base offset)
 Row = tuple[int, int]
@@ -60,7 +57,7 @@ class MessageSetAppends:
         that the client may not write; `client`: in whose turn its sets are converted."""
         if body.topic in denied:
             return produce_answer(*self._denied())
-        row = self._append(buffer, body, {}, client)
+        row = self._append(buffer, body, {}, _budget(client))
         if isinstance(row, tuple):
             return produce_answer(*row)
         return self._answer_later(row)
@@ -74,21 +71,19 @@ class MessageSetAppends:
         """As `produce`, in the order of the bodies. A set that is refused does not stop those behind it."""
         rows: list[Row | asyncio.Future[Row]] = []
         converting: Converting = {}
-        left = QUICK_BYTES
+        budget = _budget(client)
         for body in bodies:
             if body.topic in denied:
                 rows.append(self._denied())
                 continue
             before = converting.get((body.topic, body.partition))
             if before is None:
-                rows.append(self._append(buffer, body, converting, client, may_convert=left > 0))
+                rows.append(self._append(buffer, body, converting, budget))
             else:
                 data = bytearray(memoryview(buffer)[body.start : body.end])
                 appended = self._broker.loop.create_future()
                 converting[body.topic, body.partition] = appended
                 rows.append(asyncio.ensure_future(self._append_after(before, data, body, appended, client)))
-            if self._converts(buffer, body):
-                left -= body.end - body.start
         done = [row for row in rows if isinstance(row, tuple)]
         return multi_produce_answer(done) if len(done) == len(rows) else self._answer_all_later(rows)
 
@@ -104,7 +99,7 @@ class MessageSetAppends:
         try:
             await asyncio.wait([before])
             converting: Converting = {}
-            row = self._append(data, body._replace(start=0, end=len(data)), converting, client)
+            row = self._append(data, body._replace(start=0, end=len(data)), converting, _budget(client))
             if converting:
                 await asyncio.wait(converting.values())
         finally:
@@ -123,57 +118,37 @@ class MessageSetAppends:
     # -- one set
 
     def _append(
-        self, buffer: bytearray, body: ProduceBody, converting: Converting, client: str, may_convert: bool = True
+        self, buffer: bytearray, body: ProduceBody, converting: Converting, budget: LoopBudget
     ) -> Row | asyncio.Future[Row]:
         """The outcome, or a task for it when a thread or a sync has to be waited for.
 
-        An append that conversion makes wait is noted in `converting`. `may_convert`: on the loop, if it is quick; as one of
-        many, this one would not be.
+        An append that the conversions' thread makes ready is noted in `converting`.
         """
+        size = body.end - body.start
         try:
-            partition = self._partition(body)
-            size = body.end - body.start
-            is_set = _is_set(buffer, body)
-            if not is_set and size > _ATTRIBUTES and buffer[body.start + _ATTRIBUTES] & _TRANSACTIONAL:
-                raise ProtocolError(
-                    ErrorCode.INVALID_TXN_STATE, "the message-set protocol has no transactions to write in"
-                )
-            converts = is_set or partition.log.converts_batches
-            engaged = partition.directory.engaged
-            if not engaged and (not converts or (may_convert and is_quick(buffer, body.start, body.end, is_set))):
-                append = partition.append_set if is_set else partition.append
-                try:
-                    if is_set or size <= _ATTRIBUTES or not buffer[body.start + _ATTRIBUTES] & COMPRESSION_MASK:
-                        return self._appended(partition, size, append(buffer, body.start, body.end))
-                    most = quick_expansion(size)
-                    return self._appended(partition, size, partition.append(buffer, body.start, body.end, most))
-                except RecordTooLargeError:
-                    if is_set or size > partition.log.config.max_message_bytes:
-                        raise
-            written: asyncio.Future[LogAppendInfo]
-            if converts:
-                written = self._broker.conversions.append(partition, buffer, body.start, body.end, client)
-                converting[body.topic, body.partition] = written
-            elif not engaged:  # its records are many, or large, to look at
-                written = self._broker.conversions.append_compressed(partition, buffer, body.start, body.end, client)
-                converting[body.topic, body.partition] = written
-            else:
-                written = partition.append_later(buffer, body.start, body.end)
+            partition = self._admit(buffer, body)
+            info = partition.append(buffer, body.start, body.end, budget, _is_set(buffer, body))
         except Exception as error:
             return self._failed(error)
-        return asyncio.ensure_future(self._when_written(partition, size, written))
+        if not isinstance(info, asyncio.Future):
+            return self._appended(partition, size, info)
+        if budget.ahead is not None and partition in budget.ahead:
+            converting[body.topic, body.partition] = info
+        return asyncio.ensure_future(self._when_written(partition, size, info))
 
-    def _converts(self, buffer: bytearray, body: ProduceBody) -> bool:
-        """Whether the set's format changes."""
-        partition = self._broker.partitions.get(body.topic, body.partition)
-        return partition is not None and (_is_set(buffer, body) or partition.log.converts_batches)
+    def _admit(self, buffer: bytearray, body: ProduceBody) -> Partition:
+        """The partition that takes this set, as far as can be told before its log is asked.
 
-    def _partition(self, body: ProduceBody) -> Partition:
+        Raises `ProtocolError`: the first of these checks that fails.
+        """
         partition = self._broker.partitions.get(body.topic, body.partition)
         if partition is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {body.topic}-{body.partition}")
         if body.topic in INTERNAL_TOPICS:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{body.topic} is written by coordinators only")
+        is_batch = body.end - body.start > CODEC_AT and not _is_set(buffer, body)
+        if is_batch and buffer[body.start + CODEC_AT] & TRANSACTIONAL_MASK:
+            raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "the message-set protocol has no transactions to write in")
         return partition
 
     def _appended(self, partition: Partition, size: int, info: LogAppendInfo) -> Row | asyncio.Future[Row]:
@@ -212,6 +187,11 @@ class MessageSetAppends:
         self._errors["produce", code] += 1
         self._broker.counters.produce_errors[code] += 1
         return code, -1
+
+
+def _budget(client: str) -> LoopBudget:
+    """One request's. Quick sets of it are converted on the loop up to QUICK_BYTES together: it may have many."""
+    return LoopBudget(client, perf_counter_ns(), QUICK_BYTES)
 
 
 def _is_set(buffer: bytearray, body: ProduceBody) -> bool:

@@ -9,7 +9,7 @@ An append is made ready there, and appended on the loop thread like any other (o
 given then, so the log's order is that of the appends. A connection has one request at a time and stands still until it is
 answered, so its order is kept too.
 
-A compressed batch is checked on the loop for some milliseconds (`CHECK_NS` of `apis/produce.py`) and if it holds little
+A compressed batch is checked on the loop for some milliseconds (`CHECK_NS` of `loop_budget.py`) and if it holds little
 (`quick_expansion`): one of 4 KiB may hold 128 MiB, and looking at it would hold up everybody for a tenth of a second; one that
 holds nothing may take as long, made of what is expensive to decompress.
 
@@ -39,13 +39,13 @@ from ..runtime.switch_interval import shortened_switch_interval
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ...storage.log.validator import PreparedRecords
     from ...storage.log.values import LogAppendInfo
     from .partition import Partition
 
     Append = Callable[[Partition, bytearray, "_Turn"], Coroutine[Any, Any, LogAppendInfo]]
 
 T = TypeVar("T")
+Appended = TypeVar("Appended", bound="LogAppendInfo | None")
 
 QUICK_BYTES = 4096
 """A set of plain messages up to this size is converted on the loop: 150 of them at most, a millisecond."""
@@ -175,21 +175,12 @@ class Conversions:
                     return await self._append(partition, data, turn)
                 self.checked += 1
                 checked = await turn.run(lambda: log.check_batch(data, 0, len(data)))
-                directory = partition.directory
-                if not directory.engaged:
-                    info = log.append_checked(checked)
-                    if info is not None:
-                        partition.appended()
-                else:
-                    turn.leave()
-                    info = await directory.submit(partial(log.append_checked, checked), checked.size)
-                    if info is not None:
-                        partition.appended()
+                info = await _committed(partition.commit(partial(log.append_checked, checked), checked.size), turn)
                 if info is not None:
                     return info
         finally:
             turn.leave()
-        return await self._append_now(partition, log.append_as_leader, data)
+        return await self._append_now(partition, log.append_as_leader, data, turn)
 
     async def _append(self, partition: Partition, data: bytearray, turn: _Turn) -> LogAppendInfo:
         log = partition.log
@@ -197,38 +188,24 @@ class Conversions:
         try:
             for _ in range(TRIES):
                 if is_batch and not log.converts_batches:  # a setting has changed
-                    turn.leave()
-                    return await self._append_now(partition, log.append_as_leader, data)
+                    return await self._append_now(partition, log.append_as_leader, data, turn)
                 prepared = await turn.run(lambda: log.prepare(data, 0, len(data)))
-                info = await self._append_prepared(partition, prepared, turn)
+                info = await _committed(partition.commit(partial(log.append_prepared, prepared), prepared.size), turn)
                 if info is not None:
                     return info
         finally:
             turn.leave()
-        return await self._append_now(partition, log.append_message_set, data)
-
-    async def _append_prepared(
-        self, partition: Partition, prepared: PreparedRecords, turn: _Turn
-    ) -> LogAppendInfo | None:
-        log, directory = partition.log, partition.directory
-        if not directory.engaged:
-            info = log.append_prepared(prepared)
-            partition.appended()
-            return info
-        turn.leave()
-        return await directory.submit(
-            lambda: log.append_prepared(prepared), prepared.size, lambda _: partition.appended()
-        )
+        return await self._append_now(partition, log.append_message_set, data, turn)
 
     async def _append_now(
-        self, partition: Partition, append: Callable[[bytearray, int, int], LogAppendInfo], data: bytearray
+        self,
+        partition: Partition,
+        append: Callable[[bytearray, int, int], LogAppendInfo],
+        data: bytearray,
+        turn: _Turn,
     ) -> LogAppendInfo:
-        size = len(data)
-        if not partition.directory.engaged:
-            info = append(data, 0, size)
-            partition.appended()
-            return info
-        return await partition.directory.submit(lambda: append(data, 0, size), size, lambda _: partition.appended())
+        turn.leave()
+        return await _committed(partition.commit(lambda: append(data, 0, len(data)), len(data)), turn)
 
 
 class _Turn:
@@ -254,6 +231,14 @@ class _Turn:
         if self._has_place:
             self._has_place = False
             self._conversions._thread.leave()
+
+
+async def _committed(found: Appended | asyncio.Future[Appended], turn: _Turn) -> Appended:
+    """What came of `Partition.commit`; the thread's place is given up before a disk is waited for."""
+    if isinstance(found, asyncio.Future):
+        turn.leave()
+        return await found
+    return found
 
 
 class _Job:

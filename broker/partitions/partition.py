@@ -4,8 +4,15 @@ The log decides when a sync is due (`flush.messages`) and holds its high waterma
 run: one at a time per log, in the threads of its directory; all answers that wait for the same log share it (group
 commit). What was appended meanwhile is covered by the next one.
 
-Appends happen on the loop thread, unless the log's directory is slow: then in its writer thread (`slow_directory.py`), and
-whatever takes the log's lock, which that thread may hold for as long as its disk likes, happens in a thread too.
+`Partition.append` alone chooses which way a client's batch takes to its log:
+
+    small and plain                     on the loop thread, at once: by far the most
+    needs another format                prepared by the conversions' thread (`format_conversion.py`), unless it is quick
+    takes long to look at               checked by that thread: compressed ones, and very large ones (`loop_budget.py`)
+    its directory's disk is slow        written by the directory's writer thread (`slow_directory.py`), also what was prepared
+
+While a disk is slow, whatever takes the log's lock, which the writer may hold for as long as the disk likes, happens in a thread
+too.
 """
 
 from __future__ import annotations
@@ -16,12 +23,17 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...protocol.records.compression import DEFAULT_MAX_BYTES
+from ...protocol.records.attributes import COMPRESSION_MASK
+from ...protocol.records.exceptions import OutOfTimeError, RecordTooLargeError
+from ...protocol.records.record_batch import ATTRIBUTES_AT
 from ...storage.exceptions import KafkaStorageError, StorageError
 from ...storage.segment.segment_list import floor_index
+from .format_conversion import MOST_QUICK_BYTES, is_quick, quick_expansion
 from .log_syncer import LogSyncer
+from .loop_budget import CHECK_NS, LOOP_NS, TIMED_BYTES
 from .slow_directory import SlowDirectory
 
 if TYPE_CHECKING:
@@ -30,10 +42,20 @@ if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.log.values import FetchDataInfo, LogAppendInfo
     from ..metadata.topics import TopicRegistry
+    from .format_conversion import Conversions
     from .log_syncer import Outcome
+    from .loop_budget import LoopBudget
     from .purgatory import DelayedFetch
 
+    #: `Conversions.append` or `append_compressed`.
+    _ThreadAppend = Callable[["Partition", bytearray, int, int, str], asyncio.Future[LogAppendInfo]]
+
 log = logging.getLogger(__name__)
+
+Appended = TypeVar("Appended", bound="LogAppendInfo | None")
+
+#: Where the codec stands in a batch of format 2: low byte of its attributes.
+CODEC_AT = ATTRIBUTES_AT + 1
 
 #: Gets None, or why the sync failed. Loop thread.
 Tell = Callable[[Exception | None], None]
@@ -45,18 +67,34 @@ WARM_TAIL_BYTES = 32 << 20
 class Partition:
     """Loop thread only."""
 
-    __slots__ = ("_loop", "_syncer", "_syncing", "_unsynced", "directory", "log", "refused_sequences", "waiters")
+    __slots__ = (
+        "_conversions",
+        "_loop",
+        "_syncer",
+        "_syncing",
+        "_unsynced",
+        "directory",
+        "log",
+        "refused_sequences",
+        "waiters",
+    )
 
     def __init__(
-        self, log: UnifiedLog, loop: asyncio.AbstractEventLoop, syncer: LogSyncer[int], directory: SlowDirectory
+        self,
+        log: UnifiedLog,
+        loop: asyncio.AbstractEventLoop,
+        syncer: LogSyncer[int],
+        directory: SlowDirectory,
+        conversions: Conversions,
     ) -> None:
         self.log = log
-        #: How appends get to the log: while it is engaged, by `append_later`.
+        #: How appends get to the log: while it is engaged, by its writer.
         self.directory = directory
         #: Fetches that are looked at again when the high watermark moves.
         self.waiters: set[DelayedFetch[Any]] = set()
         #: (producer id, epoch) → the lowest sequence of its transactional batches that were refused (`produce_admission.py`).
         self.refused_sequences: dict[tuple[int, int], int] = {}
+        self._conversions = conversions
         self._loop = loop
         self._syncer = syncer
         self._syncing = False
@@ -64,43 +102,110 @@ class Partition:
         self._unsynced: deque[tuple[int, Tell]] = deque()
 
     def append(
-        self,
-        buffer: bytearray,
-        start: int,
-        end: int,
-        max_decompressed: int = DEFAULT_MAX_BYTES,
-        is_due: Callable[[], bool] | None = None,
-    ) -> LogAppendInfo:
-        """Appends the batch in buffer[start:end] (patched in place) and wakes the readers who can see it."""
-        info = self.log.append_as_leader(buffer, start, end, max_decompressed=max_decompressed, is_due=is_due)
-        if self.log.needs_sync:
+        self, buffer: bytearray, start: int, end: int, budget: LoopBudget, is_set: bool = False
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        """Appends the batch in buffer[start:end], or with `is_set` the message set of format 0 or 1, and wakes its readers.
+
+        What the loop may do has been done on return: the buffer is patched in place. For the rest there is a future; the batch
+        was copied, and the buffer is the caller's again. A future that is cancelled leaves open whether the batch is appended.
+        Batches of one partition with the same budget keep their order.
+
+        Raises what `UnifiedLog.append_as_leader` does, or has the future raise it; ProtocolError REQUEST_TIMED_OUT where too
+        much waits for the conversions' thread.
+        """
+        log, size = self.log, end - start
+        if is_set or size > TIMED_BYTES or self.directory.engaged or log.converts_batches or budget.ahead is not None:
+            return self._append_by_rules(buffer, start, end, budget, is_set)
+        if size > CODEC_AT and buffer[start + CODEC_AT] & COMPRESSION_MASK:
+            return self._append_compressed(buffer, start, end, budget)
+        info = log.append_as_leader(buffer, start, end)
+        if log.needs_sync:
             self.sync()
         elif self.waiters:
             self.wake()
         return info
 
-    def append_set(self, buffer: bytearray | bytes, start: int, end: int) -> LogAppendInfo:
-        """Appends the message set of format 0 or 1 in buffer[start:end], which may take long: see `Conversions`."""
-        info = self.log.append_message_set(buffer, start, end)
+    def _append_by_rules(
+        self, buffer: bytearray, start: int, end: int, budget: LoopBudget, is_set: bool
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        """`append` of what may not be quick, or must not overtake what is not: the first rule that holds decides."""
+        log, size = self.log, end - start
+        if is_set or log.converts_batches:
+            # The thread may have what comes before it, where a request names a partition twice.
+            is_cheap = budget.ahead is None and budget.convertible > 0 and is_quick(buffer, start, end, is_set)
+            budget.convertible -= size
+            if not is_cheap:
+                return self._hand_over(self._conversions.append, buffer, start, end, budget)
+            return self._write(log.append_message_set if is_set else log.append_as_leader, buffer, start, end)
+        if budget.ahead is not None and self in budget.ahead:
+            return self._check_in_thread(buffer, start, end, budget)
+        if self.directory.engaged:
+            return self._write(log.append_as_leader, buffer, start, end)
+        if size > CODEC_AT and buffer[start + CODEC_AT] & COMPRESSION_MASK:
+            return self._append_compressed(buffer, start, end, budget)
+        # 2 ms a megabyte of the smallest records.
+        if size > MOST_QUICK_BYTES or (size > TIMED_BYTES and perf_counter_ns() - budget.since > LOOP_NS):
+            return self._check_in_thread(buffer, start, end, budget)
+        return self._write(log.append_as_leader, buffer, start, end)
+
+    def _append_compressed(
+        self, buffer: bytearray, start: int, end: int, budget: LoopBudget
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        """On the loop, unless its records take long to look at, or the request has taken long."""
+        now = perf_counter_ns()
+        if budget.ahead is not None or now - budget.since >= LOOP_NS:
+            return self._check_in_thread(buffer, start, end, budget)
+        until, most = now + CHECK_NS, quick_expansion(end - start)
+        try:
+            info = self.log.append_as_leader(
+                buffer, start, end, max_decompressed=most, is_due=lambda: perf_counter_ns() >= until
+            )
+        except (RecordTooLargeError, OutOfTimeError):  # for the loop, that is
+            return self._check_in_thread(buffer, start, end, budget)
         self.appended()
         return info
 
-    def append_later(
-        self, buffer: bytearray, start: int, end: int, *, is_set: bool = False
-    ) -> asyncio.Future[LogAppendInfo]:
-        """As `append`, or with `is_set` as `append_set`, by the directory's writer thread. What is in the buffer is copied; it is
-        the caller's again at once.
+    def _check_in_thread(
+        self, buffer: bytearray, start: int, end: int, budget: LoopBudget
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        if end - start > self.log.config.max_message_bytes:
+            return self._write(self.log.append_as_leader, buffer, start, end)  # it refuses the batch by its size alone
+        return self._hand_over(self._conversions.append_compressed, buffer, start, end, budget)
 
-        What an append raises is the future's. A future that is cancelled leaves open whether the batch is appended.
-        """
+    def _hand_over(
+        self, thread: _ThreadAppend, buffer: bytearray, start: int, end: int, budget: LoopBudget
+    ) -> asyncio.Future[LogAppendInfo]:
+        future = thread(self, buffer, start, end, budget.client)
+        if budget.ahead is None:
+            budget.ahead = set()
+        budget.ahead.add(self)
+        return future
+
+    def _write(
+        self, append: Callable[[bytearray, int, int], LogAppendInfo], buffer: bytearray, start: int, end: int
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        """Has the log `append` what is in the buffer: now, or a copy of it by the directory's writer while its disk is slow."""
+        if not self.directory.engaged:
+            info = append(buffer, start, end)
+            self.appended()
+            return info
         with memoryview(buffer) as view:
             data = bytearray(view[start:end])
         size = end - start
-        append = self.log.append_message_set if is_set else self.log.append_as_leader
         return self.directory.submit(lambda: append(data, 0, size), size, self._written)
 
-    def _written(self, _info: LogAppendInfo) -> None:
-        self.appended()
+    def commit(self, append: Callable[[], Appended], size: int) -> Appended | asyncio.Future[Appended]:
+        """Runs `append`, which writes `size` bytes that were made ready, as `append` does; it returns None where nothing was
+        appended. For `Conversions`."""
+        if not self.directory.engaged:
+            info = append()
+            self._written(info)
+            return info
+        return self.directory.submit(append, size, self._written)
+
+    def _written(self, info: LogAppendInfo | None) -> None:
+        if info is not None:
+            self.appended()
 
     def appended(self) -> None:
         """For appends that went to the log directly (internal topics), or in another thread."""
@@ -231,9 +336,10 @@ class Partition:
 class PartitionTable:
     """Partitions by topic name and by topic id, made from the logs when first asked for. Loop thread."""
 
-    __slots__ = ("_by_id", "_by_name", "_directories", "_loop", "_syncers", "_topics", "_writers")
+    __slots__ = ("_by_id", "_by_name", "_conversions", "_directories", "_loop", "_syncers", "_topics", "_writers")
 
-    def __init__(self, topics: TopicRegistry, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, topics: TopicRegistry, loop: asyncio.AbstractEventLoop, conversions: Conversions) -> None:
+        self._conversions = conversions
         self._topics = topics
         self._loop = loop
         #: By log directory.
@@ -263,7 +369,7 @@ class PartitionTable:
         found = self._topics.log(topic, index)
         if found is None:
             return None
-        partition = Partition(found, self._loop, *self.ways_of(found))
+        partition = Partition(found, self._loop, *self.ways_of(found), self._conversions)
         self._by_name.setdefault(topic, {})[index] = partition
         return partition
 

@@ -18,7 +18,7 @@ from ..requests.context import RequestContext
 from ..runtime.cooperative import CHUNK_UNITS
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
-from .produce_job import FIRST_WITH_IDS, UNKNOWN, Appended, Denied, answer, append_some, denied_topics
+from .produce_job import FIRST_WITH_IDS, UNKNOWN, Denied, ProduceJob, denied_topics
 
 if TYPE_CHECKING:
     from ..network.connection import Connection
@@ -51,7 +51,7 @@ async def _append(
     del request
     context = RequestContext(broker, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
     await context.next_turn()
-    done = Appended(connection.client)
+    job = ProduceJob(broker.partitions, broker.counters, version, correlation_id, client_id, acks, connection.client, 0)
     for some, goes_on in slices_of(topics):
         ids: list[bytes] | None = None
         if version >= FIRST_WITH_IDS:
@@ -63,11 +63,10 @@ async def _append(
         refused = (
             None if transactional_id is None else await _refused(broker, frame, some, version, transactional_id, denied)
         )
-        append_some(
-            broker, frame, client_id, acks, some, version, refused, ids, perf_counter_ns(), denied, done, goes_on
-        )
+        job.since = perf_counter_ns()
+        job.append(frame, some, ids, denied, refused, goes_on)
         await context.next_turn()
-    found = answer(broker.counters, version, correlation_id, acks, done)
+    found = job.answer()
     return await found if inspect.isawaitable(found) else found
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.api_keys import ApiKey
@@ -20,28 +19,23 @@ from ...protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ...protocol.records.attributes import TRANSACTIONAL_MASK
-from ...protocol.records.exceptions import (
-    InvalidRecordError,
-    InvalidTimestampError,
-    OutOfTimeError,
-    RecordTooLargeError,
-)
+from ...protocol.records.attributes import COMPRESSION_MASK, TRANSACTIONAL_MASK, Compression
+from ...protocol.records.exceptions import InvalidRecordError, InvalidTimestampError
 from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..metadata.topics import INTERNAL_TOPICS
 from ..network.pending_response import PendingResponse
-from ..partitions.format_conversion import MOST_QUICK_BYTES, is_quick, quick_expansion
+from ..partitions.loop_budget import UNLIMITED, LoopBudget
+from ..partitions.partition import CODEC_AT
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...storage.log.values import LogAppendInfo
-    from ..partitions.partition import Partition
+    from ..partitions.partition import Partition, PartitionTable
     from ..requests.context import RequestContext
     from ..requests.counters import RequestCounters
-    from ..server import Broker
     from ..transactions.produce_admission import Refusals
 
 #: (index, error code, base offset, log append time, log start offset, message)
@@ -60,23 +54,13 @@ Denied = dict[str, ErrorCode] | None
 
 Answer = bytes | PendingResponse | Awaitable[bytes | None] | None
 
-LOOP_NS = 20_000_000
-"""Of one client's requests that came together: compressed batches after it are looked at by the conversions' thread."""
-
-CHECK_NS = 5_000_000
-"""Of one compressed batch: one that is not decompressed by then is looked at by that thread, from its beginning."""
-
 _NONE = ErrorCode.NONE
+FIRST_WITHOUT_SETS = 3
+FIRST_WITH_ZSTD = 7
 FIRST_WITH_IDS = 13
 _NO_ID = bytes(16)
 #: Stands for the name of a topic whose id nobody has.
 UNKNOWN = ""
-_ZSTD = 4
-#: Plain batches from this size on are looked at by the conversions' thread too, behind `LOOP_NS`: others take microseconds.
-_TIMED_BYTES = 64 << 10
-#: Low byte of the V2 attributes, counted from the start of the batch; its low three bits are the codec.
-_ATTRIBUTES = 22
-_CODEC_MASK = 7
 
 
 def denied_topics(context: RequestContext, transactional_id: str | None, topics: Any) -> Denied:
@@ -92,198 +76,210 @@ def denied_topics(context: RequestContext, transactional_id: str | None, topics:
     return denied or None
 
 
-class Appended:
-    """What has become of a request's batches so far.
+class ProduceJob(LoopBudget):
+    """One Produce request: its batches one after the other, then its answer. Loop thread.
 
-    Attributes:
-        answers: by topic.
-        unsynced: what has to be on the disk before the answer, and up to where.
-        later: batches that a thread has.
-        ahead: their partitions, which what comes behind them must not overtake.
-        client: in whose turn the conversions' thread has them.
-        record_errors: records at fault.
-        failed: a batch was not appended.
+    It is the budget of its own appends: one object less for each request.
     """
 
-    __slots__ = ("ahead", "answers", "client", "failed", "later", "record_errors", "unsynced")
+    __slots__ = (
+        "_acks", "_answers", "_client_id", "_correlation_id", "_counters", "_denied", "_later", "_partitions",
+        "_record_errors", "_refused", "_unsynced", "_version",
+    )  # fmt: skip
 
-    def __init__(self, client: str) -> None:
+    #: Of the call of `append` that is under way.
+    _denied: Denied
+    _refused: Refusals | None
+
+    def __init__(
+        self,
+        partitions: PartitionTable,
+        counters: RequestCounters,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        acks: int,
+        client: str,
+        since: int,
+    ) -> None:
+        """`client`, `since`: as `LoopBudget` has them."""
         self.client = client
-        self.answers: TopicAnswers = []
-        self.unsynced: list[tuple[Partition, int]] | None = None
-        self.record_errors: RecordErrors | None = None
-        self.failed = False
-        self.later: list[_Later] | None = None
-        self.ahead: set[Partition] | None = None
+        self.since = since
+        self.convertible = UNLIMITED
+        self.ahead = None
+        self._partitions = partitions
+        self._counters = counters
+        self._version = version
+        self._correlation_id = correlation_id
+        self._client_id = client_id
+        self._acks = acks
+        self._answers: TopicAnswers = []
+        #: What has to be on the disk before the answer, and up to where.
+        self._unsynced: list[tuple[Partition, int]] | None = None
+        #: Batches that a thread has.
+        self._later: list[_Later] | None = None
+        #: None: no batch was refused.
+        self._record_errors: RecordErrors | None = None
 
+    def append(
+        self,
+        buffer: bytearray,
+        topics: Any,
+        ids: list[bytes] | None,
+        denied: Denied,
+        refused: Refusals | None,
+        goes_on: bool = False,
+    ) -> None:
+        """Appends what is let in of `topics`, and notes what the answer says of each batch.
 
-def append_some(
-    broker: Broker,
-    buffer: bytearray,
-    client_id: str | None,
-    acks: int,
-    topics: Any,
-    version: int,
-    refused: Refusals | None,
-    ids: list[bytes] | None,
-    since: int,
-    denied: Denied,
-    so_far: Appended,
-    goes_on: bool = False,
-) -> None:
-    """Appends what is not `refused` of `topics`; None: the request names no transaction, and so no batch may be in one.
-
-    Args:
-        ids: of the topics, where the request named them so.
-        since: when the loop began with what the client sent, by `perf_counter_ns`.
-        denied: what the client may not write.
-        so_far: of the request, to which this adds.
-        goes_on: the first of `topics` is the last one of the call before, and more of its partitions.
-    """
-    refusal: tuple[ErrorCode, str] | None = None
-    if not -1 <= acks <= 1:
-        refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1"
-    counters = broker.counters
-    get = broker.partitions.get
-    answers, unsynced, record_errors = so_far.answers, so_far.unsynced, so_far.record_errors
-    failed, later, ahead = so_far.failed, so_far.later, so_far.ahead
-    for position, (name, partitions) in enumerate(topics):
-        key = name if ids is None else ids[position]
-        if goes_on:
-            goes_on, done = False, answers[-1][1]
-        else:
-            done = []
-            answers.append((key, done))
-        for index, first, last in partitions:
-            try:
-                if denied is not None and name in denied:
-                    raise _Refused(denied[name], denied[name].text)
-                if refusal is not None:
-                    raise _Refused(*refusal)
-                partition = get(name, index)
-                if partition is None:
-                    if name is UNKNOWN:
-                        raise _Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-                    raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
-                if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
-                    raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only")
-                if acks < 0 and partition.log.config.min_insync_replicas > 1:
-                    raise _Refused(
-                        ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} has min.insync.replicas above 1, and one copy"
-                    )
-                if first < 0:
-                    raise InvalidRecordError(f"{name}-{index}: the record set is null")
-                is_set = version < 3 and last - first > MAGIC_AT and buffer[first + MAGIC_AT] < MAGIC_V2
-                if refused is not None:
-                    if (name, index) in refused:
-                        raise _Refused(*refused[name, index])
-                elif not is_set and last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & TRANSACTIONAL_MASK:
-                    raise _Refused(ErrorCode.INVALID_TXN_STATE, "a batch of a transaction, without a transactional id")
-                if (
-                    version < 7
-                    and not is_set
-                    and last - first > _ATTRIBUTES
-                    and buffer[first + _ATTRIBUTES] & _CODEC_MASK == _ZSTD
-                ):
-                    raise _Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or above")
-                converts = is_set or partition.log.converts_batches
-                # What is quick must not overtake what is not, where a request names a partition twice.
-                takes_long = converts and (later is not None or not is_quick(buffer, first, last, is_set))
-                future: asyncio.Future[LogAppendInfo] | None = None
-                if takes_long and converts:
-                    future = broker.conversions.append(partition, buffer, first, last, so_far.client)
-                elif partition.directory.engaged:
-                    future = partition.append_later(buffer, first, last, is_set=is_set)
-                elif converts:
-                    info = (partition.append_set if is_set else partition.append)(buffer, first, last)
-                elif last - first > _ATTRIBUTES and buffer[first + _ATTRIBUTES] & _CODEC_MASK:
-                    found = _append_compressed(broker, partition, buffer, first, last, since, so_far)
-                    if isinstance(found, asyncio.Future):
-                        future = found
-                    else:
-                        info = found
-                elif (ahead is not None and partition in ahead) or (
-                    # 2 ms a megabyte of the smallest records.
-                    MOST_QUICK_BYTES < last - first <= partition.log.config.max_message_bytes
-                    or (last - first > _TIMED_BYTES and perf_counter_ns() - since > LOOP_NS)
-                ):
-                    future = broker.conversions.append_compressed(partition, buffer, first, last, so_far.client)
-                else:
-                    info = partition.append(buffer, first, last)
-                if future is not None:
-                    if later is None or ahead is None:
-                        so_far.later = later = []
-                        ahead = set()
-                    ahead.add(partition)
-                    later.append(_Later(key, index, partition, done, len(done), last - first, future))
-                    done.append((index, _NONE, -1, -1, -1, None))
+        Args:
+            buffer: the caller's again after the return.
+            ids: of the topics, where the request named them so.
+            denied: what the client may not write.
+            refused: what the transaction does not let in; None: the request names none, and so no batch may be in one.
+            goes_on: the first of `topics` is the last one of the call before, and more of its partitions.
+        """
+        self._denied, self._refused = denied, refused
+        counters, answers, acks = self._counters, self._answers, self._acks
+        knows_sets = self._version < FIRST_WITHOUT_SETS
+        for position, (name, partitions) in enumerate(topics):
+            key = name if ids is None else ids[position]
+            if goes_on:
+                goes_on, rows = False, answers[-1][1]
+            else:
+                rows = []
+                answers.append((key, rows))
+            for index, first, last in partitions:
+                size = last - first
+                is_set = knows_sets and size > MAGIC_AT and buffer[first + MAGIC_AT] < MAGIC_V2
+                try:
+                    partition = self._admit(buffer, name, index, first, last, is_set)
+                    info = partition.append(buffer, first, last, self, is_set)
+                except Exception as error:
+                    rows.append(self._failure(key, index, error))
                     continue
-                counters.produced_bytes += last - first
+                if isinstance(info, asyncio.Future):
+                    if self._later is None:
+                        self._later = []
+                    self._later.append(_Later(key, index, partition, rows, len(rows), size, info))
+                    rows.append((index, _NONE, -1, -1, -1, None))
+                    continue
+                counters.produced_bytes += size
                 counters.produced_records += info.record_count
-                done.append((index, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None))
+                rows.append((index, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None))
                 if acks and partition.log.high_watermark <= info.last_offset:
-                    unsynced = unsynced or []
-                    unsynced.append((partition, info.last_offset + 1))
-            except Exception as error:
-                failed = True
-                if record_errors is None:
-                    record_errors = {}
-                done.append(_failure(counters, record_errors, key, index, error))
-    so_far.unsynced, so_far.record_errors, so_far.failed = unsynced, record_errors, failed
-    so_far.later, so_far.ahead = later, ahead
+                    if self._unsynced is None:
+                        self._unsynced = []
+                    self._unsynced.append((partition, info.last_offset + 1))
 
+    def _admit(self, buffer: bytearray, name: str, index: int, first: int, last: int, is_set: bool) -> Partition:
+        """The partition that takes this batch, as far as can be told before its log is asked.
 
-def answer(counters: RequestCounters, version: int, correlation_id: int, acks: int, done: Appended) -> Answer:
-    """The answer to a request of which all has been appended, or left to a thread. ConnectionAborted: acks 0, and a failure."""
-    answers, unsynced, record_errors = done.answers, done.unsynced, done.record_errors
-    failed, later = done.failed, done.later
-    if later is not None:
-        waits = [wait for partition, offset in unsynced or () if (wait := partition.durable(offset)) is not None]
-        return _when_written(
-            later, counters, version, correlation_id, acks, answers, record_errors or {}, waits, failed
-        )
-    if acks == 0:
-        if failed:
-            raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(answers)}")
-        return None
-    if unsynced is not None:
+        Raises `_Refused`, or what a log would: the first of these checks that fails.
+        """
+        if self._denied is not None and name in self._denied:
+            raise _Refused(self._denied[name], self._denied[name].text)
+        if not -1 <= self._acks <= 1:
+            raise _Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self._acks}; it can be -1, 0 or 1")
+        partition = self._partitions.get(name, index)
+        if partition is None:
+            if name is UNKNOWN:
+                raise _Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
+        if name in INTERNAL_TOPICS and self._client_id != ADMIN_CLIENT_ID:
+            raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only")
+        if self._acks < 0 and partition.log.config.min_insync_replicas > 1:
+            raise _Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} has min.insync.replicas above 1, and one copy")
+        if first < 0:
+            raise InvalidRecordError(f"{name}-{index}: the record set is null")
+        # A batch that is too short to have attributes is refused by the log.
+        attributes = buffer[first + CODEC_AT] if not is_set and last - first > CODEC_AT else 0
+        if self._refused is not None:
+            if (name, index) in self._refused:
+                raise _Refused(*self._refused[name, index])
+        elif attributes & TRANSACTIONAL_MASK:
+            raise _Refused(ErrorCode.INVALID_TXN_STATE, "a batch of a transaction, without a transactional id")
+        if self._version < FIRST_WITH_ZSTD and attributes & COMPRESSION_MASK == Compression.ZSTD:
+            raise _Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or above")
+        return partition
 
-        def finish(failure: Exception | None) -> bytes:
-            if failure is None and record_errors is None:
-                return write_produce_response(version, correlation_id, answers)
-            return _after_syncs(counters, version, correlation_id, answers, record_errors, failure)
+    def _failure(self, topic: TopicKey, index: int, error: Exception) -> PartitionAnswer:
+        """The answer to a batch that was not appended; counted, and a record at fault is noted."""
+        code, message = (error.code, error.message) if isinstance(error, _Refused) else error_code(error)
+        self._counters.errors[ApiKey.PRODUCE, code] += 1
+        self._counters.produce_errors[code] += 1
+        if self._record_errors is None:
+            self._record_errors = {}
+        if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_index >= 0:
+            self._record_errors[topic, index] = [(error.record_index, str(error))]
+        return index, code, -1, -1, -1, message
 
-        pending = PendingResponse(finish, len(unsynced))
-        for partition, offset in unsynced:
-            partition.tell_when_durable(offset, pending.one_done)
-        return pending
-    if record_errors is not None:
-        return _with_record_errors(version, correlation_id, answers, record_errors)
-    return write_produce_response(version, correlation_id, answers)
+    def answer(self) -> Answer:
+        """The answer, when all has been appended or left to a thread. ConnectionAborted: acks 0, and a failure."""
+        unsynced = self._unsynced
+        if self._later is not None:
+            waits = [wait for partition, offset in unsynced or () if (wait := partition.durable(offset)) is not None]
+            return self._when_written(self._later, waits)
+        if self._acks == 0:
+            self._abort_on_failure()
+            return None
+        if unsynced is not None:
+            pending = PendingResponse(self._after_syncs, len(unsynced))
+            for partition, offset in unsynced:
+                partition.tell_when_durable(offset, pending.one_done)
+            return pending
+        if self._record_errors is None:
+            return write_produce_response(self._version, self._correlation_id, self._answers)
+        return self._after_syncs(None)
 
+    def _abort_on_failure(self) -> None:
+        """For acks 0, which has no answer to tell a failure by."""
+        if self._record_errors is not None:
+            raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(self._answers)}")
 
-def _append_compressed(
-    broker: Broker,
-    partition: Partition,
-    buffer: bytearray,
-    first: int,
-    last: int,
-    since: int,
-    so_far: Appended,
-) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
-    """On the loop, unless its records take long to look at, or the request has taken long, or might overtake itself."""
-    if last - first > partition.log.config.max_message_bytes:
-        return partition.append(buffer, first, last)  # raises, before it looks at the records
-    now = perf_counter_ns()
-    if so_far.later is None and now - since < LOOP_NS:
-        until = now + CHECK_NS
+    async def _when_written(self, later: list[_Later], waits: list[asyncio.Future[None]]) -> bytes | None:
+        """Answers after the appends that go through a thread, and then after the syncs. None for acks 0."""
+        counters = self._counters
         try:
-            return partition.append(
-                buffer, first, last, quick_expansion(last - first), lambda: perf_counter_ns() >= until
-            )
-        except (RecordTooLargeError, OutOfTimeError):
-            pass  # for the loop, that is
-    return broker.conversions.append_compressed(partition, buffer, first, last, so_far.client)
+            for part in later:
+                try:
+                    info = await part.written
+                except Exception as error:
+                    part.answers[part.at] = self._failure(part.topic, part.number, error)
+                    continue
+                counters.produced_bytes += part.size
+                counters.produced_records += info.record_count
+                part.answers[part.at] = (
+                    part.number, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None
+                )  # fmt: skip
+                if self._acks and (wait := part.partition.durable(info.last_offset + 1)) is not None:
+                    waits.append(wait)
+        finally:
+            for part in later:  # the client has gone: what the thread was not handed yet is not appended
+                if not part.written.cancel() and not part.written.cancelled():
+                    part.written.exception()  # or the loop would complain that nobody asked
+        if self._acks == 0:
+            self._abort_on_failure()
+            return None
+        failure: Exception | None = None
+        if waits:
+            outcomes = await asyncio.gather(*waits, return_exceptions=True)
+            failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
+        return self._after_syncs(failure)
+
+    def _after_syncs(self, failure: Exception | None) -> bytes:
+        """The answer after the syncs that cover the batches. One that failed makes its request's partitions uncertain."""
+        if failure is not None:
+            code, message = error_code(failure)
+            answers = self._answers
+            self._counters.errors[ApiKey.PRODUCE, code] += sum(not row[1] for _, rows in answers for row in rows)
+            self._answers = [
+                (name, [(row[0], row[1] or code, -1, -1, -1, row[5] or message) for row in rows])
+                for name, rows in answers
+            ]
+        if not self._record_errors:
+            return write_produce_response(self._version, self._correlation_id, self._answers)
+        return _with_record_errors(self._version, self._correlation_id, self._answers, self._record_errors)
 
 
 class _Later(NamedTuple):
@@ -307,18 +303,6 @@ class _Refused(Exception):
         self.message = message
 
 
-def _failure(
-    counters: RequestCounters, record_errors: RecordErrors, topic: TopicKey, index: int, error: Exception
-) -> PartitionAnswer:
-    """The answer to a batch that was not appended; counted, and a record at fault is noted."""
-    code, message = (error.code, error.message) if isinstance(error, _Refused) else error_code(error)
-    counters.errors[ApiKey.PRODUCE, code] += 1
-    counters.produce_errors[code] += 1
-    if isinstance(error, InvalidRecordError | InvalidTimestampError) and error.record_index >= 0:
-        record_errors[topic, index] = [(error.record_index, str(error))]
-    return index, code, -1, -1, -1, message
-
-
 def _first_failure(answers: TopicAnswers) -> str:
     for name, partitions in answers:
         for index, code, *_, message in partitions:
@@ -327,70 +311,7 @@ def _first_failure(answers: TopicAnswers) -> str:
     return "unknown"
 
 
-async def _when_written(
-    later: list[_Later],
-    counters: RequestCounters,
-    version: int,
-    correlation_id: int,
-    acks: int,
-    answers: TopicAnswers,
-    record_errors: RecordErrors,
-    waits: list[asyncio.Future[None]],
-    failed: bool,
-) -> bytes | None:
-    """Answers after the appends that go through a thread, and then after the syncs. None for acks 0."""
-    try:
-        for part in later:
-            try:
-                info = await part.written
-            except Exception as error:
-                failed = True
-                part.answers[part.at] = _failure(counters, record_errors, part.topic, part.number, error)
-                continue
-            counters.produced_bytes += part.size
-            counters.produced_records += info.record_count
-            part.answers[part.at] = (
-                part.number, _NONE, info.first_offset, info.log_append_time, info.log_start_offset, None
-            )  # fmt: skip
-            if acks and (wait := part.partition.durable(info.last_offset + 1)) is not None:
-                waits.append(wait)
-    finally:
-        for part in later:  # the client has gone: what the thread was not handed yet is not appended
-            if not part.written.cancel() and not part.written.cancelled():
-                part.written.exception()  # or the loop would complain that nobody asked
-    if acks == 0:
-        if failed:
-            raise ConnectionAborted(f"a produce with acks=0 failed: {_first_failure(answers)}")
-        return None
-    if waits:
-        outcomes = await asyncio.gather(*waits, return_exceptions=True)
-        failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
-        return _after_syncs(counters, version, correlation_id, answers, record_errors, failure)
-    return _with_record_errors(version, correlation_id, answers, record_errors)
-
-
-def _after_syncs(
-    counters: RequestCounters,
-    version: int,
-    correlation_id: int,
-    answers: TopicAnswers,
-    record_errors: RecordErrors | None,
-    failure: Exception | None,
-) -> bytes:
-    """The answer after the syncs that cover the batches. One that failed makes its request's partitions uncertain."""
-    if failure is not None:
-        code, message = error_code(failure)
-        counters.errors[ApiKey.PRODUCE, code] += sum(not part[1] for _, partitions in answers for part in partitions)
-        answers = [
-            (name, [(part[0], part[1] or code, -1, -1, -1, part[5] or message) for part in partitions])
-            for name, partitions in answers
-        ]
-    return _with_record_errors(version, correlation_id, answers, record_errors or {})
-
-
 def _with_record_errors(version: int, correlation_id: int, answers: TopicAnswers, record_errors: RecordErrors) -> bytes:
-    if not record_errors:
-        return write_produce_response(version, correlation_id, answers)
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -15,7 +15,6 @@ from support.logs import SMALL_INDEX, World
 from support.topic_world import topic_world
 from tidelog.broker.message_set.listener import MessageSetListener
 from tidelog.broker.network.outbound import FileSlice, SendCounters
-from tidelog.broker.partitions.format_conversion import Conversions
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.testing import Broker
 
@@ -78,7 +77,6 @@ class ListenerWorld:
         world.config = SimpleNamespace(message_set_max_magic=max_magic)
         self.sends = SendCounters()
         world.socket_server = SimpleNamespace(send_counters=self.sends, connections=set(), message_set_endpoints=[])
-        world.conversions = Conversions(world.loop)
         world.quotas = SimpleNamespace(active=False)
         self.listener = MessageSetListener(world)
         self.connection = FakeConnection()
@@ -124,5 +122,4 @@ async def listener_world(directory: Path, *, max_magic: int = 2, **settings: Any
             await topics.topics.create(topic, partitions, {n.replace("_", "."): str(v) for n, v in config.items()})
         world = ListenerWorld(topics, machine, max_magic)
         yield world
-        world.broker.conversions.close()
     machine.stop()

@@ -17,6 +17,7 @@ from typing import Any
 from support.fake_filesystem import FakeFile
 from support.logs import World
 from tidelog.broker.apis.produce import produce
+from tidelog.broker.partitions.format_conversion import Conversions
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.requests.counters import RequestCounters
@@ -70,12 +71,15 @@ class SlowDisks:
         self.writers: Any = threads or [ManualThreads() for _ in DIRECTORIES]
         self.directories: list[SlowDirectory] = []
         self.partitions: list[Partition] = []
+        self.conversions = Conversions(loop)
         for number, (path, pace) in enumerate(self.machine.manager.paces):
             pace.clock = lambda: self.now
             log = self.machine.log("t", number)
             assert log.directory.startswith(path + "/")
             self.directories.append(SlowDirectory(pace, self.writers[number], loop, queue_bytes))
-            self.partitions.append(Partition(log, loop, self.syncers[number], self.directories[number]))  # type: ignore[arg-type]
+            self.partitions.append(
+                Partition(log, loop, self.syncers[number], self.directories[number], self.conversions)
+            )  # type: ignore[arg-type]
         self.counters = RequestCounters()
         self.broker: Any = SimpleNamespace(
             counters=self.counters, authorizer=None, partitions=SimpleNamespace(get=self._get)
@@ -125,6 +129,7 @@ class SlowDisks:
             await self.turn()
 
     def stop(self) -> None:
+        self.conversions.close()
         self.machine.stop()
 
 

@@ -22,6 +22,7 @@ from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.metadata.resource_config import ResourceConfigs
 from tidelog.broker.metadata.store import QUOTA, MetadataStore
 from tidelog.broker.metadata.topics import TopicRegistry
+from tidelog.broker.partitions.format_conversion import Conversions
 from tidelog.broker.partitions.log_mover import LogMover
 from tidelog.broker.partitions.partition import PartitionTable
 from tidelog.broker.quotas.manager import QuotaManager
@@ -51,7 +52,8 @@ class TopicWorld:
         self.producer_ids = ProducerIds(self.store)
         self.loop = asyncio.get_running_loop()
         self.io_pool = InlineExecutor()
-        self.partitions = PartitionTable(self.topics, self.loop)
+        self.conversions = Conversions(self.loop)
+        self.partitions = PartitionTable(self.topics, self.loop, self.conversions)
         self.cleaner = SimpleNamespace(manager=CleanerManager(logs, RealFileSystem(), self.time))
 
     @cached_property
@@ -91,4 +93,5 @@ async def topic_world(
         yield world
         await world.topics.stop()
     finally:
+        world.conversions.close()
         world.store.close()

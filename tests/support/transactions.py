@@ -27,6 +27,7 @@ from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit, 
 from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
 from tidelog.broker.metadata.topics import TRANSACTION_STATE
+from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.transactions.coordinator import TransactionCoordinator
@@ -36,6 +37,7 @@ from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.log.unified_log import UnifiedLog
+from tidelog.storage.log.values import LogAppendInfo
 
 T = TypeVar("T")
 
@@ -178,7 +180,7 @@ class Node:
         log = self._log(topic, index) if found is None else None
         if log is not None:
             directory = SlowDirectory(log.log_directory.pace, self.syncer, self.loop)
-            found = self._table[topic, index] = Partition(log, self.loop, self.syncer, directory)  # type: ignore[arg-type]
+            found = self._table[topic, index] = Partition(log, self.loop, self.syncer, directory, None)  # type: ignore[arg-type]
         return found
 
     async def _run(self, task: Callable[[], T]) -> T:
@@ -242,7 +244,8 @@ class Node:
             raise ProtocolError(code, message)
         partition = self._partition(topic, index)
         assert partition is not None
-        info = partition.append(data, 0, len(data))
+        info = partition.append(data, 0, len(data), LoopBudget("", 0))
+        assert isinstance(info, LogAppendInfo)
         if (unsynced := partition.durable(info.last_offset + 1)) is not None:
             self.wait(unsynced)
         return info.first_offset

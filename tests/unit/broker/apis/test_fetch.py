@@ -14,6 +14,7 @@ from support.topic_world import topic_world
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice
 from tidelog.broker.partitions.fetch_session import FetchSessions
+from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.protocol.errors import ErrorCode
@@ -142,7 +143,7 @@ async def test_too_little_waits_for_more_or_for_the_time(world: FetchWorld) -> N
     for _ in range(2):
         assert not waiting.done()
         data = batch("a", "b")
-        world.world.partitions.get("u", 0).append(data, 0, len(data))
+        world.world.partitions.get("u", 0).append(data, 0, len(data), LoopBudget("", 0))
     assert len(only(world.read(await waiting)).records) == 2 * SIZE
     waiting = world.ask(topics=[of("u", 4)], max_wait_ms=500)
     world.machine.time.advance(499)
@@ -170,7 +171,7 @@ async def test_who_is_behind_does_not_wait_for_what_cannot_come_into_the_answer(
     await asyncio.sleep(0)
     assert not waiting.done()
     data = batch("d")
-    world.world.partitions.get("t", 0).append(data, 0, len(data))
+    world.world.partitions.get("t", 0).append(data, 0, len(data), LoopBudget("", 0))
     assert [b.base_offset for b in iterate_batches(only(world.read(await waiting)).records)] == [11]
 
 

@@ -16,10 +16,11 @@ from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
 from support.transactions import Node
 from tidelog.broker.apis.produce import produce
+from tidelog.broker.partitions import partition as partition_module
 from tidelog.broker.partitions.format_conversion import MOST_QUICK_BYTES, Conversions
+from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
-from tidelog.broker.produce_fetch import produce_job
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.config.log_config import LogConfig
@@ -52,7 +53,7 @@ class FakePartition:
         self.directory = SimpleNamespace(engaged=False)
         self.appended = 0
 
-    def append(self, _buffer: bytearray, start: int, end: int) -> LogAppendInfo:
+    def append(self, _buffer: bytearray, start: int, end: int, _budget: LoopBudget, _is_set: bool) -> LogAppendInfo:
         self.appended += 1
         return LogAppendInfo(0, 0, -1, 0, 1, end - start, False)
 
@@ -128,12 +129,13 @@ class OldRig:
         self.log.update_config(LogConfig(segment_index_bytes=4096, **config))
         self.syncer = HeldSyncer()
         directory = SlowDirectory(self.log.log_directory.pace, Writer(self.loop), self.loop)
-        self.partition = Partition(self.log, self.loop, self.syncer, directory)  # type: ignore[arg-type]
+        conversions = Conversions(self.loop)
+        self.partition = Partition(self.log, self.loop, self.syncer, directory, conversions)  # type: ignore[arg-type]
         self.broker: Any = SimpleNamespace(
             counters=RequestCounters(),
             authorizer=None,
             partitions=SimpleNamespace(get=lambda *_: self.partition),
-            conversions=Conversions(self.loop),
+            conversions=conversions,
         )
 
     async def ask(self, version: int, records: bytes, acks: int = 1) -> Any:
@@ -395,10 +397,10 @@ async def test_a_batch_that_takes_long_to_decompress_goes_to_the_thread(
     rig = OldRig(machine)
     noise = random.Random(5).randbytes(100_000)
     large = build_batch([Record(0, START_MS, None, noise)], compression=codec)
-    monkeypatch.setattr(produce_job, "CHECK_NS", 1 << 60)
+    monkeypatch.setattr(partition_module, "CHECK_NS", 1 << 60)
     assert await outcomes(rig, full_request(large)) == [(0, 0)]
     assert rig.broker.conversions.checked == 0
-    monkeypatch.setattr(produce_job, "CHECK_NS", 0)
+    monkeypatch.setattr(partition_module, "CHECK_NS", 0)
     assert await outcomes(rig, full_request(large)) == [(0, 1)]
     assert rig.broker.conversions.checked == 1
     assert rig.values() == [noise, noise]
@@ -507,40 +509,3 @@ def test_a_batch_waits_until_its_partition_is_durably_in_the_transaction(fails: 
 def refuse_syncs(operation: Operation) -> None:
     if operation.kind == "sync":
         raise OSError("no")
-
-
-class NeverWalked(list[Any]):
-    def __iter__(self) -> Iterator[Any]:
-        raise AssertionError("a walk over all that a thread has, for each batch behind it")
-
-
-async def test_batches_behind_those_of_a_thread_do_not_look_at_each_of_them() -> None:
-    """Of a request of 49,000 compressed batches and as many plain ones that is 2.4 billion looks."""
-    partitions = [FakePartition(LogConfig()) for _ in range(3)]
-    handed: list[FakePartition] = []
-
-    def hand_over(partition: FakePartition, *_: object) -> asyncio.Future[Any]:
-        handed.append(partition)
-        return asyncio.get_running_loop().create_future()
-
-    broker: Any = SimpleNamespace(
-        counters=RequestCounters(),
-        partitions=SimpleNamespace(get=lambda topic, index: partitions[index]),
-        conversions=SimpleNamespace(append_compressed=hand_over),
-    )
-    plain, compressed = bytes(61), bytes(22) + b"\x01" + bytes(38)
-    buffer = bytearray(plain + compressed)
-    so_far = produce_job.Appended("10.0.0.1")
-
-    def append(index: int, at: int) -> None:
-        topics = [("t", [(index, at, at + 61)])]
-        produce_job.append_some(broker, buffer, None, 1, topics, VERSION, None, None, 0, None, so_far)
-
-    append(0, 61)
-    assert so_far.later is not None
-    so_far.later = NeverWalked(so_far.later)
-    append(1, 0)
-    append(0, 0)
-    append(2, 0)
-    assert (handed, so_far.failed) == ([partitions[0], partitions[0]], False), "but for one that must not overtake"
-    assert [partition.appended for partition in partitions] == [0, 1, 1]

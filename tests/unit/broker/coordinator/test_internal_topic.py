@@ -165,7 +165,7 @@ async def syncer():
 
 def coordinator_on(log, syncer):
     loop = asyncio.get_running_loop()
-    partition = Partition(log, loop, syncer, SlowDirectory(log.log_directory.pace, syncer, loop))
+    partition = Partition(log, loop, syncer, SlowDirectory(log.log_directory.pace, syncer, loop), None)
     partitions = SimpleNamespace(get=lambda topic, index: partition if index == 0 else None)
     return PartitionCoordinatorLog(TOPIC, partitions, Topics(log))
 

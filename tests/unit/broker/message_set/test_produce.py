@@ -152,17 +152,20 @@ async def as_coroutine(answer: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(world: ListenerWorld) -> None:
+@pytest.mark.parametrize(("codec", "at_once"), [(Compression.NONE, 3), (Compression.GZIP, 1)])
+async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(
+    world: ListenerWorld, codec: Compression, at_once: int
+) -> None:
     partition = world.broker.partitions.get("t", 0)
     queued: list[Any] = []
     partition.directory.engaged = True
     partition.directory._threads.submit = lambda work, done: queued.append((work, done))
-    sets = [GOOD, build_legacy_set(RECORDS, magic=1), flipped(GOOD, 30)]
+    sets = [GOOD, build_legacy_set(RECORDS, magic=1, compression=codec), flipped(GOOD, 30)]
     body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))
     answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
     await asyncio.sleep(0)
-    assert (len(queued), stored(world), answer.done()) == (1, [], False)
-    while not answer.done():  # what is converted is made ready by its own thread first
+    assert (len(queued), stored(world), answer.done()) == (at_once, [], False)
+    while not answer.done():  # what takes long to convert is made ready by its own thread first
         await asyncio.sleep(0.001)
         while queued:
             work, done = queued.pop(0)

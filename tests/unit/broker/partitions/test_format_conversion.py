@@ -19,6 +19,7 @@ from tidelog.broker.partitions.format_conversion import (
     is_quick,
     quick_expansion,
 )
+from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
@@ -57,8 +58,8 @@ class Rig:
         self.log = machine.log()
         self.threads = Writer()
         self.directory = SlowDirectory(self.log.log_directory.pace, self.threads, self.loop)
-        self.partition = Partition(self.log, self.loop, None, self.directory)  # type: ignore[arg-type]
         self.conversions = Conversions(self.loop)
+        self.partition = Partition(self.log, self.loop, None, self.directory, self.conversions)  # type: ignore[arg-type]
         self.runs = 0
 
     def interrupt(self, between: Callable[[], object]) -> None:
@@ -200,7 +201,7 @@ async def test_a_batch_that_was_checked_stands_in_the_log_as_if_it_had_come_alon
     again = await checked(rig, compressed("a", "b", producer_id=7, producer_epoch=0, base_sequence=0))
     assert (again.first_offset, again.duplicate) == (1, True)
     straight = compressed("c", "d", producer_id=7, producer_epoch=0, base_sequence=2)
-    rig.partition.append(straight, 0, len(straight))
+    rig.partition.append(straight, 0, len(straight), LoopBudget("", 1 << 62))
     assert rig.values() == [b"between", b"a", b"b", b"c", b"d"]
     file = rig.log.segments[0].lease_file()
     data = file.pread(rig.log.size, 0)

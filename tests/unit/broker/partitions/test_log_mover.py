@@ -13,6 +13,7 @@ import pytest
 from support.logs import World, append, batch, read_records
 from support.topic_world import TopicWorld, topic_world
 from tidelog.broker.partitions.log_mover import LogMover
+from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.io.filesystem import RealFileSystem
@@ -100,7 +101,7 @@ async def test_appends_during_the_change_over_wait_in_their_order(
         assert await soon(asyncio.to_thread(begun.wait, 60))
         assert partition.directory.engaged
         data = [batch(b"%d" % number) for number in range(3)]
-        waiting = [partition.append_later(one, 0, len(one)) for one in data]
+        waiting = [partition.append(one, 0, len(one), LoopBudget("", 0)) for one in data]
         assert made.log.log_end_offset == 6
         go_on.set()
         assert [(await soon(one)).first_offset for one in waiting] == [6, 7, 8]
@@ -117,7 +118,7 @@ async def test_what_a_slow_disk_has_of_the_log_comes_before_the_change_over(tmp_
         slow.engaged = True
         first = slow.submit(lambda: release.wait(60))
         data = batch(b"late")
-        second = partition.append_later(data, 0, len(data))
+        second = partition.append(data, 0, len(data), LoopBudget("", 0))
         await made.mover.move("t", 0, made.other)
         await until(lambda: partition.directory is not slow)  # the change-over stands in line
         release.set()

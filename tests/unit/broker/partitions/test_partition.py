@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from support.logs import World, append, batch
 from support.topic_world import topic_world
+from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import WARM_TAIL_BYTES, Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.storage.exceptions import KafkaStorageError
+from tidelog.storage.log.values import LogAppendInfo
 
 
 class Syncer:
@@ -40,12 +42,15 @@ class Reader:
 
 def partition_of(machine: World, syncer: Syncer) -> Partition:
     log, loop = machine.log(), asyncio.get_running_loop()
-    return Partition(log, loop, syncer, SlowDirectory(log.log_directory.pace, syncer, loop))  # type: ignore[arg-type]
+    directory = SlowDirectory(log.log_directory.pace, syncer, loop)
+    return Partition(log, loop, syncer, directory, None)  # type: ignore[arg-type]
 
 
 def produce(partition: Partition, *values: str) -> int:
     data = batch(*values)
-    return partition.append(data, 0, len(data)).last_offset
+    info = partition.append(data, 0, len(data), LoopBudget("", 0))
+    assert isinstance(info, LogAppendInfo)
+    return info.last_offset
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice, SendCounters
 from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.partitions.format_conversion import ANSWERS, Conversions
+from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.purgatory import FetchPurgatory
 from tidelog.broker.partitions.slow_directory import SlowDirectory
@@ -53,7 +54,7 @@ class Rig:
         self.machine = machine
         self.log, other = machine.log("t"), machine.log("u")
         self.partitions = {
-            log.topic: Partition(log, loop, Syncer(), SlowDirectory(log.log_directory.pace, Syncer(), loop))  # type: ignore[arg-type]
+            log.topic: Partition(log, loop, Syncer(), SlowDirectory(log.log_directory.pace, Syncer(), loop), None)  # type: ignore[arg-type]
             for log in (self.log, other)
         }
         self.sent = SendCounters()
@@ -263,7 +264,7 @@ async def test_too_little_waits_for_more_or_for_the_time(rig: Rig, version: int)
     waiting = rig.ask(version, of("t", 0), max_wait_ms=500)
     await asyncio.sleep(0)
     data = batch("a", "b")
-    rig.partitions["t"].append(data, 0, len(data))
+    rig.partitions["t"].append(data, 0, len(data), LoopBudget("", 0))
     answer = b"".join(await waiting)
     assert answer.endswith(b"b")
     await asyncio.sleep(0)

@@ -14,6 +14,7 @@ from support.mock_time import MockTime, MockTimer
 from support.transactions import Node
 from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
+from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.transactions.log import TransactionEntry, TransactionLog, TransactionShard
 from tidelog.broker.transactions.markers import MARKERS_PER_TURN, Completions, MarkerWriter
 from tidelog.broker.transactions.states import Producer, TransactionMetadata, TransactionState
@@ -93,7 +94,7 @@ def test_a_marker_stands_behind_the_batches_that_wait_for_a_slow_disk(node: Node
     partition = node.partitions.get("t", 0)
     partition.directory.engaged = True
     late = batch("a", producer_id=producer.producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
-    appended = partition.append_later(late, 0, len(late))
+    appended = partition.append(late, 0, len(late), LoopBudget("", 0))
     ended = node.begin(node.transactions.end("tx", producer, True, 2))
     assert node.log("t").log_end_offset == 0
     node.settle()

@@ -1,0 +1,45 @@
+"""LoopBudget: what appending one request's batches may cost the loop thread before the rest goes to another thread.
+
+    compressed batches   until the request has taken LOOP_NS, each for CHECK_NS at most, and what `quick_expansion` allows
+    plain batches        of any number; large ones (TIMED_BYTES) until the request has taken LOOP_NS, very large ones never
+    other formats        quick ones (`is_quick`), up to `convertible` bytes
+
+What the conversions' thread has must not be overtaken: `ahead` has its partitions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .partition import Partition
+
+LOOP_NS = 20_000_000
+"""Of one client's requests that came together: compressed batches after it are looked at by the conversions' thread."""
+
+CHECK_NS = 5_000_000
+"""Of one compressed batch: one that is not decompressed by then is looked at by that thread, from its beginning."""
+
+TIMED_BYTES = 64 << 10
+"""Plain batches above this size are looked at by that thread too, behind `LOOP_NS`: smaller ones take microseconds."""
+
+UNLIMITED = 1 << 62
+
+
+class LoopBudget:
+    """One request's. `Partition.append` reads it and writes it; loop thread.
+
+    Attributes:
+        client: in whose turn the conversions' thread has what is handed to it.
+        since: when the loop began with what the client sent, by `perf_counter_ns`.
+        convertible: bytes whose format the loop may still change.
+        ahead: partitions of which the conversions' thread has been handed a batch; None: it has nothing of this request.
+    """
+
+    __slots__ = ("ahead", "client", "convertible", "since")
+
+    def __init__(self, client: str, since: int, convertible: int = UNLIMITED) -> None:
+        self.client = client
+        self.since = since
+        self.convertible = convertible
+        self.ahead: set[Partition] | None = None
