@@ -107,7 +107,7 @@ def _word(kind: str) -> Callable[[str], Any]:
 
 
 def run_list(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from .support.acl_source import acl_source
 
     with acl_source(options) as source:
@@ -213,7 +213,7 @@ def _reason(reason: str, allowed: bool) -> str:
 
 
 def _filters_of(options: Any) -> list[AclFilter]:
-    """What the options find; one for each host that they name."""
+    """Filters for the options, one for each host that they name."""
     from ..broker.security.acl.model import AclOperation, PatternType, Permission, ResourceType
     from ..broker.security.acl.rules import AclFilter
 

@@ -71,7 +71,7 @@ def _has_ended(state: Any) -> bool:
 
 
 def picture(state: Any) -> list[str]:
-    """What was removed, as lines of aligned text."""
+    """Removed records, as lines of aligned text."""
     if not _has_ended(state):
         return [
             f"{state['topic']}: {state['state']}, {state['partitionsDone']} of {state['partitions']} partitions done"
@@ -90,7 +90,7 @@ def picture(state: Any) -> list[str]:
 
 
 def _sum(ledgers: list[Any]) -> dict[str, Any]:
-    """Those of all partitions as one."""
+    """Sum of the partitions' ledgers."""
     removed: dict[str, int] = {}
     for ledger in ledgers:
         for cause, count in ledger["removed"].items():
@@ -103,7 +103,7 @@ def _sum(ledgers: list[Any]) -> dict[str, Any]:
 
 
 def removed_lines(removed: dict[str, int], size: int) -> list[str]:
-    """One line a cause."""
+    """One line for each cause."""
     width = max(len(cause) for cause in removed)
     lines = [f"  {cause.ljust(width)}  {count:>12,}" for cause, count in removed.items()]
     return [*lines, f"  {'records'.ljust(width)}  {sum(removed.values()):>12,}  {size:,} bytes"]

@@ -26,7 +26,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from .main import build_parser
     from .support.kafka_client import KafkaFailure
 

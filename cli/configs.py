@@ -71,7 +71,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run_list(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     import json
 
     from ..protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -158,7 +158,7 @@ def alter(
 
 
 def run_describe(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     import json
 
     from .support.kafka_client import client_of
@@ -196,7 +196,7 @@ def run_describe(options: Any) -> int:
 
 
 def run_alter(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     import json
 
     from .support.kafka_client import KafkaFailure, client_of, pairs_of

@@ -131,7 +131,7 @@ Format = Callable[[Sequence[Any]], bytes]
 
 
 def formatter(options: Any, separator: bytes | None) -> Format:
-    """From messages to what is printed for them."""
+    """Function that formats messages for printing."""
     if options.json:
         return json_lines
     if separator is None:
@@ -175,7 +175,7 @@ def json_lines(messages: Sequence[Any]) -> bytes:
 
 
 class Reader:
-    """From librdkafka to a stream, until there is enough. One thread."""
+    """Copies messages from librdkafka to a stream until there are enough. One thread."""
 
     def __init__(self, client: Any, consumer: Any, text: Format, out: BinaryIO, *, commits: bool) -> None:
         self._commits = commits  # else no note is taken of offsets
@@ -223,7 +223,7 @@ class Reader:
         return messages
 
     def commit(self) -> None:
-        """What was printed is committed. KafkaFailure."""
+        """Commit the offsets of printed messages. KafkaFailure."""
         from .support.kafka_client import KafkaFailure
 
         offsets = [self._client.TopicPartition(t, p, offset) for (t, p), offset in self._next.items()]

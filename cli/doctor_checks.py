@@ -1,4 +1,4 @@
-"""What `tidelog doctor` looks at on a machine, and what it makes of it. Reads; changes nothing.
+"""Checks of `tidelog doctor`: reads facts of a machine and judges them. Changes nothing.
 
 Two halves: `look` gathers facts from the system (Linux; what can't be read is None, and its check is left out), the checks are
 functions from facts and settings to findings. Each finding says why it matters to a log daemon, and what to do.
@@ -60,7 +60,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFacts:
-    """One of log.dirs, or where it would be made."""
+    """Facts of one of log.dirs, or of the place where it would be created."""
 
     path: str
     exists: bool
@@ -71,15 +71,15 @@ class DirectoryFacts:
     """None: the file system has no fixed number."""
     device: int
     kind: str
-    """Of file system; empty: unknown."""
+    """Type of the file system; empty if unknown."""
     segments: int
     newest_change_s: float
-    """When the newest segment was written, by its file; 0: there is none."""
+    """Modification time of the newest segment; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was found. None: could not be read here."""
+    """Facts of the machine. None: could not be read here."""
 
     descriptors_hard: int
     directories: Sequence[DirectoryFacts]
@@ -155,7 +155,7 @@ def _number(path: Path) -> int | None:
 
 
 def _memory(root: Path) -> dict[str, int]:
-    """/proc/meminfo in bytes."""
+    """Contents of /proc/meminfo, in bytes."""
     found = {}
     for line in _text(root / "proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -209,7 +209,7 @@ def _directory(path: str, mounts: Sequence[tuple[str, str]]) -> DirectoryFacts:
 
 
 def _clock_is_synchronised() -> bool | None:
-    """What the kernel says, which a time daemon has told it."""
+    """The kernel's view, which a time daemon sets; None if unknown."""
     import ctypes
 
     try:

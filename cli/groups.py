@@ -81,7 +81,7 @@ def _listed(client: KafkaClient, states: list[str]) -> list[Any]:
 
 
 def run_list(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     with _client(options) as client:
         found = _listed(client, options.state)
     if options.json:
@@ -92,7 +92,7 @@ def run_list(options: Any) -> int:
 
 
 def committed_of(client: KafkaClient, group: str) -> dict[Partition, int]:
-    """What the group has committed. KafkaFailure."""
+    """Committed offsets of a group. KafkaFailure."""
     from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
     from .support.kafka_client import check, patiently
@@ -175,7 +175,7 @@ def _assigned(assignment: bytes) -> list[Partition]:
 
 
 def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
-    """What is known of these groups, as JSON has it."""
+    """Descriptions of groups, in the form for JSON."""
     from .modern_groups import share_offsets
     from .support.kafka_client import KafkaFailure
     from .support.offsets import LATEST, offsets_at, partitions_of
@@ -239,7 +239,7 @@ def _lag(end: int | None, committed: int | None) -> int | None:
 
 
 def run_describe(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     with _client(options) as client:
         names = options.groups or [one.group_id for one in _listed(client, [])]
         found = describe(client, names) if names else []
@@ -250,7 +250,7 @@ def run_describe(options: Any) -> int:
 
 
 def picture(group: dict[str, Any]) -> list[str]:
-    """One group as lines."""
+    """A group as lines of text."""
     from .support.table import table
 
     lags = [part["lag"] for part in group["partitions"] if part["lag"] is not None]

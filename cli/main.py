@@ -44,7 +44,7 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
 
 
 def failure_text(error: Exception) -> str:
-    """What failed and where, for people: an OSError without Python's "[Errno 2]" before it."""
+    """An error's text for people: an OSError is shown without Python's "[Errno 2]"."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"

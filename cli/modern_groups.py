@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ShownMember(NamedTuple):
-    """One member, and the partitions that it reads."""
+    """A group member, and the partitions that it reads."""
 
     member_id: str
     instance_id: str | None
@@ -24,11 +24,11 @@ class ShownMember(NamedTuple):
     partitions: tuple[Partition, ...]
     epoch: int | None = None
     protocol: str = ""
-    """Of a member of a consumer group: `classic` or `consumer`; of a share group: `share`."""
+    """Protocol of a consumer group's member: `classic` or `consumer`; `share` in a share group."""
 
 
 class ShownGroup(NamedTuple):
-    """One group. `protocol` is the assignor, where the group has one of its own."""
+    """A group. `protocol` is its assignor, if it has one of its own."""
 
     group_id: str
     group_type: str
@@ -40,7 +40,7 @@ class ShownGroup(NamedTuple):
 
 
 def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
-    """KafkaFailure."""
+    """Describe streams groups. KafkaFailure."""
     from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
     from .support.kafka_client import check
@@ -76,7 +76,7 @@ def streams_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup
 
 
 def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
-    """KafkaFailure."""
+    """Describe consumer groups. KafkaFailure."""
     from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
     from .support.kafka_client import check
@@ -118,7 +118,7 @@ def consumer_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGrou
 
 
 def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
-    """KafkaFailure."""
+    """Describe share groups. KafkaFailure."""
     from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
     from .support.kafka_client import check

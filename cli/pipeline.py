@@ -138,7 +138,7 @@ def _expected(run: Callable[[Any], int]) -> Callable[[Any], int]:
 
 
 def spark_failure(text: str) -> str:
-    """What failed, from an exception of Spark's: the error of ours in the Python traceback within it, or else its first line."""
+    """Error text from an exception of Spark's: that of our exception in its Python traceback, else its first line."""
     ours = re.findall(r"^\s*tidelog\.pipeline\.[\w.]+: (.+)$", text, re.MULTILINE)
     if ours:
         return str(ours[-1]).strip()
@@ -168,7 +168,7 @@ def _run(options: Any, name: str, work: Callable[[Any, Any, Callable[[int, int],
 
 
 def pairs(texts: list[str], flag: str) -> dict[str, str]:
-    """NAME=VALUE of each; ConfigError."""
+    """Parse texts NAME=VALUE; ConfigError."""
     from ..config.exceptions import ConfigError
 
     found = {}
@@ -181,7 +181,7 @@ def pairs(texts: list[str], flag: str) -> dict[str, str]:
 
 
 def source_options(options: Any) -> dict[str, str]:
-    """Of a job's source, from what `_add_source` takes. ConfigError."""
+    """Options of a job's source, from the arguments added by `_add_source`. ConfigError."""
     from ..config.exceptions import ConfigError
 
     found = {"subscribe": options.topic, **pairs(options.option, "--option")}

@@ -66,7 +66,7 @@ def librdkafka() -> Any:
 
 
 def librdkafka_security(options: Any) -> dict[str, Any]:
-    """What --command-config says, in librdkafka's names. KafkaFailure."""
+    """Security settings of --command-config, under librdkafka's names. KafkaFailure."""
     from .support.kafka_client import security_of
 
     security = security_of(options)
@@ -95,7 +95,7 @@ def lines_of(stream: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def messages_of(lines: list[bytes], separator: bytes | None, null: bytes | None) -> list[dict[str, Any]]:
-    """As `produce_batch` takes them. A carriage return before the line's end stays: values are bytes."""
+    """Messages in the form for `produce_batch`. A carriage return at a line's end stays: values are bytes."""
     if separator is None:
         return [{"value": line} for line in lines]
     messages: list[dict[str, Any]] = []

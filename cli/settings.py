@@ -18,7 +18,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from ..config.render import render_markdown, render_sample
 
     if options.json:

@@ -63,7 +63,7 @@ def _print_json(content: Any) -> int:
 
 
 def run_list(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from .support.offsets import topics_of
 
     with _client(options) as client:
@@ -76,7 +76,7 @@ def run_list(options: Any) -> int:
 
 
 def run_describe(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     with _client(options) as client:
         found = describe(client, options.topics or None)
     if options.json:
@@ -86,7 +86,7 @@ def run_describe(options: Any) -> int:
 
 
 def describe(client: KafkaClient, names: list[str] | None) -> list[dict[str, Any]]:
-    """What is known of these topics (all for None), as JSON has it."""
+    """Descriptions of topics (None: of all), in the form for JSON."""
     from uuid import UUID
 
     from ..storage.log.partition_metadata import encode_uuid
@@ -128,7 +128,7 @@ def describe(client: KafkaClient, names: list[str] | None) -> list[dict[str, Any
 
 
 def picture(topic: dict[str, Any]) -> list[str]:
-    """One topic as lines."""
+    """A topic as lines of text."""
     from .support.table import table
 
     settings = "  ".join(f"{name}={value}" for name, value in sorted(topic["config"].items()))
@@ -145,7 +145,7 @@ def picture(topic: dict[str, Any]) -> list[str]:
 
 
 def run_create(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from ..protocol.messages.create_topics import (
         CreatableTopic,
         CreatableTopicConfig,
@@ -184,7 +184,7 @@ def run_create(options: Any) -> int:
 
 
 def run_alter(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from ..protocol.messages.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsResponse,

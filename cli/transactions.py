@@ -57,7 +57,7 @@ def _print_json(content: Any) -> int:
 
 
 def run_list(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from ..protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
     from .support.kafka_client import KafkaFailure, check, patiently
     from .support.table import table
@@ -91,7 +91,7 @@ def run_list(options: Any) -> int:
 
 
 def run_describe(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from .support.table import table
 
     with _client(options) as client:
@@ -116,7 +116,7 @@ def run_describe(options: Any) -> int:
 
 
 def describe(client: KafkaClient, ids: list[str]) -> list[dict[str, Any]]:
-    """What is known of these transactional ids. KafkaFailure when one is not."""
+    """Descriptions of transactional ids. KafkaFailure if one of them can't be described."""
     from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
     from .support.kafka_client import check, patiently
@@ -175,7 +175,7 @@ def producers_of(client: KafkaClient, partitions: list[tuple[str, int]]) -> list
 
 
 def run_producers(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from .support.offsets import chosen
     from .support.table import table
 
@@ -200,7 +200,7 @@ def run_producers(options: Any) -> int:
 
 
 def run_abort(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from .support.kafka_client import KafkaFailure
 
     place = (options.topic, options.partition, options.start_offset)

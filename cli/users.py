@@ -47,7 +47,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run_list(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     from ..broker.security.credentials import NUMBERS
     from ..protocol.messages.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequest,

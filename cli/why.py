@@ -27,7 +27,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(options: Any) -> int:
-    """Prints; returns 0."""
+    """Run the command; prints, and returns 0."""
     import json
 
     from .support.http_client import daemon_of
@@ -117,12 +117,12 @@ def _partition(partition: Any) -> list[str]:
 
 
 def _is_topics(reason: Any) -> bool:
-    """Whether it is the same for every segment of the topic."""
+    """True if the reason is the same for every segment of the topic."""
     return reason["reason"] == "cleanup.policy" or (reason["value"] == -1 and reason["untilMs"] is None)
 
 
 def ledger_line(ledger: Any) -> str:
-    """What became of every offset: `19 appended = 12 live + 4 superseded + 3 aborted`."""
+    """The ledger in one line: `19 appended = 12 live + 4 superseded + 3 aborted`."""
     parts = [f"{ledger['live']:,} live", *(f"{count:,} {cause}" for cause, count in ledger["removed"].items())]
     return f"{ledger['appended']:,} appended = {' + '.join(parts)}"
 
@@ -167,7 +167,7 @@ def _time(milliseconds: int) -> str:
 
 
 def _span(milliseconds: int) -> str:
-    """How far away, in the largest unit that says something."""
+    """Format a duration in its largest useful unit."""
     if milliseconds <= 0:
         return "now"
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):

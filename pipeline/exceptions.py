@@ -1,10 +1,10 @@
-"""What readers of a log raise; each says what, where and what to do."""
+"""Exceptions of the pipeline; each says what, where and what to do."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Any of these."""
+    """Base of these exceptions."""
 
 
 class OptionError(PipelineError):

@@ -56,7 +56,7 @@ _ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 class View(Enum):
-    """What rows are."""
+    """Views of a topic as rows."""
 
     RECORDS = "records"
     LATEST = "latest"
@@ -64,7 +64,7 @@ class View(Enum):
 
 
 class KeysStay(Enum):
-    """Whether a key is always in the same partition."""
+    """Settings that say whether a key always stays in the same partition."""
 
     CHECK = "check"
     TRUE = "true"
@@ -73,7 +73,7 @@ class KeysStay(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a read has been asked for. Pickled with each task's source.
+    """Options of a read. Pickled with each task's source.
 
     Attributes:
         starting: None when nothing was said: a batch begins with the earliest, a stream with the latest.
@@ -249,7 +249,7 @@ def _json(name: str, text: str) -> dict[str, object]:
 
 
 def _listed_paths(found: Mapping[str, str]) -> tuple[str, ...]:
-    """Of `load([...])`, which Spark turns into a JSON list."""
+    """Paths of `load([...])`, which Spark turns into a JSON list."""
     try:
         paths = json.loads(found.get("paths", "[]"))
     except (ValueError, RecursionError):
@@ -266,7 +266,7 @@ def _offsets(name: str, text: str) -> Offsets | int:
 
 
 def _timestamps(found: Mapping[str, str], bound: str) -> int | Offsets | None:
-    """One for all comes first, as with Spark's source."""
+    """Timestamp bounds. One for all partitions comes before those for each, as with Spark's source."""
     one, each = f"{bound}Timestamp", f"{bound}OffsetsByTimestamp"
     if one in found:
         return _number(found, one)

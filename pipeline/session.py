@@ -108,7 +108,7 @@ def make_active(spark: Any) -> None:
 
 
 def default_settings(master: str, home: str) -> dict[str, str]:
-    """What a session has unless it is told otherwise. A cluster finds the driver by itself; on one machine it is here."""
+    """Default settings of a session. A cluster finds the driver by itself; on one machine it is this one."""
     found = {
         "spark.local.dir": os.path.join(home, "spark"),
         "spark.sql.warehouse.dir": os.path.join(home, "warehouse"),
@@ -166,7 +166,9 @@ def check_java(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def java_version(text: str) -> int:
-    """From what `java -version` prints: `openjdk version "17.0.15"`, `java version "1.8.0_402"`; 0 for something else."""
+    """Parse the output of `java -version`: `openjdk version "17.0.15"`, `java version "1.8.0_402"`; 0 for anything
+    else.
+    """
     parts = text.split('"')
     if len(parts) < 2:
         return 0

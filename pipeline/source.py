@@ -100,7 +100,7 @@ class TidelogDataSource(DataSource):
 
 
 class SplitPartition(InputPartition):
-    """One task's. `keeping`: how the latest rows are made of it, when they are."""
+    """Partition of one task. `keeping`: settings of `view=latest`, if that is read."""
 
     def __init__(self, split: AnySplit, keeping: Keeping | None = None) -> None:
         super().__init__(split)

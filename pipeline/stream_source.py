@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _StreamReader(DataSourceStreamReader):
-    """What both have. Lives in the driver's planning process; `read` runs in tasks, with a copy."""
+    """Base of both stream readers. Lives in the driver's planning process; `read` runs in tasks, with a copy."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -53,7 +53,7 @@ class _StreamReader(DataSourceStreamReader):
 
 
 class WholeStreamReader(_StreamReader):
-    """Of Spark 4.1."""
+    """Stream reader for Spark 4.1."""
 
     def latestOffset(self) -> StreamOffset:  # noqa: N802
         return to_json(self._plan.available())

@@ -150,7 +150,7 @@ class Broker(BrokerLife):
 
     @property
     def http_url(self) -> str:
-        """Of /metrics and /health, where `http.listener` was set (`127.0.0.1:0`). BrokerError where not."""
+        """Address of /metrics and /health, if `http.listener` was set (`127.0.0.1:0`). BrokerError if not."""
         for address in self._addresses:
             if address.startswith(("http://", "https://")):
                 return address

@@ -32,7 +32,7 @@ class MovableTime:
 
     @property
     def ahead_ms(self) -> float:
-        """By how much it is ahead of the machine's clock."""
+        """Milliseconds by which this clock is ahead of the machine's."""
         return self._ahead_ms
 
     def move(self, milliseconds: float) -> None:
@@ -161,7 +161,7 @@ class Clock:
 
     @property
     def now(self) -> datetime:
-        """What the broker takes for the present."""
+        """Current time of the broker."""
         return datetime.fromtimestamp(self._time.milliseconds() / 1000, UTC)
 
     @property

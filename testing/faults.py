@@ -35,7 +35,7 @@ class Peer(Protocol):
 
 @dataclass(eq=False)
 class Fault:
-    """One rule. Made by `Faults`.
+    """One rule for failing requests. Made by `Faults`.
 
     Attributes:
         api_key: whose requests.
@@ -57,7 +57,7 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it struck."""
+        """Number of requests that it struck."""
         return self.struck
 
 
@@ -123,17 +123,17 @@ class Faults:
             self._rules = [rule for rule in self._rules if rule is not fault]
 
     def clear(self) -> None:
-        """No faults any more."""
+        """Remove all faults."""
         with self._lock:
             self._rules = []
 
     @property
     def rules(self) -> list[Fault]:
-        """Those that may still strike."""
+        """Faults that may still strike."""
         return [rule for rule in self._rules if rule.times is None or rule.hits < rule.times]
 
     def around(self, inner: Dispatches, loop: asyncio.AbstractEventLoop) -> Dispatches:
-        """What a broker puts before its dispatcher."""
+        """Wrap a broker's dispatcher."""
         return FaultyDispatcher(self, inner, loop)
 
     def strike(self, key: int) -> Fault | None:
@@ -161,7 +161,7 @@ class Faults:
 
 
 class FaultyDispatcher:
-    """Before the dispatcher of a broker. Loop thread."""
+    """A dispatcher in front of a broker's. Loop thread."""
 
     __slots__ = ("_faults", "_inner", "_loop")
 
@@ -171,7 +171,7 @@ class FaultyDispatcher:
         self._loop = loop
 
     def dispatch(self, buffer: bytearray, start: int, end: int, connection: Any) -> Answer | Awaitable[Answer]:
-        """As `Dispatcher.dispatch`, save for requests that meet a fault."""
+        """As `Dispatcher.dispatch`, except for requests that meet a fault."""
         if end - start < _HEADER.size:
             return self._inner.dispatch(buffer, start, end, connection)
         key, version, correlation_id = _HEADER.unpack_from(buffer, start)
@@ -241,7 +241,7 @@ async def _answered(answer: Answer | Awaitable[Answer]) -> Answer:
 
 
 def _whole(answer: Answer) -> bytes:
-    """All bytes of an answer, those of files too; gives back what it holds."""
+    """All bytes of an answer, file slices included; releases what the answer holds."""
     if answer is None or isinstance(answer, bytes):
         return answer or b""
     try:
@@ -263,7 +263,7 @@ def _release(answer: Answer) -> None:
 
 
 def api_key(api: str | ApiKey) -> ApiKey:
-    """By Kafka's name, in either spelling. ValueError with the nearest one."""
+    """API by Kafka's name, in either spelling. ValueError names the nearest one."""
     if isinstance(api, ApiKey):
         return api
     wanted = api.replace("_", "").upper()

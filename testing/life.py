@@ -1,4 +1,4 @@
-"""What a broker for tests is, in this process or in one of its own: how it begins and ends, and where it is."""
+"""Life cycle of a broker for tests, in this process or in one of its own: start, stop, addresses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def setting_text(value: object) -> str:
 
 
 class BrokerLife(ABC):
-    """For `with`, `async with` and by hand. Made without being started."""
+    """Usable by `with`, `async with` and by hand. Construction does not start the broker."""
 
     _addresses: list[str]
 
@@ -59,7 +59,7 @@ class BrokerLife(ABC):
         return broker
 
     async def stop(self) -> None:
-        """`close` for async code."""
+        """Async form of `close`."""
         await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:

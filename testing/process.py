@@ -41,7 +41,7 @@ _FAULT_FIELDS = ("times", "probability", "handled", "delay_s", "after_bytes")
 
 
 class BrokerProcess(BrokerLife):
-    """As `Broker`, in a process of its own. Any thread; one call at a time.
+    """A `Broker` in a process of its own. Any thread; one call at a time.
 
     Attributes:
         clock, faults, directory: as `Broker` has them.
@@ -50,7 +50,7 @@ class BrokerProcess(BrokerLife):
     def __init__(
         self, settings: Mapping[str, object] | None = None, *, directory: Path | str | None = None, seed: int = 0
     ) -> None:
-        """Starts nothing. As `Broker`."""
+        """Arguments as of `Broker`. Does not start the process."""
         self.settings = {name: setting_text(value) for name, value in (settings or {}).items()}
         self.clock = Clock(_RemoteTime(self._ask), lambda milliseconds: self._ask("move", milliseconds=milliseconds))
         self.faults = _RemoteFaults(seed, self._ask)
@@ -149,7 +149,7 @@ class BrokerProcess(BrokerLife):
 
     @property
     def pid(self) -> int:
-        """Of its process. BrokerError when it is closed."""
+        """Process id of the broker. BrokerError when it is closed."""
         if self._process is None:
             raise BrokerError("the broker is not open")
         return self._process.pid
@@ -265,14 +265,14 @@ class _RemoteFaults(Faults):
 
 
 class _Child:
-    """What the child does when it is told to."""
+    """Commands that the child process executes."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._faults: list[Fault] = []
 
     def answer(self, line: bytes) -> dict[str, Any]:
-        """What is written back: `{"done": …}` or `{"error": …}`."""
+        """Execute one command; the answer is `{"done": …}` or `{"error": …}`."""
         try:
             command = json.loads(line)
             does = getattr(self, f"do_{command.pop('do')}", None)

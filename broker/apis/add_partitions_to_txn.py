@@ -86,7 +86,7 @@ async def add_partitions_to_txn(
 def _refusals(
     transactional_id: str, topics: Sequence[AddPartitionsToTxnTopic], context: RequestContext
 ) -> Codes | None:
-    """What the client may not do, and nothing else is done then; None: go on."""
+    """Error codes for what the client may not do, in which case nothing else is done; None to go on."""
     places = _places(topics)
     if not context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return dict.fromkeys(places, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

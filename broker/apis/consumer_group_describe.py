@@ -90,7 +90,7 @@ def _describe(group_id: str, tells_operations: bool, context: RequestContext) ->
 
 
 def may_describe_all(context: RequestContext, topics: Iterable[str]) -> bool:
-    """Whether the client may know of all these topics: a group that has one that it may not is not described."""
+    """True if the client may describe all these topics: a group with a topic that it may not is not described."""
     return all(context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in dict.fromkeys(topics))
 
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def token_refusal(context: RequestContext) -> ErrorCode:
-    """Why no request about tokens is granted, as Kafka says it: SSL's clients authenticated if they have a name."""
+    """Error code for every request about tokens, which are not supported, chosen as Kafka does: a client of SSL counts
+    as authenticated if it has a name.
+    """
     connection = context.connection
     protocol = connection.listener.security_protocol
     if protocol == "PLAINTEXT" or (protocol == "SSL" and connection.principal == ANONYMOUS):

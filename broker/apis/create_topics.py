@@ -132,7 +132,7 @@ def _overrides(topic: CreatableTopic) -> dict[str, str]:
 
 
 def _partitions(topic: CreatableTopic, context: RequestContext) -> int:
-    """How many partitions, once the numbers or the assignment were found right."""
+    """Number of partitions, after the numbers or the assignment were validated."""
     if topic.assignments:
         if topic.replication_factor != -1 or topic.num_partitions != -1:
             raise ProtocolError(

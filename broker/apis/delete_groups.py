@@ -48,7 +48,7 @@ def delete_groups(
 
 
 async def _delete_shared(name: str, broker: Broker) -> ErrorCode:
-    """What was delivered of partitions goes first, so that a crash in between leaves a group to delete again."""
+    """Delete a share group. Its delivery state goes first: a crash in between leaves a group that can be deleted again."""
     try:
         await broker.share.groups.delete_state(name)
     except Exception as error:

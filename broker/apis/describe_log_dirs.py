@@ -58,7 +58,7 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
 
 
 def _rows(request: DescribeLogDirsRequest, broker: Broker) -> dict[str, _Rows]:
-    """By directory and topic, the logs that are asked for."""
+    """Requested logs, by directory and topic."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}

@@ -101,7 +101,7 @@ async def _mixed(
 def _find(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """What the client may ask. Who asks for no key has asked for no coordinator: none is made."""
+    """Look up coordinators for the keys that the client may use. A request without keys creates no coordinator."""
     broker = context.broker
     if context.api_version >= _FIRST_WITH_KEYS and not request.coordinator_keys:
         return _answer(request, context, ErrorCode.NONE, None)

@@ -44,6 +44,6 @@ def get_telemetry_subscriptions(
 
 
 def attributes(context: RequestContext) -> dict[str, str]:
-    """What subscriptions can match of whoever asks."""
+    """Attributes of the client that subscriptions can match."""
     connection = context.connection
     return attributes_of(context.client_id, connection.software, connection.peer_host, connection.peer_port)

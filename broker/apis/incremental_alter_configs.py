@@ -52,7 +52,7 @@ RESOURCES: dict[int, str] = {
 
 
 class NamedConfig(Protocol):
-    """What the requests of both APIs that change settings have in common."""
+    """Fields that the change requests of both APIs share."""
 
     name: str
     value: str | None

@@ -55,7 +55,9 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
 
 
 def _refusal(transactional_id: str | None, context: RequestContext) -> ErrorCode | None:
-    """Who may write to some topic may be idempotent there (KIP-679)."""
+    """Error code if the client may not have a producer id. Without a transactional id it needs WRITE on any topic
+    (KIP-679).
+    """
     if transactional_id is not None:
         is_allowed = context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

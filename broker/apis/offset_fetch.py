@@ -123,7 +123,7 @@ def _pieces(groups: Sequence[OffsetFetchRequestGroup]) -> Iterator[list[OffsetFe
 
 
 class _Plan(NamedTuple):
-    """What is looked up for one group; `denied`: what is answered in its place for topics the client may not know of."""
+    """Topics to look up for one group; `denied`: answers for topics that the client may not describe."""
 
     group_id: str
     wanted: list[TopicToFetch] | None = None
@@ -198,7 +198,7 @@ def _by_name(
 
 
 def _by_id(topics: Sequence[OffsetFetchRequestTopics] | None, context: RequestContext) -> list[TopicToFetch] | None:
-    """Those topics whose id is known here."""
+    """Topics with a known id."""
     if topics is None:
         return None
     named = ((context.broker.partitions.name_of(topic.topic_id), topic) for topic in topics)

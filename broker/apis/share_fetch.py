@@ -102,7 +102,7 @@ def _failed(broker: Broker, version: int, correlation_id: int, code: ErrorCode, 
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
-    """Raises Refused."""
+    """Raise Refused for a renewal that asks for records too."""
     fields = {
         "max_bytes": request.max_bytes,
         "min_bytes": request.min_bytes,

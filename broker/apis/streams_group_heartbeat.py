@@ -68,7 +68,7 @@ def streams_group_heartbeat(
 
 
 def check_streams_enabled(broker: Broker) -> None:
-    """Raises ProtocolError UNSUPPORTED_VERSION."""
+    """Raise ProtocolError UNSUPPORTED_VERSION unless streams groups are enabled."""
     enabled = GroupType.STREAMS in broker.config.group_coordinator_rebalance_protocols
     if not enabled or broker.features.level(STREAMS_VERSION) < 1:
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, "streams groups are switched off here")
@@ -183,7 +183,7 @@ def _detail(code: StatusCode, text: str, failed: str) -> str:
 
 
 def task_ids(tasks: TaskSet) -> list[wire.TaskIds]:
-    """As the wire has them, in order."""
+    """Tasks in the form of the wire, sorted."""
     return [wire.TaskIds(subtopology_id=name, partitions=sorted(tasks[name])) for name in sorted(tasks)]
 
 

@@ -1,4 +1,4 @@
-"""What the HTTP listener answers as JSON: why segments are held, and cleaning on request.
+"""JSON API of the HTTP listener: why segments are held, and cleaning on request.
 
     GET  /why/<topic>[/<partition>]            see `cleaning/why.py`
     POST /clean/<topic>[?wait=SECONDS]         cleans now; 200 when it has ended, 202 while it has not: ask again with
@@ -112,7 +112,7 @@ class HttpApi:
         return JsonAnswer("200 OK", content)
 
     def _owners(self, logs: list[UnifiedLog]) -> dict[int, TransactionOwner]:
-        """Whose the transactions are that hold the last stable offsets of these logs back, as far as it is known."""
+        """Owners of the transactions that hold back the last stable offsets of these logs, as far as they are known."""
         open_ones = {txn.producer_id for log in logs if (txn := log.oldest_transaction()) is not None}
         if not open_ones:
             return {}

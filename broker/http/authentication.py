@@ -1,4 +1,4 @@
-"""What a request by HTTP needs before anything looks at it, where `http.authentication` is on.
+"""Authentication of HTTP requests before anything else looks at them, if `http.authentication` is on.
 
     /health/live, /health/ready   nothing, unless http.health.open=false: one word, without what is wrong
     /metrics                      a user, unless http.metrics.open=true
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class HttpGate:
-    """One daemon's."""
+    """Authentication of one daemon's HTTP listener."""
 
     @classmethod
     def of(cls, config: BrokerConfig, users: Callable[[], Users | None], guesses: Guesses, submit: Submit) -> HttpGate:
@@ -72,7 +72,7 @@ class HttpGate:
         self._open = frozenset([*open_paths, "/metrics"] if config.http_metrics_open else open_paths)
 
     def is_open(self, path: str) -> bool:
-        """Whether a path answers everybody who reads."""
+        """True for a path that is answered without authentication."""
         return path in self._open
 
     def admit(self, environ: dict[str, Any], peer: Peer | None = None) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS = 32
 REQUEST_TIMEOUT_S = 10.0
-"""From the end of the TLS handshake (which has a limit of its own) to the last byte of a request."""
+"""Time limit for a request, from the end of the TLS handshake (which has its own) to the last byte."""
 ANSWER_TIMEOUT_S = 30.0
 LINGER_S = 0.5
 MAX_LINGER_BYTES = 1 << 20
@@ -60,11 +60,11 @@ class PutOut(ConnectionAbortedError):
 
 
 class BusyError(Exception):
-    """All threads of a lane are taken, and as many requests as may wait for one."""
+    """All threads of a lane are busy, and its queue is full."""
 
 
 class Peer:
-    """One connection's other end. Attributes are the connection's thread's and, under the lock, those of `Places`."""
+    """Other end of one connection. Attributes belong to the connection's thread or, under the lock, to `Places`."""
 
     __slots__ = ("_places", "connection", "ended", "is_waiting", "network")
 
@@ -131,7 +131,7 @@ class Places:
         return peer
 
     def leave(self, peer: Peer) -> None:
-        """The connection is closed."""
+        """Called when the connection is closed."""
         with self.lock:
             self._peers.remove(peer)
         self._places.release()
@@ -215,7 +215,7 @@ class BodyStream:
 
 
 class RequestStream(io.RawIOBase):
-    """What the client sends, up to one moment for all of it, and with a bound of bytes for the head."""
+    """Input of one request, with one deadline for all of it, and a limit on the bytes of the head."""
 
     def __init__(self, peer: Peer, now_s: Callable[[], float] = time.monotonic, timeout_s: float | None = None) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class RequestStream(io.RawIOBase):
         self._head_left: int | None = MAX_HEAD_BYTES
 
     def head_is_read(self) -> None:
-        """What comes now is a body, whose reader bounds it."""
+        """Lift the limit on the head: the body follows, and its reader limits it."""
         self._head_left = None
 
     def readable(self) -> bool:
@@ -246,7 +246,7 @@ class RequestStream(io.RawIOBase):
 
 
 class AnswerStream(io.BufferedIOBase):
-    """What the client is sent; it has `ANSWER_TIMEOUT_S` for all of it, from the first byte on."""
+    """Output of one answer, which has `ANSWER_TIMEOUT_S` in all, from the first byte on."""
 
     def __init__(self, peer: Peer, now_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -256,14 +256,14 @@ class AnswerStream(io.BufferedIOBase):
 
     @property
     def has_begun(self) -> bool:
-        """Whether the client was sent something."""
+        """True if some bytes were sent."""
         return self._end_s is not None
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        """Writes all. Raises `ClientTooSlow`."""
+        """Send all bytes. Raises `ClientTooSlow`."""
         if self._end_s is None:
             self._end_s = self._now_s() + ANSWER_TIMEOUT_S
         left, position = memoryview(data), 0
@@ -277,7 +277,7 @@ class AnswerStream(io.BufferedIOBase):
 
 @contextmanager
 def _in_time(connection: socket.socket, left_s: float) -> Iterator[None]:
-    """One call of the socket, which may take so long."""
+    """Run one socket call with a time limit. Raises `ClientTooSlow`."""
     if left_s <= 0:
         raise ClientTooSlow
     connection.settimeout(left_s)

@@ -57,7 +57,7 @@ class Server(ThreadingMixIn, WSGIServer):
         self._tick = tick
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Accepting thread."""
+        """Take a place for the connection and start its thread. Accepting thread."""
         peer: Any = self.places.enter(request, client_address[0])
         try:
             super().process_request(peer, client_address)
@@ -66,7 +66,7 @@ class Server(ThreadingMixIn, WSGIServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The connection's thread."""
+        """Serve one connection. The connection's thread."""
         peer: Peer = request
         try:
             if self._begin(peer, client_address[0]):
@@ -80,7 +80,7 @@ class Server(ThreadingMixIn, WSGIServer):
             self.places.leave(peer)
 
     def _begin(self, peer: Peer, host: str) -> bool:
-        """Whether a request may follow: the TLS handshake, where there is one, has come to its end."""
+        """Do the TLS handshake, if there is one; True if a request may follow."""
         if self.https is None:
             return True
         peer.becomes(connection := self.https.wrap(peer.connection))
@@ -94,7 +94,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
 
 class Handler(WSGIRequestHandler):
-    """One request. Its `request` is a `Peer`."""
+    """Handles one request, whose `request` attribute is a `Peer`."""
 
     server: Server
     wfile: AnswerStream
@@ -157,7 +157,7 @@ class Handler(WSGIRequestHandler):
 
 
 class Answer(ServerHandler):
-    """What runs the application."""
+    """Runs the WSGI application."""
 
     request_handler: Handler
 

@@ -28,7 +28,9 @@ _NO_TLS = (
 
 
 class Https:
-    """One listener's TLS. `wrap` and `shake` on HTTP's threads, `renew` on the one that accepts, the rest on the loop's."""
+    """TLS of the HTTP listener. `wrap` and `shake` run on HTTP's threads, `renew` on the accepting one, the rest on the
+    loop's.
+    """
 
     def __init__(self, config: BrokerConfig, now_s: Callable[[], float] = time.monotonic) -> None:
         """Reads files. Raises `TlsError` naming the setting that is wrong. `now_s`: a clock that only rises."""

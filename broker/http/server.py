@@ -169,7 +169,7 @@ class HttpServer:
             return _text(start_response, "503 Service Unavailable", f"{error}; try again\n", [("Retry-After", "1")])
 
     def _lane(self, path: str) -> Lane | None:
-        """Where a request waits for its turn; None: it is answered at once."""
+        """Lane in which a request waits for its turn; None for requests that are answered at once."""
         if path in _HEALTH:
             return None
         return self._monitors if path == "/metrics" else self._work
@@ -206,8 +206,9 @@ class HttpServer:
             return self._health_made
 
     def _is_for_us(self, environ: dict[str, Any]) -> bool:
-        """Whether no other's page can have sent it by a name of its own that points here. Who has signed in has not come so, and
-        what has no Host is no browser."""
+        """True unless the page of another site can have sent the request, by a name of its own that resolves to this
+        machine (DNS rebinding). Authenticated requests and requests without a Host header are never such.
+        """
         from .console.access import host_of, is_own_host
         from .user import USER
 

@@ -22,7 +22,7 @@ from ...config.exceptions import ConfigError
 log = logging.getLogger(__name__)
 
 FEWEST_CHARACTERS = 16
-"""Of a token: what is shorter can be guessed."""
+"""Minimum length of a token: shorter ones can be guessed."""
 MAX_FILE_BYTES = 1 << 20
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
@@ -68,7 +68,7 @@ class TokenFile:
             raise ConfigError([f"http.tokens.file={path}: {_reason(error)}"]) from None
 
     def user_of(self, token: str) -> str | None:
-        """Whose the token is. Looked up by its hash: how long that takes tells nothing of other tokens."""
+        """User of a token, or None. Looked up by hash, so that the time taken tells nothing about other tokens."""
         with self._lock:
             self._look()
             return self._tokens.get(hashlib.sha256(token.encode("utf-8", "replace")).digest())

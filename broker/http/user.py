@@ -1,4 +1,4 @@
-"""Who sent a request by HTTP, as the gate found it and as pages see it."""
+"""Authenticated user of an HTTP request, as the gate found it and as pages see it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from enum import IntEnum
 from typing import NamedTuple
 
 USER = "tidelog.user"
-"""Where WSGI's environment has the `HttpUser`; nothing there: the path is open, or nobody is asked."""
+"""Key of the `HttpUser` in WSGI's environment; absent for open paths and without authentication."""
 SUBJECT = "tidelog.subject"
-"""Where it has the subject of the client's certificate, which the handshake has found good; nothing there: none was shown."""
+"""Key of the subject of the client's verified certificate; absent if the client showed none."""
 
 
 PEER = "tidelog.peer"
-"""Where it has the connection's `Peer`."""
+"""Key of the connection's `Peer`."""
 
 
 class Role(IntEnum):
-    """What a user of HTTP may do; a higher one may do what a lower one may."""
+    """Role of an HTTP user; a higher role includes the lower ones."""
 
     READ = 1
     ADMIN = 2
 
 
 class HttpUser(NamedTuple):
-    """Who sent a request. `name` is without Kafka's `User:`. `by_certificate`: with every request, so that nobody signs out."""
+    """Sender of a request. `name` is without Kafka's `User:`. `by_certificate`: the browser sends it with every
+    request, so the user can't sign out.
+    """
 
     name: str
     role: Role

@@ -45,9 +45,11 @@ if TYPE_CHECKING:
     from .token_file import TokenFile
 
 MAX_HEADER_CHARACTERS = 8192
-"""Of a password; tokens may have what HTTP's own bound of a line leaves (64 KiB)."""
+"""Maximum length of a password; tokens may use what HTTP's own limit on a line leaves (64 KiB)."""
 BLANKS = " \t"
-"""What may stand around a header's value (RFC 9110, 5.6.3); Python's own `strip` takes other bytes of Latin-1 too."""
+"""Characters allowed around a header's value (RFC 9110, 5.6.3); Python's `strip` would remove other bytes of Latin-1
+too.
+"""
 CHECK_TIMEOUT_S = 2.0
 REMEMBERED_S = 300.0
 MOST_REMEMBERED = 256
@@ -71,7 +73,7 @@ class NotLetInError(Exception):
 
 
 def wait_for(future: Future[Any], timeout_s: float) -> Any:
-    """Its result. Raises TimeoutError."""
+    """Block for a future's result. Raises TimeoutError."""
     return future.result(timeout_s)
 
 
@@ -128,7 +130,7 @@ class HttpUsers:
 
     @property
     def asks_certificates(self) -> bool:
-        """Whether a certificate says who sends a request."""
+        """True if a client's certificate identifies it."""
         return "certificate" in self._mechanisms
 
     def identify(
@@ -222,7 +224,7 @@ class HttpUsers:
         return name
 
     async def _is_right(self, name: str, peer: str, check: Callable[[], bool]) -> bool:
-        """Loop thread. Raises `TurnedAway`."""
+        """Check a password or token in its address's turn. Loop thread. Raises `TurnedAway`."""
         attempt = self._guesses.attempts.attempt(peer)
         attempt.claims(name)
         async with self._guesses.checks.turn(peer) as run:
@@ -270,13 +272,13 @@ class HttpUsers:
         return self._failure(peer, what, bearer_error)
 
     def _turned_away(self, peer: str, away: TurnedAway) -> NotLetInError:
-        """What to raise for who has failed too often."""
+        """The error for a client with too many failures."""
         self.failures.was_turned_away(peer)
         headers = (("Retry-After", str(math.ceil(away.wait_s))),)
         return NotLetInError("429 Too Many Requests", "Too many attempts have failed. Try again later.", headers)
 
     def _failure(self, peer: str, what: str, bearer_error: str = "") -> NotLetInError:
-        """What to raise: the same for an unknown user as for a wrong password."""
+        """The error for a failed authentication, the same for an unknown user as for a wrong password."""
         self.failures.failed(peer, what)
         challenges = self._challenges(bearer_error)
         status = UNAUTHORIZED if challenges else FORBIDDEN

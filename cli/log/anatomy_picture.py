@@ -38,7 +38,7 @@ def draw(log: LogAnatomy, width: int, *, is_coloured: bool = False) -> list[str]
 
 
 def holes_line(holes: Sequence[tuple[int, int]]) -> str:
-    """What a log has lost: first and last offset of each hole, as far as a line has room."""
+    """Line with the first and last offset of each hole, as many as fit."""
     shown = ", ".join(f"{first}–{last}" for first, last in holes[:_SHOWN_HOLES])
     more = f" and {len(holes) - _SHOWN_HOLES} more" if len(holes) > _SHOWN_HOLES else ""
     return f"lost to damage: offsets {shown}{more}"

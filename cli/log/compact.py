@@ -87,7 +87,7 @@ def _camel(name: str) -> str:
 
 
 def picture(result: OfflineResult) -> list[str]:
-    """What was removed, as lines of aligned text."""
+    """Removed records, as lines of aligned text."""
     from ..clean import removed_lines
     from ..why import ledger_line
 

@@ -1,4 +1,4 @@
-"""Where `tidelog acls` finds rules and puts them: a daemon that is asked, or the data of one that is stopped."""
+"""Access rules for `tidelog acls`: those of a running daemon, or in the data of a stopped one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class AclSource(Protocol):
         """Deletes the rules that a filter finds, and tells them."""
 
     def policy(self) -> Policy | None:
-        """What holds beside rules; None where that is not told."""
+        """Settings that decide besides rules; None if they are unknown."""
 
     def is_on(self) -> bool:
-        """Whether rules hold there."""
+        """True if the daemon has an authorizer."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def acl_source(options: Any) -> Iterator[AclSource]:
 
 
 class Stopped:
-    """Rules in `metadata.db`."""
+    """Rules in `metadata.db` of a stopped daemon."""
 
     def __init__(self, daemon: StoppedDaemon) -> None:
         """DataDirectoryError where a rule can't be read."""

@@ -51,18 +51,19 @@ OPERATIONS: Mapping[ResourceType, frozenset[AclOperation]] = {
     ResourceType.DELEGATION_TOKEN: frozenset((AclOperation.DESCRIBE,)),
     ResourceType.USER: frozenset((AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS)),
 }
-"""What requests ask about each kind of resource, as kafka-acls has it. Rules about more would never decide anything."""
+"""Operations that requests check on each type of resource, as in kafka-acls. Rules about others never decide anything.
+"""
 
 HEADINGS = ("PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN", "HOST")
 
 
 def resource_type(text: str) -> ResourceType:
-    """`topic`, `transactional-id` …"""
+    """Parse a resource type: `topic`, `transactional-id` …"""
     return _named(ResourceType, text, "resource")
 
 
 def operation(text: str) -> AclOperation:
-    """`read`, `describe-configs`, `DESCRIBE_CONFIGS`, `DescribeConfigs`."""
+    """Parse an operation: `read`, `describe-configs`, `DESCRIBE_CONFIGS`, `DescribeConfigs`."""
     return _named(AclOperation, text, "operation")
 
 
@@ -72,7 +73,7 @@ def operations(text: str) -> list[AclOperation]:
 
 
 def permission(text: str) -> Permission:
-    """`allow` or `deny`."""
+    """Parse a permission: `allow` or `deny`."""
     return _named(Permission, text, "permission")
 
 
@@ -82,7 +83,7 @@ def pattern(text: str) -> PatternType:
 
 
 def principal(text: str) -> str:
-    """`User:alice`, `User:*`."""
+    """Parse a principal: `User:alice`, `User:*`."""
     kind, colon, name = text.partition(":")
     if kind != "User" or not colon or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is no user: write User:NAME, or 'User:*' for everybody")
@@ -106,7 +107,7 @@ def host(text: str) -> str:
 
 
 def pointless(resource: ResourceType, wanted: Iterable[AclOperation]) -> str:
-    """Why no request will ever ask this, "" where one may."""
+    """Text that says why no request will ever check such a rule; "" if one may."""
     for one in wanted:
         if one is not AclOperation.ALL and one not in OPERATIONS[resource]:
             there = ", ".join(shown(other) for other in sorted(OPERATIONS[resource]))
@@ -130,12 +131,12 @@ def _plain(text: str) -> str:
 
 
 def shown(one: IntEnum) -> str:
-    """`TRANSACTIONAL_ID` as `transactional-id`."""
+    """Format an enum member: `TRANSACTIONAL_ID` as `transactional-id`."""
     return one.name.lower().replace("_", "-")
 
 
 def row(rule: Acl) -> tuple[str, ...]:
-    """Under `HEADINGS`."""
+    """Table row of a rule, under `HEADINGS`."""
     return (
         rule.principal,
         shown(rule.permission),
@@ -148,7 +149,7 @@ def row(rule: Acl) -> tuple[str, ...]:
 
 
 def facts(rule: Acl) -> dict[str, Any]:
-    """As JSON, in Kafka's words."""
+    """A rule for JSON, with Kafka's names."""
     return {
         "principal": rule.principal,
         "permission": rule.permission.name,

@@ -1,4 +1,4 @@
-"""How commands ask a daemon over HTTP: where it is, who asks, one request, and what went wrong in one line.
+"""HTTP requests of commands to a daemon: address, credentials, one request, and errors in one line.
 
 Who asks is in the file of `--command-config`, which is the same as for commands that speak Kafka's protocol:
 
@@ -55,7 +55,7 @@ def add_http_argument(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HttpDaemon:
-    """Where a daemon is, and how to get in. `authorization`: the header; `tls`: None where it speaks http."""
+    """Address and credentials of a daemon. `authorization`: the header; `tls`: None for plain http."""
 
     host: str
     port: int

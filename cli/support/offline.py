@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StoppedDaemon(NamedTuple):
-    """Its settings, what its `metadata.db` has, and the file itself."""
+    """Settings of a stopped daemon, the contents of its `metadata.db`, and the file itself."""
 
     config: BrokerConfig
     stored: StoredMetadata
@@ -21,7 +21,7 @@ class StoppedDaemon(NamedTuple):
 
 
 def is_offline(options: Any) -> bool:
-    """Whether --config or --set say that the data of a stopped daemon are meant (`add_configuration`)."""
+    """True if --config or --set select the data of a stopped daemon (`add_configuration`)."""
     return options.config is not None or bool(options.assignments)
 
 

@@ -1,4 +1,4 @@
-"""What commands ask of several topics at once: their partitions, ends and sizes."""
+"""Partitions, end offsets and sizes of several topics at once, for commands."""
 
 from __future__ import annotations
 

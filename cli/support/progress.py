@@ -1,4 +1,4 @@
-"""How long work shows how far it is: a bar on a terminal, a line each ten seconds elsewhere. Writes to stderr."""
+"""Progress of long work: a bar on a terminal, a line every ten seconds elsewhere. Writes to stderr."""
 
 from __future__ import annotations
 

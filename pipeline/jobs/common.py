@@ -1,4 +1,4 @@
-"""Where each job begins: what to read, from which offset to which, and how far it is."""
+"""Common start of all jobs: what to read, between which offsets, and progress."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class JobError(PipelineError):
 
 
 def no_progress(total: int, done: int) -> None:
-    """For those who don't look."""
+    """Progress callback that does nothing."""
 
 
 def look_at(options: Mapping[str, str]) -> Look:
-    """What there is to read by the source's options. Blocks. PipelineError."""
+    """Topics and offsets that the source's options select. Blocks. PipelineError."""
     parsed = parse_options(dict(options))
     with open_place(parsed) as place:
         return look(place, parsed)
@@ -47,7 +47,7 @@ def only_topic(bounds: Mapping[TopicPartition, Bounds]) -> str:
 
 
 def offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
-    """As startingOffsets and endingOffsets take them."""
+    """Offsets in the form of startingOffsets and endingOffsets."""
     return json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
 
 

@@ -40,7 +40,7 @@ class ArchiveFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What one run added, the archive's version of its number. `ends` are those of all partitions after it."""
+    """Files added by one run, as a version of the archive. `ends` are the end offsets of all partitions after it."""
 
     topic: str
     topic_id: str | None
@@ -102,7 +102,7 @@ def check_folder(folder: str) -> None:
 
 
 def check_path(folder: str) -> None:
-    """ArchiveError for an address."""
+    """Raise ArchiveError for a URI."""
     if _URI.match(folder):
         raise ArchiveError(
             f"{folder}: an archive is a folder of a local or mounted file system, given as its path; object stores and HDFS are "
@@ -116,7 +116,7 @@ def local_uri(path: str) -> str:
 
 
 def read_manifests(folder: str) -> list[Manifest]:
-    """From version 1 on; none where there is no archive yet. ArchiveError: one is missing or damaged."""
+    """Manifests from version 1 on; empty without an archive. ArchiveError: one is missing or damaged."""
     check_path(folder)
     place = os.path.join(folder, _FOLDER)
     try:
@@ -159,7 +159,7 @@ def new_data_folder(folder: str, version: int) -> str:
 def add_manifest(
     folder: str, version: int, topic: str, topic_id: str | None, ends: Mapping[int, int], files: Sequence[ArchiveFile]
 ) -> None:
-    """From now on those files belong to the archive. ArchiveError: another run has written this version."""
+    """Write the manifest that adds the files to the archive. ArchiveError: another run has written this version."""
     place = os.path.join(folder, _FOLDER)
     os.makedirs(place, exist_ok=True)
     content = {

@@ -1,4 +1,4 @@
-"""What will be read, and from where: partitions, offsets and times, splits of a batch or of a stream's trigger. Driver only.
+"""Plans a read: partitions, offsets and times, splits of a batch or of a stream's trigger. Driver only.
 
 Start reading at `batch_plan.py`; `places.py` says where the bytes of a partition are.
 """

@@ -1,4 +1,4 @@
-"""What a batch read comes to: which partitions, between which offsets, in which splits. Driver."""
+"""Plan of a batch read: partitions, offsets and splits. Driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SMALLEST_SPLIT = 4096
 
 
 class Narrowed(NamedTuple):
-    """What filters leave of partitions and offsets; both ends included, None: no end."""
+    """Limits on partitions and offsets from pushed-down filters; both ends included, None: no limit."""
 
     least_partition: int | None = None
     most_partition: int | None = None
@@ -23,7 +23,7 @@ class Narrowed(NamedTuple):
     most_offset: int | None = None
 
     def clip(self, one: Range) -> Range | None:
-        """What is left of a range."""
+        """Part of a range within the limits; None if nothing is left."""
         number = one.where.partition
         if self.least_partition is not None and number < self.least_partition:
             return None
@@ -35,7 +35,7 @@ class Narrowed(NamedTuple):
 
 
 def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPlace | None = None) -> list[AnySplit]:
-    """PipelineError. Blocks."""
+    """Splits of a batch read. PipelineError. Blocks."""
     with place or open_place(options) as there:
         ranges = batch_ranges(options, there)
         kept = [one for one in ((narrowed or Narrowed()).clip(one) for one in ranges) if one is not None]
@@ -78,7 +78,7 @@ def batch_ranges(options: Options, place: Place) -> list[Range]:
 def starting_offsets(
     options: Options, place: Place, bounds: Mapping[TopicPartition, Bounds], otherwise: int
 ) -> dict[TopicPartition, int]:
-    """Where each partition begins. `otherwise`: EARLIEST or LATEST, when nothing was said."""
+    """Start offset of each partition. `otherwise`: EARLIEST or LATEST, the default."""
     return _offsets(options.starting, options.starting_timestamp, "starting", place, bounds, otherwise, options)
 
 

@@ -60,7 +60,7 @@ class Brokers:
         return self._client.retry(ask)
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """None from brokers before Kafka 2.8."""
+        """Topic ids; none from brokers before Kafka 2.8."""
         found = self._client.metadata(sorted(topics)).topics if topics else []
         return {one.name: encode_uuid(UUID(bytes=one.topic_id)) for one in found if one.name and any(one.topic_id)}
 

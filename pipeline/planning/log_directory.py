@@ -1,4 +1,4 @@
-"""What there is to read in log directories: topics, partitions, and between which offsets.
+"""Topics, partitions and readable offsets in log directories.
 
 Without a broker's word the bounds are those of the checkpoints: the log start offset, and the high watermark of the last few
 seconds. For readers of committed data the end is the last stable offset, found from the newest producer snapshot and the
@@ -34,7 +34,7 @@ from .timestamps import first_at
 
 
 class LogDirectories:
-    """One daemon's data directories, from outside: a `Place`. Reads only; blocks."""
+    """Data directories of one daemon, read from outside: a `Place`. Reads only; blocks."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         """DirectoryError: one of them is not there, or a newer daemon's."""
@@ -80,7 +80,7 @@ class LogDirectories:
         return found
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """By `partition.metadata`, which a directory of Kafka before 2.8 has not."""
+        """Topic ids from `partition.metadata`, which Kafka before 2.8 does not write."""
         found: dict[str, str] = {}
         for topic, number in sorted(self._homes):
             if topic in topics and topic not in found:
@@ -110,7 +110,7 @@ class LogDirectories:
         ]
 
     def why_gone(self, where: TopicPartition, start: int) -> str:
-        """By the daemon's ledger. A log start inside a segment can only be DeleteRecords'."""
+        """Cause of the loss, from the daemon's ledger. A log start inside a segment can only come from DeleteRecords."""
         segments = self.segments(*where)
         if segments and segments[0].base_offset < start:
             return "DeleteRecords has taken"
@@ -135,7 +135,7 @@ class LogDirectories:
         return os.path.join(self._homes[topic, partition], f"{topic}-{partition}")
 
     def partition_bounds(self, topic: str, partition: int, *, read_committed: bool = False) -> Bounds:
-        """Where the partition can be read."""
+        """Readable offsets of one partition."""
         home, place = self._homes[topic, partition], (topic, partition)
         segments = self.segments(topic, partition)
         first = segments[0].base_offset if segments else 0

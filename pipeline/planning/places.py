@@ -1,4 +1,4 @@
-"""Where records are: log directories, brokers, or both. Planning, streams and views know no more of them than this.
+"""Places to read from: log directories, brokers, or both, behind one interface for planning, streams and views.
 
 with open_place(options) as place:
     partitions = chosen(place, options)
@@ -23,7 +23,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 class TopicPartition(NamedTuple):
-    """One partition."""
+    """A topic's name and a partition's number."""
 
     topic: str
     partition: int
@@ -52,19 +52,19 @@ class Place(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name of the place, for messages."""
 
     def topics(self) -> list[str]:
-        """All there are."""
+        """Names of all topics."""
 
     def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
-        """Of each; TopicError when there is no such topic."""
+        """Partitions of each topic; TopicError for an unknown one."""
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Of each whose id is known, as Kafka spells it: another one is another topic."""
+        """Ids of the topics that have one, as Kafka spells them: a topic with another id is another topic."""
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
-        """Where each can be read."""
+        """Readable offsets of each partition."""
 
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset whose record has that timestamp (ms) or a later one; None: there is none."""
@@ -76,7 +76,7 @@ class Place(Protocol):
         """Words for what has taken the offsets below the log's start."""
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Close connections."""
 
 
 class OpenPlace:
@@ -142,7 +142,7 @@ def _listed(numbers: list[int]) -> str:
 
 
 def open_place(options: Options) -> OpenPlace:
-    """What `path` and `bootstrap.servers` say."""
+    """Open the place of `path` or `bootstrap.servers`."""
     from ..wire.client import KafkaClient
     from .brokers import Brokers
     from .log_directory import LogDirectories
@@ -176,7 +176,7 @@ def chosen(place: Place, options: Options) -> list[TopicPartition]:
 
 
 class Look(NamedTuple):
-    """What there is to read at one moment. `topic_ids` has the topics whose id is known."""
+    """Partitions and offsets at one moment. `topic_ids` has the topics whose id is known."""
 
     bounds: dict[TopicPartition, Bounds]
     topic_ids: dict[str, str]

@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 def read_entries(segment: SegmentFile) -> list[Entry]:
-    """What looks sound, in order: offsets and positions rise, and lie within the file."""
+    """Entries that look sound, in order: offsets and positions rise, and lie within the file."""
     path = os.path.join(segment.directory, file_name(segment.base_offset, OFFSET_INDEX_SUFFIX))
     try:
         with open(path, "rb") as file:
@@ -50,7 +50,7 @@ def read_entries(segment: SegmentFile) -> list[Entry]:
 
 
 def begins_batch(file: File, entry: Entry) -> bool:
-    """Whether the entry is this file's."""
+    """True if the batch at the entry's position is the one that it names."""
     try:
         found = batch_at(file, entry.position)
     except RecordError:
@@ -59,6 +59,6 @@ def begins_batch(file: File, entry: Entry) -> bool:
 
 
 def start_position(file: File, segment: SegmentFile, offset: int) -> int:
-    """Where to begin reading for `offset`: a batch begins there, and none that holds it lies before."""
+    """Position from which to read for `offset`: a batch begins there, and none that holds the offset lies before it."""
     below = [entry for entry in read_entries(segment) if entry.last_offset <= offset]
     return below[-1].position if below and begins_batch(file, below[-1]) else 0

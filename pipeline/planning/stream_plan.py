@@ -62,7 +62,7 @@ def from_json(offset: object) -> Position:
 
 
 class StreamPlan:
-    """One query's; lives in the driver while it runs. One thread at a time; blocks; PipelineError.
+    """Plan of one streaming query; lives in the driver while it runs. One thread at a time; blocks; PipelineError.
 
     Partitions and bounds are looked at with each trigger, so that new partitions are found; those begin with their first
     record.
@@ -81,7 +81,7 @@ class StreamPlan:
         self._place.close()
 
     def initial(self) -> Position:
-        """Where a new query begins: the latest, when nothing was said."""
+        """Position at which a new query begins: by default the latest."""
         bounds, topic_ids = look(self._place, self._options)
         offsets = starting_offsets(self._options, self._place, bounds, LATEST)
         for one, there in bounds.items():
@@ -91,16 +91,16 @@ class StreamPlan:
         return Position(offsets, topic_ids)
 
     def stop_at_present(self) -> None:
-        """From now on nothing counts that is not there yet (`availableNow`)."""
+        """Fix the end of the query at the present ends of the partitions (`availableNow`)."""
         self._target = self.available().offsets
 
     def available(self) -> Position:
-        """Where the partitions end."""
+        """Ends of the partitions."""
         bounds, topic_ids = look(self._place, self._options)
         return Position({one: there.end for one, there in bounds.items()}, topic_ids)
 
     def next(self, start: Position, *, is_limited: bool = True) -> Position:
-        """How far the next trigger goes; `start` itself when there is nothing, or not enough, to read.
+        """End of the next trigger; `start` itself if there is nothing, or not enough, to read.
 
         `is_limited`: whether maxOffsetsPerTrigger and minOffsetsPerTrigger hold.
         """
@@ -122,7 +122,7 @@ class StreamPlan:
         return Position({one: begin[one] + sizes[one] for one in ends}, topic_ids)
 
     def splits(self, start: Position, end: Position) -> list[AnySplit]:
-        """What lies between two offsets, when the query comes to read it."""
+        """Splits between two positions, made when the query comes to read them."""
         wanted = list(end.offsets)
         topic_ids = self._place.topic_ids({one.topic for one in wanted})
         bounds = self._place.bounds(wanted, read_committed=self._options.read_committed) if wanted else {}
@@ -153,7 +153,7 @@ class StreamPlan:
         return found
 
     def _begin(self, start: Position, topic_ids: Mapping[str, str], bounds: Mapping[TopicPartition, Bounds]) -> Vector:
-        """Where each partition that is there goes on; what is lost is told, unless nobody wants to know."""
+        """Position at which each existing partition goes on; loss of data is reported unless that is switched off."""
         careful = self._options.fail_on_data_loss
         gone = [one for one in start.offsets if one not in bounds]
         if gone and careful:
@@ -180,7 +180,7 @@ class StreamPlan:
         return begin
 
     def _should_wait(self, total: int) -> bool:
-        """For minOffsetsPerTrigger; never with availableNow, which would not come to an end."""
+        """True if minOffsetsPerTrigger is not reached; never with availableNow, which would not come to an end."""
         least = self._options.min_offsets_per_trigger
         if least is None or total >= least or self._target is not None:
             return False

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def first_at(segments: Sequence[SegmentFile], timestamp: int, start: int, end: int) -> int | None:
-    """Its offset, in [start, end); None when there is none. `timestamp` in ms. Reads headers and one batch. Blocks."""
+    """Offset in [start, end) of the first record with a timestamp >= `timestamp` (ms); None if there is none. Reads
+    headers and one batch. Blocks.
+    """
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else end
         if following <= start or segment.base_offset >= end:

@@ -1,4 +1,4 @@
-"""From stored bytes to columns: whichever format, codec and producer, with what a reader of committed data leaves out.
+"""Decodes stored batches to columns: any format, codec and producer, without what a reader of committed data must skip.
 
 A `BatchDecoder` is given bytes that begin with a batch, from a file or from a fetch, and takes the whole ones. Transaction
 markers are no records; batches of aborted transactions are left out when `aborted` says which those are.
@@ -33,17 +33,17 @@ NO_TIMESTAMP_TYPE = -1
 
 
 class Aborted(Protocol):
-    """Which batches belong to transactions that were aborted. Asked in the order of offsets."""
+    """Tells which batches belong to aborted transactions. Called in the order of offsets."""
 
     def has(self, producer_id: int, base_offset: int) -> bool:
-        """Whether the batch of a transaction does."""
+        """True if this transactional batch belongs to an aborted transaction."""
 
     def end(self, producer_id: int, offset: int) -> None:
         """A marker there has ended the producer's transaction."""
 
 
 class AbortedRanges:
-    """As files say it: from the first record of each to its marker."""
+    """Aborted transactions from index files: each from its first record to its marker."""
 
     def __init__(self, transactions: Iterable[AbortedTxn] = ()) -> None:
         self._ranges: dict[int, list[tuple[int, int]]] = {}
@@ -58,7 +58,8 @@ class AbortedRanges:
 
 
 class AbortedAsFetched:
-    """As brokers say it with each answer: only where each begins. Its end is the producer's next marker.
+    """Aborted transactions from fetch answers, which say only where each begins. It ends with the producer's next
+    marker.
 
     An answer tells all that reach into what was asked for, those again of which an earlier answer told: so each starts anew.
     """
@@ -84,7 +85,9 @@ class AbortedAsFetched:
         self._active.discard(producer_id)
 
     def _begin(self, producer_id: int, offset: int) -> bool:
-        """Whether one of its transactions begins at or below `offset`; such a one is not to come any more."""
+        """True if an aborted transaction of the producer begins at or below `offset`; it is then removed from those to
+        come.
+        """
         to_come = self._to_come.get(producer_id)
         if not to_come or min(to_come) > offset:
             return False
@@ -93,7 +96,7 @@ class AbortedAsFetched:
 
 
 class BatchDecoder:
-    """One split's. One thread at a time.
+    """Decoder of one split. One thread at a time.
 
     Attributes:
         next_offset: everything below it has been seen.
@@ -123,7 +126,7 @@ class BatchDecoder:
 
     @property
     def is_full(self) -> bool:
-        """What it holds should be taken."""
+        """True if the decoded rows should be taken now."""
         return self._builder.rows >= ROWS_AT_ONCE or self._builder.data_bytes >= BYTES_AT_ONCE
 
     def take(self) -> Columns | None:

@@ -1,4 +1,4 @@
-"""What a reader gives: some records of one partition, side by side as Arrow keeps them, and which columns are wanted."""
+"""Output of a reader: records of one partition as columns, as in Arrow, and the choice of columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES_AT_ONCE = 32 << 20
 
 
 class Wish(NamedTuple):
-    """Which columns are wanted, and which records. Timestamps in ms, both ends included."""
+    """Wanted columns and records. Timestamps in ms, both ends included."""
 
     keys: bool = True
     values: bool = True
@@ -39,7 +39,9 @@ class Columns(NamedTuple):
 
 
 class Keeping(NamedTuple):
-    """How `view=latest` is made. `partitions`: of the topic, when keys have to be where its partitioner puts them, else 0."""
+    """Settings of `view=latest`. `partitions`: their number in the topic, if keys must be where its partitioner puts
+    them, else 0.
+    """
 
     partitions: int = 0
     tombstones: bool = False

@@ -149,7 +149,7 @@ def _damage(split: FetchSplit, settings: ClientSettings, offset: int, cause: Exc
 
 
 def _start_after_loss(client: KafkaClient, split: FetchSplit, offset: int, fail_on_data_loss: bool) -> int:
-    """Where what is left begins. DataLossError."""
+    """Offset at which to go on after records were lost. DataLossError."""
     where = TopicPartition(split.topic, split.partition)
     start, end = Brokers(client).bounds([where], read_committed=False)[where]
     if offset < start:
@@ -172,7 +172,7 @@ def _too_short(split: FetchSplit, offset: int, end: int, fail_on_data_loss: bool
 
 
 class _Fetcher:
-    """Keeps one fetch ahead."""
+    """Fetches one request ahead."""
 
     def __init__(self, client: KafkaClient, split: FetchSplit, *, read_committed: bool) -> None:
         self._client = client
@@ -238,7 +238,7 @@ class _Fetcher:
         self._ahead = (offset, connection, connection.send(request, FetchResponse, up_to=high, at_least=low))
 
     def _size(self, offset: int) -> int:
-        """Of a fetch from there: what lies behind the split's end is the next one's."""
+        """Size of the fetch at `offset`: records behind the split's end belong to the next one."""
         most, done = self._client.settings.fetch_max_bytes, offset - self._split.first_offset
         if done <= 0:
             return most

@@ -26,7 +26,7 @@ _PAUSE_S = 0.02
 
 
 class SegmentFile(NamedTuple):
-    """One `.log` file; `size` in bytes, of the active one as of the listing."""
+    """A `.log` file; `size` in bytes, for the active one at the time of the listing."""
 
     directory: str
     base_offset: int

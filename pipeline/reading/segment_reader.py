@@ -76,7 +76,7 @@ def read_split(
 
 
 def _open(segment: SegmentFile) -> File | None:
-    """None when the file is not what was planned with any more."""
+    """Open a segment; None if the file is no longer the one that was planned with."""
     try:
         file = RealFileSystem().open(segment.path, writable=False)
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def _open(segment: SegmentFile) -> File | None:
 
 
 def _next_segment(split: Split, offset: int, read: set[int], *, fail_on_data_loss: bool) -> SegmentFile | None:
-    """Where `offset` or what comes after it is now; None when that lies behind the split."""
+    """Segment that holds `offset` or what follows it now; None if that lies behind the split."""
     segments = list_segments(split.segment.directory)
     index = floor(segments, offset)
     if index < 0 and segments and fail_on_data_loss and segments[0].base_offset > offset:
@@ -102,7 +102,7 @@ def _next_segment(split: Split, offset: int, read: set[int], *, fail_on_data_los
 
 
 def gone_in_mid_read(split: AnySplit, offset: int, start: int) -> str:
-    """What to say when the log has come to start behind what was to be read."""
+    """Error text for a log whose start has moved past the offset to read."""
     return (
         f"{split.topic}-{split.partition}: offsets {offset} to {min(start, split.end_offset) - 1} are gone: retention or "
         "DeleteRecords has taken them while they were to be read; set failOnDataLoss to false to go on without them"
@@ -150,7 +150,7 @@ def _read_segment(
 def _past_damage(
     file: File, segment: SegmentFile, position: int, decoder: BatchDecoder, skip_corrupt: bool, cause: str
 ) -> int:
-    """Where to go on behind what is no sound batch at `position`: the end of the file where that is all there is.
+    """Position at which to go on behind bytes that are no sound batch; the end of the file if no batch follows.
 
     CorruptLogError, unless damage is to be skipped, or it is the room that an active segment has reserved.
     """

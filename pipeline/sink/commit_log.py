@@ -45,7 +45,7 @@ def encode_mark(batch: int, run: str) -> bytes:
 
 
 def decode_token(value: bytes) -> Token:
-    """CommitTopicError."""
+    """Parse a token. CommitTopicError."""
     try:
         found = json.loads(value)
         parts = tuple(
@@ -71,7 +71,7 @@ class _Written(NamedTuple):
 
 
 class _Transaction:
-    """One transaction of one producer id."""
+    """A transaction of one producer id."""
 
     __slots__ = ("epoch", "first", "outcome", "producer_id")
 
@@ -116,14 +116,16 @@ class CommitLog:
         return end
 
     def finish(self, last_stable_offset: int) -> None:
-        """What lies below the last stable offset and has no marker any more was committed: cleaning keeps nothing else."""
+        """Called at the end: transactions below the last stable offset whose markers are gone were committed, since
+        cleaning keeps no records of aborted ones.
+        """
         for number in self._open.values():
             one = self._transactions[number]
             if one.first < last_stable_offset:
                 one.outcome = Outcome.COMMITTED
 
     def queries(self) -> list[str]:
-        """That have a token. CommitTopicError."""
+        """Queries that have a token. CommitTopicError."""
         try:
             return sorted(
                 str(json.loads(key)["query"]) for key in self._written if b'"task"' not in key and self._latest(key)
@@ -134,7 +136,7 @@ class CommitLog:
             ) from None
 
     def view(self, query: str) -> View:
-        """CommitTopicError."""
+        """State of one query. CommitTopicError."""
         value = self._latest(token_key(query))
         if value is None:
             return View()

@@ -1,4 +1,4 @@
-"""How a batch of many transactions is committed as one: values and decisions, no I/O. See docs/adr/0034-pipeline-sink.md.
+"""Commits a batch of many transactions as one: values and decisions, no I/O. See docs/adr/0034-pipeline-sink.md.
 
     task      begin ── mark ── rows … ──► Part                         a transaction, left open
     driver    fence ── read ── settle ── write the token ── end each part
@@ -27,7 +27,7 @@ class LostPartError(PipelineError):
 
 
 class Outcome(Enum):
-    """What the log says of a transaction."""
+    """State of a transaction in the log."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -37,7 +37,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Part:
-    """One task's transaction. `fingerprint`: of its rows, whatever their order."""
+    """Transaction of one task. `fingerprint`: of its rows, in any order."""
 
     task: int
     transactional_id: str
@@ -75,13 +75,13 @@ class View:
 
 
 class Cluster(Protocol):
-    """What the driver does to the cluster. Each call may fail, done or not done."""
+    """Operations of the driver on the cluster. Each may fail, done or not done."""
 
     def fence(self) -> None:
         """No other driver of this query can write a token from now on."""
 
     def read(self) -> View:
-        """All tokens and marks that were written before."""
+        """All tokens and marks written so far."""
 
     def end(self, part: Part, *, commit: bool) -> bool:
         """Ends its transaction; False when it is none that can be ended so any more (which says nothing of how it ended)."""
@@ -95,14 +95,16 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a batch: a token to write (None: it is there already), and transactions that don't count."""
+    """Decision on a batch: the token to write (None: it is there already), and `superfluous` transactions, whose rows
+    don't count.
+    """
 
     token: Token | None
     superfluous: tuple[Part, ...] = ()
 
 
 def decide(view: View, batch: int, run: str, parts: Sequence[Part]) -> Decision:
-    """For a view without open parts. TornBatchError."""
+    """Decide on a batch, given a view without open parts. TornBatchError."""
     assert not view.parts(Outcome.OPEN)
     fresh = Decision(Token(batch, run, tuple(parts)))
     token = view.token

@@ -192,7 +192,9 @@ class KafkaCluster:
 
 
 def read_commit_log(client: KafkaClient, topic: str, partition: int = COMMIT_PARTITION) -> CommitLog:
-    """All that is there at this moment, whatever is open. Errors of the wire; none of it is ever left out in silence."""
+    """Read all of the commit topic up to now, open transactions included. Raises errors of the wire; nothing is left
+    out in silence.
+    """
     position, end = (_offset(client, topic, partition, which) for which in (_EARLIEST, _LATEST))
     log = CommitLog()
     stable = None

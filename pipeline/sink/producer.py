@@ -48,7 +48,7 @@ Place = tuple[str, int]
 
 
 class ProducerId(NamedTuple):
-    """What a broker gave out."""
+    """A producer id assigned by a broker."""
 
     id: int
     epoch: int
@@ -86,7 +86,7 @@ def init_producer(client: KafkaClient, transactional_id: str | None, timeout_ms:
 
 
 def has_transactions_v2(client: KafkaClient) -> bool:
-    """Whether brokers add partitions by themselves, and change the epoch with every transaction."""
+    """True if brokers add partitions to transactions by themselves, and change the epoch with every transaction."""
     return client.retry(lambda: client.any_connection().features.get(_TRANSACTION_VERSION, 0) >= 2)
 
 
@@ -154,7 +154,7 @@ class Producer:
         self.bytes_sent = 0
 
     def partitions(self, topic: str) -> int:
-        """How many it has. DeliveryError when there is no such topic."""
+        """Number of partitions of a topic. DeliveryError if the topic does not exist."""
         self.flush()  # leaders may be others now, and nothing may overtake what is on its way to the old ones
         self._topics.add(topic)
         self._look_up()
@@ -221,7 +221,7 @@ class Producer:
         return connection.send(request, ProduceResponse, up_to=self._version, at_least=3)
 
     def _receive(self, node: int) -> None:
-        """The oldest answer."""
+        """Receive and handle the oldest answer."""
         flight = self._flights[node][0]
         try:
             answer = self._client.connection(node).receive(flight.ticket)
@@ -234,7 +234,7 @@ class Producer:
             self._again(node, failed)
 
     def _failed(self, batches: list[Pending], answer: ProduceResponse, *, in_order: bool = False) -> list[Pending]:
-        """Those that are to be sent again. DeliveryError for one that is refused for good."""
+        """Batches to send again. DeliveryError for one that is refused for good."""
         results: dict[Place, PartitionProduceResponse] = {
             (topic.name, one.index): one for topic in answer.responses for one in topic.partition_responses
         }
@@ -302,7 +302,7 @@ class Producer:
             pause = min(2 * pause, self._client.settings.max_backoff_ms / 1000)
 
     def _drain(self, node: int, flights: Iterable[_Flight]) -> list[Pending]:
-        """Those of a broker's requests that were not taken, or of which nobody can tell."""
+        """Batches of a broker's requests that were not accepted, or whose fate is unknown."""
         left: list[Pending] = []
         broken = False
         for flight in flights:

@@ -1,4 +1,4 @@
-"""What one task of a write does, and what the driver does with what its tasks say. No pyspark in here.
+"""Work of one task of a write, and of the driver with its tasks' results. Without pyspark.
 
 task     write_rows     rows onto the wire; exactly once: in a transaction that is left open, with its mark
 driver   commit_batch   the commit protocol over all tasks' parts
@@ -42,7 +42,7 @@ class TransactionTimeError(PipelineError):
 
 
 class Place(NamedTuple):
-    """Whose rows they are: of which query, in which of its runs, batch, task and attempt."""
+    """Origin of rows: query, run, batch, task and attempt."""
 
     query: str
     run: str
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a task tells the driver. `part` is None without transactions; `started_ms`: when its transaction began."""
+    """Result of a task for the driver. `part` is None without transactions; `started_ms`: start of its transaction."""
 
     rows: int
     size: int
@@ -69,9 +69,7 @@ def write_rows(
     make_client: Callable[[Any], KafkaClient] = KafkaClient,
     clock_ms: Callable[[], int] = now_ms,
 ) -> Written:
-    """All rows of Arrow record batches. With a `place`: into a transaction that is still open afterwards. Raises what the
-    client, the builder and the rows raise, with the transaction aborted then.
-    """
+    """Write all rows of Arrow record batches; with a `place`, into a transaction that is left open."""
     with make_client(options.client) as client:
         if place is None:
             sender = Producer(client, init_producer(client, None), delivery_timeout_ms=options.delivery_timeout_ms)
@@ -154,14 +152,15 @@ def settle_pending(client: KafkaClient, options: SinkOptions, query: str) -> Non
 
 
 class Versions(NamedTuple):
-    """How far an application's batch writes are. `version`: the last one that is in its topics, 0 for none; `rows`: its rows."""
+    """Progress of an application's batch writes. `version`: the last one in its topics, 0 for none; `rows`: its rows."""
 
     version: int
     rows: int
 
 
 def last_version(options: SinkOptions, *, make_client: Callable[[Any], KafkaClient] = KafkaClient) -> Versions:
-    """Of `txnAppId`, whose versions are written in order from 1. Driver; carries out first what a driver that died had decided.
+    """Progress of `txnAppId`, whose versions are written in order from 1. Driver; completes first what a driver that
+    died had decided.
 
     Errors of the wire, CommitTopicError. A version of which a part was lost is not there: it is to be written again.
     """

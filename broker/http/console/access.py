@@ -1,4 +1,4 @@
-"""Who may read the console's pages, and who may act: the one place that decides. `refusal` is asked before every page.
+"""Decides who may read the console's pages and who may act. `refusal` is called before every page.
 
 A web page that somebody opens elsewhere must not read or change a daemon that only its visitor can reach. So
 
@@ -38,10 +38,10 @@ _OUR_COOKIE = re.compile(r"[\w-]{32}", re.ASCII)
 
 
 class Right(Enum):
-    """What a request wants to do."""
+    """Kinds of access that a request needs."""
 
     LOAD = "load"
-    """What is the same everywhere: the style sheet, the script."""
+    """Load static files: the style sheet, the script."""
     READ = "read"
     ACT = "act"
 
@@ -54,7 +54,7 @@ class Refusal(NamedTuple):
 
 
 def refusal(request: PageRequest, right: Right, config: BrokerConfig) -> Refusal | None:
-    """None: it may."""
+    """The refusal of a request; None if it is allowed."""
     host = host_of(request.authority)
     if config.http_authentication:
         return _role_refusal(request, right, config)
@@ -90,7 +90,7 @@ def _role_refusal(request: PageRequest, right: Right, config: BrokerConfig) -> R
 
 
 def is_own_host(host: str, config: BrokerConfig) -> bool:
-    """Whether a host that a request names is this daemon for certain, and none that another's page could have."""
+    """True if the host in a request certainly means this daemon, and no other site can have it as its name."""
     if is_address(host) or is_local_name(host):
         return True
     listeners = (*config.advertised_listeners, *((config.http_listener,) if config.http_listener is not None else ()))
@@ -99,7 +99,7 @@ def is_own_host(host: str, config: BrokerConfig) -> bool:
 
 
 def misdirected(authority: str | None) -> Refusal:
-    """What a request under another's name is answered."""
+    """Refusal of a request that came under another name."""
     return Refusal(
         MISDIRECTED,
         f"This daemon is not to be asked for under the name {(authority or '(none)')[:100]}. Use an address or localhost, or put "
@@ -121,7 +121,9 @@ _NO_FORM_OF_OURS = Refusal(
 
 
 class FormTokens:
-    """What proves that a form was filled in on a page of ours. Lives as long as the process; any thread."""
+    """Tokens that prove that a form comes from one of our pages (against CSRF). They live as long as the process; any
+    thread.
+    """
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
@@ -133,11 +135,11 @@ class FormTokens:
         return value, (("Set-Cookie", f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}"),)
 
     def token(self, cookie: str) -> str:
-        """What a form brings back."""
+        """The token to put into a form."""
         return hmac.new(self._secret, cookie.encode(), hashlib.sha256).hexdigest()
 
     def check_origin(self, request: PageRequest) -> Refusal | None:
-        """Whether a POST came from a page of ours, by what stands in its head; None: it did."""
+        """Refusal of a POST whose headers show that it does not come from one of our pages; None if it is allowed."""
         if request.origin != f"http://{request.authority}" and request.origin != f"https://{request.authority}":
             return Refusal(FORBIDDEN, "The request does not come from a page of this console: its Origin is another.")
         if request.fetch_site not in (None, "same-origin"):
@@ -147,7 +149,9 @@ class FormTokens:
         return None
 
     def check(self, request: PageRequest) -> Refusal | None:
-        """Whether a POST came from a form of ours, with its form; None: it did."""
+        """Refusal of a POST whose headers or form show that it does not come from one of our pages; None if it is
+        allowed.
+        """
         if (refused := self.check_origin(request)) is not None:
             return refused
         given = request.form.get("token", "").encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""How every action goes: a page that says exactly what will happen and asks, a POST, a page that says what happened.
+"""Flow of every action: a page that says exactly what will happen and asks, a POST, a page that says what happened.
 
 Who may load either is decided in `access.py` before anything here; the form carries its token. What it carries besides is what
 was shown: an action does what was confirmed, also when the log went on in between.
@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 
 
 class Plan(NamedTuple):
-    """What would be done. `fields`: what the confirmation brings back; `button`: what it says; `back`: where one came from;
-    `other`: a form that asks for another plan."""
+    """An action to confirm. `fields`: form fields to send back; `button`: its text; `back`: link to the page before;
+    `other`: a form for another plan.
+    """
 
     title: str
     says: Sequence[object]
@@ -35,7 +36,7 @@ class Plan(NamedTuple):
 
 
 def ask(state: ConsoleState, request: PageRequest, plan: Plan) -> Page:
-    """The page that asks."""
+    """The page that asks for confirmation."""
     cookie, headers = state.tokens.cookie_for(request)
     fields = {**plan.fields, "token": state.tokens.token(cookie)}
     form = element(

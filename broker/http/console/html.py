@@ -13,7 +13,7 @@ _VOID = frozenset({"link", "meta", "br", "hr", "img", "input"})
 
 
 class Element:
-    """One element. `str()` gives its text."""
+    """An HTML element. `str()` gives its text."""
 
     __slots__ = ("attributes", "children", "name")
 

@@ -1,4 +1,4 @@
-"""What all pages look like: head, navigation, tables, lists of facts, notes, forms. Nothing here knows what a log is."""
+"""Layout of all pages: head, navigation, tables, lists of facts, notes, forms. Knows nothing of logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REFRESH_S = 5
 LINE_CHARACTERS = 160
-"""Of a name that somebody else chose, in a line: more is cut off."""
+"""Maximum length of a client's name in a line; the rest is cut off."""
 
 
 def document(
@@ -147,7 +147,7 @@ def group_link(group_id: str) -> Element:
 
 
 def cut(text: str, characters: int = LINE_CHARACTERS) -> str:
-    """Its beginning, where it is long."""
+    """Shorten a long text to its beginning."""
     return text if len(text) <= characters else f"{text[:characters]}…"
 
 
@@ -266,5 +266,5 @@ def get_form(path: str, *fields: object, button: str = "Show", **kept: object) -
 
 
 def progress(value: float, of: float, label: str) -> Element:
-    """How much of something is done, or full."""
+    """A progress bar."""
     return element("progress", f"{label}", value=f"{value:.0f}", max=f"{max(of, 1):.0f}", aria_label=label)

@@ -33,7 +33,7 @@ class _Listener(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """For whom a page asks: whom the audit log and quotas have for a client. `principal` as in Kafka, `host` an address."""
+    """User for whom a page calls an API, for the audit log and quotas. `principal` as in Kafka, `host` an address."""
 
     principal: str = ANONYMOUS
     host: str = "127.0.0.1"
@@ -41,7 +41,7 @@ class Caller(NamedTuple):
 
 NOBODY = Caller()
 CALLER: ContextVar[Caller] = ContextVar("caller", default=NOBODY)
-"""Of the request that this thread of HTTP's answers."""
+"""Caller of the request that the current thread answers."""
 
 
 class _ByRole:
@@ -57,7 +57,7 @@ class _ByRole:
 
 
 class _Console:
-    """What a handler may ask a connection."""
+    """Stand-in for a connection: the attributes and methods that handlers use."""
 
     peer_port = 0
     local_address = ("127.0.0.1", 0)
@@ -69,17 +69,19 @@ class _Console:
         self.user = caller.principal.partition(":")[2]
 
     def mute(self, milliseconds: int) -> None:
-        """Nobody waits behind it."""
+        """Does nothing: no other request waits behind this one."""
 
 
 class LoopCalls:
-    """See the module."""
+    """Calls from HTTP's threads to the loop thread; see the module."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def run(self, call: Callable[[], Awaitable[T] | T], timeout_s: float = ANSWER_TIMEOUT_S) -> T:
-        """What `call` gives, made on the loop thread. PageError when that does not answer; else raises what `call` does."""
+        """Run `call` on the loop thread and return its result. PageError if it takes too long; else raises what `call`
+        does.
+        """
 
         async def on_loop() -> T:
             found = call()
@@ -100,7 +102,7 @@ class LoopCalls:
             ) from None
 
     def has(self, key: ApiKey) -> bool:
-        """Whether the daemon answers this API."""
+        """True if the daemon answers this API."""
         return registry.registration(key) is not None
 
     def ask(

@@ -1,4 +1,4 @@
-"""What a page is asked with, and what answers: a request cut out of WSGI's environment, bounded; a page with its headers."""
+"""Requests and answers of pages: a request cut out of WSGI's environment, bounded; a page with its headers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """One request, as far as pages look at it. Texts are the client's: anything may be in them.
+    """The parts of a request that pages use. Texts come from the client and may hold anything.
 
     Attributes:
         path: decoded.
@@ -126,7 +126,7 @@ def read_form(environ: Mapping[str, Any]) -> dict[str, str]:
 
 
 def path_of(environ: Mapping[str, Any]) -> str:
-    """The path, decoded."""
+    """The decoded path."""
     path: str = environ.get("PATH_INFO", "/")
     return path.encode("latin-1", "replace").decode("utf-8", "replace")
 

@@ -13,7 +13,7 @@ from .units import visible
 _WHITE = "\n\r\t"
 _SHOWN_HEX = 48
 _DEEPEST = 32
-"""Of JSON that is shown by lines: what is deeper has more indentation than text."""
+"""Depth of JSON up to which it is shown indented: deeper JSON would be more indentation than text."""
 
 
 class Text(NamedTuple):
@@ -36,7 +36,7 @@ def as_text(data: bytes | None) -> str | None:
 
 
 def brief(data: bytes | None, characters: int = 200) -> Text:
-    """In one line."""
+    """Text of a key or value in one line."""
     if data is None:
         return Text("null", "null")
     if not data:
@@ -61,7 +61,7 @@ def _whole_characters(data: bytes) -> bytes:
 
 
 def whole(data: bytes | None, most: int = 64 << 10) -> Text:
-    """As a block, JSON by lines; at most `most` bytes of it."""
+    """Text of a key or value as a block, JSON indented; at most `most` bytes of it."""
     if data is None or not data:
         return brief(data)
     is_cut = len(data) > most

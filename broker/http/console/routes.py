@@ -18,7 +18,7 @@ EXAMPLE_GROUP = "billing"
 
 
 class Route(NamedTuple):
-    """One page.
+    """A page and its address.
 
     Attributes:
         name: of the module in this package, and after a dot the function, that make it.

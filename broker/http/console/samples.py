@@ -22,7 +22,7 @@ KEPT = 180
 
 
 class ApiSample(NamedTuple):
-    """One API's requests that were answered in an interval.
+    """Requests of one API that were answered in an interval.
 
     `buckets`: (bits, requests) for those whose nanoseconds have that bit length.
     """
@@ -34,7 +34,7 @@ class ApiSample(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What is counted."""
+    """Counters since the start."""
 
     received_bytes: int
     sent_bytes: int
@@ -46,7 +46,7 @@ class Totals(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One interval of `seconds` that ended at `at_ms` (since 1970).
+    """Counts of one interval of `seconds` that ended at `at_ms` (since 1970).
 
     `risen`: by how much each total has; `connections` at its end.
     """
@@ -78,7 +78,7 @@ class Samples:
         self._ring: deque[Sample] = deque(maxlen=KEPT)
 
     def samples(self) -> list[Sample]:
-        """Oldest first."""
+        """All samples, oldest first."""
         return list(self._ring)
 
     def tick(self) -> None:
@@ -94,7 +94,7 @@ class Samples:
             self._asked = False
 
     def _take(self) -> None:
-        """Loop thread."""
+        """Take a sample. Loop thread."""
         broker, now_s = self._broker, self._now_s()
         counters, server = broker.counters, broker.socket_server
         sends = server.send_counters

@@ -1,4 +1,4 @@
-"""What pages are made from: the broker, its health, the loop's answers, and what the console itself remembers."""
+"""Data that pages are made from: the broker, its health, the loop's answers, and what the console itself remembers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READER_TIMEOUT_S = 2.0
 
 
 class ConsoleState:
-    """One daemon's. HTTP's threads, any of them."""
+    """State of one daemon's console. Any of HTTP's threads."""
 
     def __init__(self, broker: Broker, health: Health, samples: Samples | None = None) -> None:
         self.broker = broker
@@ -45,7 +45,7 @@ class ConsoleState:
         return self.broker.time.milliseconds()
 
     def may_act(self, request: PageRequest) -> bool:
-        """Whether pages offer actions to who asks."""
+        """True if pages offer actions to the sender of this request."""
         return refusal(request, Right.ACT, self.broker.config) is None
 
     def logs(self) -> list[UnifiedLog]:
@@ -60,7 +60,7 @@ class ConsoleState:
         return sorted(found, key=lambda log: log.partition)
 
     def log_of(self, topic: str, partition: str) -> UnifiedLog:
-        """One partition. PageError."""
+        """Log of one partition. PageError if there is none."""
         for log in self.logs_of(topic):
             if str(log.partition) == partition:
                 return log

@@ -9,7 +9,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 
 def size_text(count: float) -> str:
-    """Bytes."""
+    """Format a number of bytes."""
     for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -17,7 +17,7 @@ def size_text(count: float) -> str:
 
 
 def rate_text(per_second: float) -> str:
-    """Bytes a second."""
+    """Format a rate in bytes a second."""
     for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
         if per_second >= size:
             return f"{per_second / size:.1f} {unit}"
@@ -30,7 +30,7 @@ def count_text(count: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """1 topic, 2 topics."""
+    """Format a number with its noun: 1 topic, 2 topics."""
     return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
 
 
@@ -62,12 +62,12 @@ def duration_text(seconds: float) -> str:
 
 
 def ago_text(at_ms: int, now_ms: int) -> str:
-    """How long ago."""
+    """Format the time since a moment."""
     return f"{duration_text(max(0, now_ms - at_ms) / 1000)} ago"
 
 
 def time_text(until_ms: int | None, now_ms: int) -> str:
-    """When something happens: how long from now, and the time itself."""
+    """Format a future moment: the time until then, and the time itself."""
     if until_ms is None:
         return ""
     if until_ms >= _YEAR_10000_MS:

@@ -25,7 +25,7 @@ _RETENTION = 50
 
 
 def cleaner(state: ConsoleState, request: PageRequest) -> Page:
-    """The page."""
+    """Page of the cleaner."""
     return document(
         state, request, "Cleaner",
         live("threads", _threads(state)),
@@ -158,7 +158,7 @@ def _pass_row(one: EndedPass, now_ms: int) -> tuple[object, ...]:
 
 
 def removed_text(removed: Removals) -> str:
-    """12 superseded, 3 tombstone."""
+    """Format removals: 12 superseded, 3 tombstone."""
     shown = [f"{count_text(count)} {cause}" for cause, count in removed.by_cause().items() if count]
     return ", ".join(shown) or "nothing"
 
@@ -190,7 +190,7 @@ def _retention(state: ConsoleState) -> Element:
 
 
 def clean_request(state: ConsoleState, request: PageRequest, number: str) -> Page:
-    """How far a request to clean is, and what it removed."""
+    """Page of a request to clean: its progress, and what it removed."""
     topic = request.text("topic")
     asked = state.broker.cleaner.requests.get(topic, whole_number("number", number))
     if asked is None:

@@ -122,7 +122,7 @@ def _form(request: PageRequest, row: Any, setting: Setting, kind: str, name: str
 def _alter(
     state: ConsoleState, kind: int, name: str, key: str, value: str | None, *, validate_only: bool
 ) -> str | None:
-    """Why it is refused; None: it is not."""
+    """Change a setting; returns the error text of a refusal, or None."""
     operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     change = AlterableConfig(name=key, config_operation=operation, value=value)
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[change])

@@ -1,4 +1,4 @@
-"""Who is connected: peers, their software, what they wait for."""
+"""Page of connections: peers, their software, what they wait for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _open_text(total: int, most: int) -> str:
 
 
 class _Open(NamedTuple):
-    """One connection, copied on the loop."""
+    """One connection, copied on the loop thread."""
 
     listener: str
     host: str
@@ -34,7 +34,7 @@ class _Open(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """What the loop told."""
+    """Facts copied on the loop thread."""
 
     rows: list[_Open]
     total: int
@@ -44,7 +44,7 @@ class _Taken(NamedTuple):
 
 
 def connections(state: ConsoleState, request: PageRequest) -> Page:
-    """The page."""
+    """Page of connections."""
     broker = state.broker
 
     def take() -> _Taken:

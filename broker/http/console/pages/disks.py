@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def disks(state: ConsoleState, request: PageRequest) -> Page:
-    """The page."""
+    """Page of disks."""
     spaces = dict(state.broker.logs.spaces)
     return document(
         state, request, "Disks",

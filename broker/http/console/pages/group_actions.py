@@ -45,7 +45,7 @@ MAX_PARTITIONS = 1000
 
 
 class _Change(NamedTuple):
-    """One partition's. `after` is None where the offset is forgotten."""
+    """Change of one partition's offset. `after` is None if the offset is deleted."""
 
     partition: int
     before: int | None
@@ -134,7 +134,7 @@ def _changes(state: ConsoleState, request: PageRequest, topic: str, to: str, at:
 
 
 def _target(log: UnifiedLog, to: str, offset: int, time_ms: int) -> int:
-    """Where a group would be set to."""
+    """Offset that a group would be reset to."""
     if to == EARLIEST:
         return log.log_start_offset
     if to == OFFSET:  # what is beyond the log is moved to its ends, as Kafka's tools do

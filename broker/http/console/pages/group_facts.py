@@ -1,4 +1,4 @@
-"""What the coordinator's own APIs tell of groups, of any type: whoever adds a type with its Describe API has it here.
+"""Facts about groups of any type, from the coordinator's own APIs: a new type with a Describe API appears by itself.
 
     ListGroups                                  every group: state, type
     DescribeGroups | <Type>GroupDescribe        its members and what each has
@@ -28,7 +28,7 @@ CLASSIC, SHARE = "classic", "share"
 
 
 class Listed(NamedTuple):
-    """One group of the list."""
+    """A group in the list."""
 
     group_id: str
     type: str
@@ -37,7 +37,7 @@ class Listed(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member. `assigned`: (topic or subtopology, partitions); `details`: what else its type tells, in words."""
+    """A group member. `assigned`: (topic or subtopology, partitions); `details`: further facts of its type, as text."""
 
     member_id: str
     instance_id: str
@@ -48,7 +48,7 @@ class Member(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One group. `details`: names and values of what its type has."""
+    """Description of a group. `details`: names and values that its type has."""
 
     group_id: str
     state: str
@@ -57,7 +57,7 @@ class Described(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far a group is in a partition. Lags: None where the partition is gone, or is not counted yet (records)."""
+    """Position of a group in a partition. Lags: None if the partition is gone, or its records are not counted yet."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class Position(NamedTuple):
 
 
 def list_groups(state: ConsoleState) -> list[Listed]:
-    """By name. PageError."""
+    """All groups, sorted by name. PageError."""
     found = state.calls.ask(ApiKey.LIST_GROUPS, lambda request: request())
     _check(found.error_code)
     return sorted(
@@ -78,7 +78,7 @@ def list_groups(state: ConsoleState) -> list[Listed]:
 
 
 def find_group(state: ConsoleState, group_id: str) -> Listed:
-    """One of the list. PageError when it is not there."""
+    """One group of the list. PageError if it is not there."""
     for one in list_groups(state):
         if one.group_id == group_id:
             return one
@@ -86,7 +86,7 @@ def find_group(state: ConsoleState, group_id: str) -> Listed:
 
 
 def describe_group(state: ConsoleState, listed: Listed) -> Described:
-    """Its members. PageError."""
+    """Description of a group with its members. PageError."""
     modern = ApiKey.__members__.get(f"{listed.type.upper()}_GROUP_DESCRIBE")
     if modern is not None and state.calls.has(modern):
         (group,) = state.calls.ask(modern, lambda request: request(group_ids=[listed.group_id])).groups
@@ -193,7 +193,9 @@ def _text(value: Any) -> str:
 def positions(
     state: ConsoleState, listed: Listed, counts: RecordCounts, is_out_of_time: Callable[[], bool]
 ) -> list[Position]:
-    """Its committed offsets and lags: those of monitoring/groups.py, which defines them. Counts records: under `reading`."""
+    """Committed offsets and lags of a group, as monitoring/groups.py defines them. Counts records, and so must run
+    under `reading`.
+    """
     found: list[tuple[str, int, int, str]] = []
     if listed.type == SHARE:
         found += _share_offsets(state, listed.group_id)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_GROUPS = 500
 COUNTING_S = 1.0
-"""Of one page: the next goes on from there."""
+"""Time that one page may spend counting records; the next page continues there."""
 MAX_MEMBERS = 500
 MAX_POSITIONS = 2000
 _GOOD = {"stable", "preparingrebalance", "completingrebalance", "assigning", "reconciling"}
@@ -42,7 +42,7 @@ LAG_HINT = (
 
 
 def groups(state: ConsoleState, request: PageRequest) -> Page:
-    """All groups, or those whose name has a text in it."""
+    """Page of all groups, or those whose name contains a text."""
     wanted, kind = request.text("q").lower(), request.text("type")
     listed = list_groups(state)
     types = sorted({one.type for one in listed} | ({kind} if kind else set()))
@@ -79,7 +79,7 @@ def groups(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def group(state: ConsoleState, request: PageRequest) -> Page:
-    """One group."""
+    """Page of one group."""
     listed = find_group(state, request.query.get("id", ""))
     described = describe_group(state, listed)
     deadline = time.monotonic() + COUNTING_S

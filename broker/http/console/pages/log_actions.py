@@ -81,7 +81,7 @@ def clean(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def retention(state: ConsoleState, request: PageRequest) -> Page:
-    """What retention would do at its next look at ?topic, now."""
+    """Action: apply retention to ?topic now."""
     topic = request.text("topic")
     logs = state.logs_of(topic)
     back = topic_link(topic, text="the topic")
@@ -111,7 +111,7 @@ def retention(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def _due(state: ConsoleState, log: UnifiedLog) -> list[SegmentDeletion]:
-    """What retention would delete now."""
+    """Segments that retention would delete now."""
     situation = situation_of(log, state.broker.cleaner.manager)
     return plan_deletions(settled_views(log), situation.log, situation.policies).deletions
 
@@ -153,7 +153,7 @@ def _apply_retention(state: ConsoleState, request: PageRequest, topic: str, logs
 
 
 def delete_records(state: ConsoleState, request: PageRequest) -> Page:
-    """All records of a partition below an offset."""
+    """Action: delete all records of a partition below an offset."""
     topic, number = request.text("topic"), request.text("partition")
     log = state.log_of(topic, number)
     back = topic_link(topic, log.partition, text="the partition")
@@ -192,7 +192,7 @@ def delete_records(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def _refusal(log: UnifiedLog) -> str | None:
-    """Why no record of it can be deleted, as the API would say."""
+    """Text that says why the log's records can't be deleted, as the API would; None if they can."""
     if log.topic in INTERNAL_TOPICS:
         return "The broker's own topics keep what they have."
     if "delete" not in log.config.cleanup_policy:

@@ -102,7 +102,7 @@ def _levels(state: ConsoleState) -> dict[str, str]:
 
 
 def _alter(state: ConsoleState, name: str, level: str | None, *, validate_only: bool) -> str | None:
-    """Why it is refused; None: it is not."""
+    """Change a logger's level; returns the error text of a refusal, or None."""
     operation = ConfigOperation.DELETE if level is None else ConfigOperation.SET
     change = AlterableConfig(name=name, config_operation=operation, value=level)
     node = str(state.broker.logs.node_id)

@@ -23,7 +23,7 @@ _PROBLEMS = 20
 
 
 def overview(state: ConsoleState, request: PageRequest) -> Page:
-    """The page."""
+    """Page with the overview."""
     logs = state.logs()
     samples = state.samples.samples() if state.samples is not None else []
     now_ms = state.now_ms
@@ -70,7 +70,7 @@ def _facts(state: ConsoleState, logs: Sequence[UnifiedLog]) -> Element:
 
 
 def _age_s() -> float:
-    """Since the process began."""
+    """Age of the process in seconds."""
     with open("/proc/self/stat", "rb") as file:
         ticks = int(file.read().rpartition(b")")[2].split()[19])
     import os

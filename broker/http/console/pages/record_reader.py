@@ -54,7 +54,7 @@ class BatchFacts(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """One record. `transaction`: one of the words above; `marker`: what a control record says, empty for others."""
+    """A record. `transaction`: one of the words above; `marker`: text for a control record, empty for others."""
 
     record: Record
     batch: BatchFacts
@@ -75,7 +75,7 @@ Entry = Shown | Unread
 
 
 def offset_of(entry: Entry) -> int:
-    """Where it stands."""
+    """Offset of an entry."""
     return entry.record.offset if isinstance(entry, Shown) else entry.offset
 
 
@@ -89,7 +89,7 @@ class Slice(NamedTuple):
 
 @dataclass(slots=True)
 class Budget:
-    """What one page may cost: bytes read and records decoded. What has been begun is ended: a batch is the step."""
+    """Limit on what one page may read: bytes, and records decoded. A batch that was begun is read to its end."""
 
     bytes: int = 8 << 20
     records: int = 100_000
@@ -99,7 +99,9 @@ class Budget:
 
 
 class RecordReader:
-    """One partition, for one request. HTTP's threads; blocks. OSError, StorageError; broken records are told, never raised."""
+    """Reads one partition for one request. HTTP's threads; blocks. OSError, StorageError; broken records are returned
+    as entries, never raised.
+    """
 
     def __init__(self, log: UnifiedLog, *, is_committed: bool) -> None:
         """`is_committed`: as a read_committed consumer sees it; else with open and aborted transactions, and markers."""
@@ -191,7 +193,7 @@ class RecordReader:
     # --- reading ---
 
     def _window(self, begin: int, end: int, budget: Budget) -> list[Entry]:
-        """All of [begin, end), which is small: the last of it is what is wanted, so no budget ends it half-way."""
+        """All entries of [begin, end), a small range. Its last ones are wanted, so no budget ends it half-way."""
         own = Budget(2**62, 2**62)
         found = [entry for entry, _ in self._walk(begin, end, own) if entry is not None]
         budget.bytes -= 2**62 - own.bytes
@@ -277,7 +279,7 @@ class RecordReader:
 
 
 def _is_same_batch(one: Entry, other: Entry) -> bool:
-    """Whether one that can't be read reaches over the border between two windows."""
+    """True if both entries are the same unreadable batch, which reaches over the border between two windows."""
     return isinstance(one, Unread) and isinstance(other, Unread) and one.last_offset == other.last_offset
 
 
@@ -290,7 +292,7 @@ def _batches(data: bytes) -> Iterator[BatchHeader | str]:
 
 
 def _marker(record: Record) -> str:
-    """What a control record says."""
+    """Text for a control record."""
     try:
         marker = parse_transaction_marker(record.key, record.value)
     except RecordError as error:

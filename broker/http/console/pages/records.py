@@ -140,7 +140,7 @@ def latest(state: ConsoleState, request: PageRequest, topic: str, partition: str
 
 
 def record(state: ConsoleState, request: PageRequest, topic: str, partition: str, offset: str) -> Page:
-    """One record, as a whole."""
+    """Page with one record, complete."""
     log = state.log_of(topic, partition)
     entry = _one(state, log, offset)
     records = topic_path(topic, partition, "records")
@@ -315,7 +315,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _decoder(topic: str) -> Decoder | None:
-    """What the records of the broker's own topics mean."""
+    """Decoder for records of the broker's own topics; None for other topics."""
     if topic not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
         return None
     from ....coordinator.internal_records import offsets_text, transactions_text

@@ -32,7 +32,7 @@ _WHICH = (("", "all"), ("set", "that are not the default"), ("dynamic", "that ca
 
 
 def settings(state: ConsoleState, request: PageRequest) -> Page:
-    """The broker's."""
+    """Page of the broker's settings."""
     node = str(state.broker.logs.node_id)
     rows = describe(state, ConfigResourceType.BROKER, node)
     return document(
@@ -44,7 +44,7 @@ def settings(state: ConsoleState, request: PageRequest) -> Page:
 
 
 def topic_settings(state: ConsoleState, request: PageRequest, name: str) -> Page:
-    """A topic's."""
+    """Page of a topic's settings."""
     state.logs_of(name)
     rows = describe(state, ConfigResourceType.TOPIC, name)
     return document(
@@ -56,7 +56,7 @@ def topic_settings(state: ConsoleState, request: PageRequest, name: str) -> Page
 
 
 def describe(state: ConsoleState, kind: int, name: str, keys: list[str] | None = None) -> list[Any]:
-    """DescribeConfigs' rows. PageError."""
+    """Rows of DescribeConfigs. PageError."""
     from .....protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
@@ -68,7 +68,7 @@ def describe(state: ConsoleState, kind: int, name: str, keys: list[str] | None =
 
 
 def source_text(state: ConsoleState, row: Any) -> str:
-    """Where a setting's value, or a synonym's, comes from: of what was given at the start, the file, the variable or --set."""
+    """Origin of a setting's value, or of a synonym's; for a start-up value the file, the variable or --set."""
     source = getattr(row, "config_source", None)
     name = row.name
     if source is None:
@@ -146,7 +146,7 @@ def _one(state: ConsoleState, row: Any, setting: Setting, change: Element | None
 
 
 def shown_value(setting: Setting, value: str | None) -> str:
-    """As it is, and for a size or a time what that comes to."""
+    """A setting's value, with a readable form for a size or a time."""
     if value is None or value == "":
         return "(none)"
     if setting.type not in (SettingType.INT, SettingType.LONG) or not (
@@ -162,7 +162,7 @@ def shown_value(setting: Setting, value: str | None) -> str:
 
 
 def allowed_text(setting: Setting) -> str:
-    """What a value may be, after its type."""
+    """Allowed values of a setting, for a place behind its type."""
     allowed = setting.allowed
     if allowed.choices:
         return f", of {', '.join(allowed.choices)}"

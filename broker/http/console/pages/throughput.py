@@ -1,4 +1,4 @@
-"""What goes through the daemon: bytes, records, requests and connections of the last minutes, and each API's latency."""
+"""Page of throughput: bytes, records, requests and connections of the last minutes, and each API's latency."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMES = {int(key): key.name.title().replace("_", "") for key in ApiKey}
 
 
 class ApiTotals(NamedTuple):
-    """One API's requests of some samples. Times in seconds."""
+    """Requests of one API in some samples. Times in seconds."""
 
     key: int
     requests: int
@@ -35,7 +35,7 @@ class ApiTotals(NamedTuple):
 
 
 def api_totals(samples: Sequence[Sample]) -> list[ApiTotals]:
-    """By API, the most asked first."""
+    """Totals by API, the most used first."""
     seconds = sum(sample.seconds for sample in samples)
     counts: Counter[int] = Counter()
     nanoseconds: Counter[int] = Counter()
@@ -66,7 +66,7 @@ def quantile(by_bits: Counter[int], share: float) -> float:
 
 
 def throughput(state: ConsoleState, request: PageRequest) -> Page:
-    """The page."""
+    """Page of throughput."""
     samples = state.samples.samples() if state.samples is not None else []
     return document(
         state, request, "Throughput",
@@ -81,7 +81,7 @@ def waiting() -> Element:
 
 
 def bytes_chart(samples: Sequence[Sample], now_ms: int) -> Element:
-    """What is written and read by clients."""
+    """Chart of bytes produced and fetched by clients."""
     return _lines(
         "Record bytes", samples, now_ms, rate_text,
         ("produced", lambda one: one.risen.produced_bytes), ("fetched", lambda one: one.risen.fetched_bytes),
@@ -102,7 +102,7 @@ def _lines(
     text: Callable[[float], str],
     *lines: tuple[str, Callable[[Sample], float]],
 ) -> Element:
-    """A chart of rates."""
+    """A chart of rates over time."""
     ago = [max(0.0, (now_ms - sample.at_ms) / 1000) for sample in samples]
     return chart(
         title, [Series(name, [value(one) / one.seconds for one in samples]) for name, value in lines], ago, text

@@ -40,7 +40,7 @@ TOPICS_CRUMB = ("Topics", "/topics")
 
 
 def topics(state: ConsoleState, request: PageRequest) -> Page:
-    """All topics, or those whose name has a text in it."""
+    """Page of all topics, or those whose name contains a text."""
     wanted = request.text("q").lower()
     found: dict[str, list[UnifiedLog]] = {}
     for log in state.logs():
@@ -70,7 +70,7 @@ def policy_text(log: UnifiedLog) -> str:
 
 
 def retention_text(log: UnifiedLog) -> str:
-    """What retention.ms and retention.bytes come to."""
+    """Effect of retention.ms and retention.bytes in words."""
     config = log.config
     if "delete" not in config.cleanup_policy:
         return "the latest of each key" if "compact" in config.cleanup_policy else "everything"
@@ -83,7 +83,7 @@ def retention_text(log: UnifiedLog) -> str:
 
 
 def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
-    """A topic's partitions."""
+    """Page of a topic's partitions."""
     logs = state.logs_of(name)
     now_ms = state.now_ms
     dirty = {
@@ -125,7 +125,7 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
 
 
 def _makers_text(state: ConsoleState, name: str) -> str:
-    """Whose topic it is, and who else made partitions of it: those that count for max.partitions.per.principal."""
+    """Creator of a topic, and other creators of its partitions, as counted for max.partitions.per.principal."""
     found = state.broker.topics.get(name)
     makers = NOBODYS if found is None else found.makers
     others = [
@@ -173,7 +173,7 @@ def _state(log: UnifiedLog, now_ms: int) -> Element | None:
 
 
 def partition(state: ConsoleState, request: PageRequest, name: str, number: str) -> Page:
-    """Its segments to scale, and why each of them is still there."""
+    """Page of a partition: its segments to scale, and why each of them is still there."""
     log = state.log_of(name, number)
     broker = state.broker
     told = why_partition(log, broker.cleaner.manager, is_cleaner_enabled=broker.cleaner.is_enabled)
@@ -234,7 +234,7 @@ def _offsets(told: dict[str, Any]) -> Element:
 
 
 def _ledger(told: dict[str, Any]) -> Element | None:
-    """Where every offset that was ever given went."""
+    """Table of what became of every assigned offset; None without a ledger."""
     ledger = told["ledger"]
     if ledger is None:
         return None

@@ -29,7 +29,7 @@ class _Held(NamedTuple):
 
 
 def transactions(state: ConsoleState, request: PageRequest) -> Page:
-    """The page."""
+    """Page of open transactions."""
     wanted = request.text("q").lower()
     known = _known(state)
     held = [_Held(log, found) for log in state.logs() if (found := log.oldest_transaction()) is not None]
