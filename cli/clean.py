@@ -85,7 +85,7 @@ def picture(state: Any) -> list[str]:
     lines = [head, *removed_lines(state["removed"], state["removedBytes"])]
     if not any(state["removed"].values()) and not state["errors"]:
         lines.append(f"  nothing went: `tidelog why {state['topic']}` tells what holds each segment, and until when")
-    ledgers = [one["ledger"] for one in state["byPartition"].values() if one["ledger"] is not None]
+    ledgers = [entry["ledger"] for entry in state["byPartition"].values() if entry["ledger"] is not None]
     return [*lines, f"  since it began: {ledger_line(_sum(ledgers))}"] if ledgers else lines
 
 

@@ -83,7 +83,8 @@ def run_list(options: Any) -> int:
     check("settings", answer.error_code)
     kinds = {number: option.replace("_", " ") for option, number in RESOURCES.items()}
     found = sorted(
-        (kinds.get(one.resource_type, str(one.resource_type)), one.resource_name) for one in answer.config_resources
+        (kinds.get(resource.resource_type, str(resource.resource_type)), resource.resource_name)
+        for resource in answer.config_resources
     )
     if options.json:
         print(json.dumps([{"kind": kind, "name": name} for kind, name in found], indent=2))
@@ -124,7 +125,7 @@ def described(
     for result in answer.results:
         check(f"settings of {result.resource_name or 'all brokers'}", result.error_code, result.error_message)
         found[result.resource_type, result.resource_name] = result.configs
-    return [found[one] for one in resources]
+    return [found[resource] for resource in resources]
 
 
 def alter(
@@ -148,9 +149,9 @@ def alter(
     )
     from .support.kafka_client import check
 
-    changes = [AlterableConfig(name=one, config_operation=_DELETE, value=None) for one in deleted]
+    changes = [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in deleted]
     for operation, values in ((_SET, settings), (_APPEND, appended or {}), (_SUBTRACT, subtracted or {})):
-        changes += [AlterableConfig(name=one, config_operation=operation, value=value) for one, value in values.items()]
+        changes += [AlterableConfig(name=key, config_operation=operation, value=value) for key, value in values.items()]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry_run)
     (answer,) = client.ask(request, IncrementalAlterConfigsResponse).responses
@@ -167,7 +168,7 @@ def run_describe(options: Any) -> int:
     kind, name, _ = _resource(options)
     with client_of(options) as client:
         (entries,) = described(client, [(kind, name)], options.names)
-    shown = [one for one in entries if options.all or options.names or one.config_source in _CHANGED]
+    shown = [entry for entry in entries if options.all or options.names or entry.config_source in _CHANGED]
     shown.sort(key=lambda one: one.name)
     if options.json:
         content = {

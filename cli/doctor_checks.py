@@ -247,34 +247,34 @@ def _descriptors(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
 
 def _directories(facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
     reserve = config.log_dir_reserve_bytes
-    for one in facts.directories:
-        name = f"log directory {one.path}"
-        if not one.is_writable:
-            what = "can't be written to" if one.exists else "can't be made"
+    for directory in facts.directories:
+        name = f"log directory {directory.path}"
+        if not directory.is_writable:
+            what = "can't be written to" if directory.exists else "can't be made"
             yield Finding(
                 name, FAIL, what, "the daemon does not start", "give it to the daemon's user, or set log.dirs"
             )
             continue
-        share = one.free_bytes / one.total_bytes if one.total_bytes else 0.0
-        status = FAIL if one.free_bytes <= reserve else WARN if share < 0.1 else OK
+        share = directory.free_bytes / directory.total_bytes if directory.total_bytes else 0.0
+        status = FAIL if directory.free_bytes <= reserve else WARN if share < 0.1 else OK
         yield Finding(
-            f"{name}: room", status, f"{_size(one.free_bytes)} free of {_size(one.total_bytes)}",
+            f"{name}: room", status, f"{_size(directory.free_bytes)} free of {_size(directory.total_bytes)}",
             f"with log.dir.reserve.bytes={reserve} or less free, producers are refused",
             "free some, lower retention.ms or retention.bytes, or take a larger disk",
         )  # fmt: skip
-        if one.free_inodes is not None:
+        if directory.free_inodes is not None:
             yield Finding(
-                f"{name}: files", OK if one.free_inodes > 100_000 else WARN if one.free_inodes > 1000 else FAIL,
-                f"{one.free_inodes} more can be made", "each segment is four files",
+                f"{name}: files", OK if directory.free_inodes > 100_000 else WARN if directory.free_inodes > 1000 else FAIL,
+                f"{directory.free_inodes} more can be made", "each segment is four files",
                 "larger segments (segment.bytes), or a file system with more inodes",
             )  # fmt: skip
-        if one.kind:
-            why = UNFIT.get(one.kind)
+        if directory.kind:
+            why = UNFIT.get(directory.kind)
             yield Finding(
-                f"{name}: file system", WARN if why else OK, one.kind,
+                f"{name}: file system", WARN if why else OK, directory.kind,
                 why or "it has locks, mmap and syncs that can be trusted", "use ext4 or XFS on a disk of the machine",
             )  # fmt: skip
-    devices = [one.device for one in facts.directories]
+    devices = [directory.device for directory in facts.directories]
     if len(set(devices)) < len(devices):
         yield Finding(
             "log directories", WARN, "several on one file system",
@@ -285,7 +285,7 @@ def _directories(facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
 def _maps(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
     if facts.max_map_count is None:
         return
-    needed = 2 * sum(one.segments for one in facts.directories)
+    needed = 2 * sum(directory.segments for directory in facts.directories)
     yield Finding(
         "vm.max_map_count", WARN if needed > 0.8 * facts.max_map_count else OK, f"{facts.max_map_count}, {needed} may be needed",
         "the two indexes of each open segment are mapped into memory",
@@ -340,7 +340,7 @@ def _memory_enough(facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
 
 
 def _clock(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
-    newest = max((one.newest_change_s for one in facts.directories), default=0.0)
+    newest = max((directory.newest_change_s for directory in facts.directories), default=0.0)
     behind = newest - facts.now_s
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(facts.now_s))
     why = "retention, deletion marks, transactions and offsets go by it"
@@ -377,7 +377,7 @@ def _secrets(facts: Facts, _config: BrokerConfig) -> Iterator[Finding]:
 
 def _listeners(_facts: Facts, config: BrokerConfig) -> Iterator[Finding]:
     found = open_listeners(config)
-    shown = ", ".join(f"{one.address} asks nobody: whoever reaches it may {one.may}" for one in found)
+    shown = ", ".join(f"{listener.address} asks nobody: whoever reaches it may {listener.may}" for listener in found)
     yield Finding(
         "open listeners", WARN if found else OK, shown or "none: each asks who a client is, or is this machine's alone",
         "what other machines reach and asks nobody is open to all of them", ADVICE,

@@ -85,9 +85,11 @@ def run_list(options: Any) -> int:
     with _client(options) as client:
         found = _listed(client, options.state)
     if options.json:
-        return _print_json([{"group": one.group_id, "state": one.group_state, "type": one.group_type} for one in found])
-    for one in found:
-        print(one.group_id)
+        return _print_json(
+            [{"group": listed.group_id, "state": listed.group_state, "type": listed.group_type} for listed in found]
+        )
+    for listed in found:
+        print(listed.group_id)
     return 0
 
 
@@ -104,9 +106,9 @@ def committed_of(client: KafkaClient, group: str) -> dict[Partition, int]:
             request = OffsetFetchRequest(group_id=group, topics=None)
         answer: Any = client.ask_coordinator(CoordinatorKind.GROUP, [group], request, OffsetFetchResponse, _BY_NAME)
         found = {}
-        for one in answer.groups or [answer]:  # before version 8 the answer is of one group
-            check(f"group {group}", one.error_code)
-            for topic in one.topics:
+        for described in answer.groups or [answer]:  # before version 8 the answer is of one group
+            check(f"group {group}", described.error_code)
+            for topic in described.topics:
                 for part in topic.partitions:
                     check(f"group {group}, {topic.name}-{part.partition_index}", part.error_code)
                     if part.committed_offset >= 0:
@@ -126,10 +128,10 @@ def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
 
     def attempt() -> Any:
         answer = client.ask_coordinator(CoordinatorKind.GROUP, groups, request, DescribeGroupsResponse)
-        for one in answer.groups:
-            check(f"group {one.group_id}", one.error_code, one.error_message)
-            if one.group_state == "Dead":  # how older versions say that there is none
-                raise failure(f"group {one.group_id}", 69, "there is no such group")
+        for group in answer.groups:
+            check(f"group {group.group_id}", group.error_code, group.error_message)
+            if group.group_state == "Dead":  # how older versions say that there is none
+                raise failure(f"group {group.group_id}", 69, "there is no such group")
         return sorted(answer.groups, key=lambda one: one.group_id)
 
     found: list[DescribedGroup] = patiently(attempt)
@@ -140,7 +142,7 @@ def _shown(client: KafkaClient, names: list[str]) -> list[ShownGroup]:
     """Each group as its type tells of it. Classic ones, and names that are not there, are asked for as classic ones."""
     from .modern_groups import DESCRIBE, ShownGroup, ShownMember
 
-    types = {one.group_id: one.group_type.lower() for one in _listed(client, [])}
+    types = {listed.group_id: listed.group_type.lower() for listed in _listed(client, [])}
     found = []
     for kind, described in DESCRIBE.items():
         of_kind = [name for name in names if types.get(name) == kind]
@@ -171,7 +173,7 @@ def _assigned(assignment: bytes) -> list[Partition]:
         opened, _ = decode_with_version(ConsumerProtocolAssignment, assignment)
     except ProtocolError:
         return []
-    return [(topic.topic, one) for topic in opened.assigned_partitions for one in topic.partitions]
+    return [(topic.topic, partition) for topic in opened.assigned_partitions for partition in topic.partitions]
 
 
 def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
@@ -241,7 +243,7 @@ def _lag(end: int | None, committed: int | None) -> int | None:
 def run_describe(options: Any) -> int:
     """Run the command; prints, and returns 0."""
     with _client(options) as client:
-        names = options.groups or [one.group_id for one in _listed(client, [])]
+        names = options.groups or [listed.group_id for listed in _listed(client, [])]
         found = describe(client, names) if names else []
     if options.json:
         return _print_json(found)
@@ -261,7 +263,7 @@ def picture(group: dict[str, Any]) -> list[str]:
     if group.get("epoch") is not None:
         head += f"  {group['protocol']}, epoch {group['epoch']}, assigned {group['assignment_epoch']}"
         titles = (*titles, "epoch", "protocol")
-    members = [tuple(one[name] for name in titles) for one in group["members"]]
+    members = [tuple(member[name] for name in titles) for member in group["members"]]
     begun = "start" if group["type"] == "share" else "committed"
     rows = [
         (part["topic"], part["partition"], part["committed"], part["end"], part["lag"], part["member"] or "")
@@ -285,8 +287,12 @@ def run_delete(options: Any) -> int:
     request = DeleteGroupsRequest(groups_names=options.groups)
     with _client(options) as client:
         results = client.ask_coordinator(CoordinatorKind.GROUP, options.groups, request, DeleteGroupsResponse).results
-    errors = {one.group_id: str(failure(f"group {one.group_id}", one.error_code)) for one in results if one.error_code}
-    deleted = [one.group_id for one in results if not one.error_code]
+    errors = {
+        result.group_id: str(failure(f"group {result.group_id}", result.error_code))
+        for result in results
+        if result.error_code
+    }
+    deleted = [result.group_id for result in results if not result.error_code]
     if options.json:
         _print_json({"deleted": deleted, "errors": errors})
     else:
@@ -304,7 +310,7 @@ def run_reset(options: Any) -> int:
     from .support.table import table
 
     with _client(options) as client:
-        states = {one.group_id: one.group_state for one in _listed(client, [])}
+        states = {group.group_id: group.group_state for group in _listed(client, [])}
         state = states.get(options.group, "")
         if state not in ("", "Empty", "Dead"):
             raise KafkaFailure(
@@ -338,22 +344,24 @@ def _targets(
 
     bounds = bounds_of(client, partitions)
     if options.to_earliest:
-        return {one: bounds[one].start for one in partitions}
+        return {partition: bounds[partition].start for partition in partitions}
     if options.to_latest:
-        return {one: bounds[one].end for one in partitions}
+        return {partition: bounds[partition].end for partition in partitions}
     if options.to_datetime is not None:
         moment = parse_time(options.to_datetime)
         at = offsets_at(client, dict.fromkeys(partitions, moment))
-        return {one: at[one] if at[one] >= 0 else bounds[one].end for one in partitions}
+        return {partition: at[partition] if at[partition] >= 0 else bounds[partition].end for partition in partitions}
     wanted = {}
-    for one in partitions:
+    for partition in partitions:
         if options.to_offset is not None:
             offset = options.to_offset
-        elif one in committed:
-            offset = committed[one] + options.shift_by
+        elif partition in committed:
+            offset = committed[partition] + options.shift_by
         else:
-            raise KafkaFailure(f"{one[0]}-{one[1]}: the group has committed nothing there that could be shifted")
-        wanted[one] = min(max(offset, bounds[one].start), bounds[one].end)
+            raise KafkaFailure(
+                f"{partition[0]}-{partition[1]}: the group has committed nothing there that could be shifted"
+            )
+        wanted[partition] = min(max(offset, bounds[partition].start), bounds[partition].end)
     return wanted
 
 

@@ -298,20 +298,20 @@ def _compact(options: Any) -> int:
             secret=lambda: secrets.token_bytes(16),
             progress=progress,
         ).run(frozenset(options.topic))
-    failed = {one.name: one.error for one in cleaned if one.error is not None}
+    failed = {log.name: log.error for log in cleaned if log.error is not None}
     report: dict[str, Any] = {
         "job": "compact",
         "logs": len(cleaned),
-        "bytes_before": sum(one.bytes_before for one in cleaned),
-        "bytes_after": sum(one.bytes_after for one in cleaned),
-        "removed_records": sum(one.removed.records for one in cleaned),
+        "bytes_before": sum(log.bytes_before for log in cleaned),
+        "bytes_after": sum(log.bytes_after for log in cleaned),
+        "removed_records": sum(log.removed.records for log in cleaned),
         "failed": failed,
         "seconds": round(time.monotonic() - began, 3),
     }
     if options.json:
         report["by_log"] = {
-            one.name: {"removed": one.removed.by_cause(), "before": one.bytes_before, "after": one.bytes_after}
-            for one in cleaned
+            log.name: {"removed": log.removed.by_cause(), "before": log.bytes_before, "after": log.bytes_after}
+            for log in cleaned
         }
     _print(report, options.json)
     return 1 if failed else 0

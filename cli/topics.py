@@ -121,7 +121,7 @@ def describe(client: KafkaClient, names: list[str] | None) -> list[dict[str, Any
                 "id": encode_uuid(UUID(bytes=topic.topic_id)),
                 "internal": topic.is_internal,
                 "partitions": partitions,
-                "config": {one.name: one.value for one in entries if one.config_source == _TOPIC_SOURCE},
+                "config": {entry.name: entry.value for entry in entries if entry.config_source == _TOPIC_SOURCE},
             }
         )
     return found

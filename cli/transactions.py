@@ -80,11 +80,11 @@ def run_list(options: Any) -> int:
     if options.json:
         return _print_json(
             [
-                {"transactionalId": one.transactional_id, "producerId": one.producer_id, "state": one.transaction_state}
-                for one in found
+                {"transactionalId": row.transactional_id, "producerId": row.producer_id, "state": row.transaction_state}
+                for row in found
             ]
         )
-    rows = [(one.transactional_id, str(one.producer_id), one.transaction_state) for one in found]
+    rows = [(row.transactional_id, str(row.producer_id), row.transaction_state) for row in found]
     for line in table(("transactional id", "producer", "state"), rows):
         print(line)
     return 0
@@ -100,15 +100,15 @@ def run_describe(options: Any) -> int:
         return _print_json(found)
     rows = [
         (
-            one["transactionalId"],
-            one["state"],
-            str(one["producerId"]),
-            one["producerEpoch"],
-            one["timeoutMs"],
-            None if one["startMs"] is None else f"{max(time.time() - one['startMs'] / 1000, 0):.0f} s",
-            ", ".join(one["partitions"]),
+            row["transactionalId"],
+            row["state"],
+            str(row["producerId"]),
+            row["producerEpoch"],
+            row["timeoutMs"],
+            None if row["startMs"] is None else f"{max(time.time() - row['startMs'] / 1000, 0):.0f} s",
+            ", ".join(row["partitions"]),
         )
-        for one in found
+        for row in found
     ]
     names = ("transactional id", "state", "producer", "epoch", "time-out ms", "open for", "partitions")
     print("\n".join(table(names, rows)))
@@ -125,8 +125,8 @@ def describe(client: KafkaClient, ids: list[str]) -> list[dict[str, Any]]:
 
     def attempt() -> Any:
         answer = client.ask_coordinator(CoordinatorKind.TRANSACTION, ids, request, DescribeTransactionsResponse)
-        for one in answer.transaction_states:
-            check(f"transactional id {one.transactional_id}", one.error_code)
+        for transaction in answer.transaction_states:
+            check(f"transactional id {transaction.transactional_id}", transaction.error_code)
         return answer.transaction_states
 
     return [
@@ -160,16 +160,16 @@ def producers_of(client: KafkaClient, partitions: list[tuple[str, int]]) -> list
                 {
                     "topic": answered.name,
                     "partition": part.partition_index,
-                    "producerId": one.producer_id,
-                    "producerEpoch": one.producer_epoch,
-                    "coordinatorEpoch": one.coordinator_epoch,
-                    "lastSequence": one.last_sequence,
-                    "lastTimestampMs": one.last_timestamp,
+                    "producerId": producer.producer_id,
+                    "producerEpoch": producer.producer_epoch,
+                    "coordinatorEpoch": producer.coordinator_epoch,
+                    "lastSequence": producer.last_sequence,
+                    "lastTimestampMs": producer.last_timestamp,
                     "transactionStartOffset": (
-                        one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None
+                        producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None
                     ),
                 }
-                for one in part.active_producers
+                for producer in part.active_producers
             ]
     return found
 
@@ -185,14 +185,14 @@ def run_producers(options: Any) -> int:
         return _print_json(found)
     rows = [
         (
-            one["topic"],
-            one["partition"],
-            str(one["producerId"]),
-            one["producerEpoch"],
-            one["lastSequence"],
-            one["transactionStartOffset"],
+            row["topic"],
+            row["partition"],
+            str(row["producerId"]),
+            row["producerEpoch"],
+            row["lastSequence"],
+            row["transactionStartOffset"],
         )
-        for one in found
+        for row in found
     ]
     for line in table(("topic", "partition", "producer", "epoch", "last sequence", "open since offset"), rows):
         print(line)
@@ -204,7 +204,7 @@ def run_abort(options: Any) -> int:
     from .support.kafka_client import KafkaFailure
 
     place = (options.topic, options.partition, options.start_offset)
-    if (options.id is None) == all(one is None for one in place) or (options.id is None and None in place):
+    if (options.id is None) == all(part is None for part in place) or (options.id is None and None in place):
         raise KafkaFailure(
             "give a transactional id; or --topic, --partition and --start-offset (`transactions producers`)"
         )
@@ -245,7 +245,11 @@ def _abort_at(client: KafkaClient, topic: str, partition: int, start_offset: int
     )
     from .support.kafka_client import KafkaFailure, check
 
-    found = [one for one in producers_of(client, [(topic, partition)]) if one["transactionStartOffset"] == start_offset]
+    found = [
+        found_producer
+        for found_producer in producers_of(client, [(topic, partition)])
+        if found_producer["transactionStartOffset"] == start_offset
+    ]
     if not found:
         raise KafkaFailure(
             f"no transaction of {topic}-{partition} begins at {start_offset} (`tidelog transactions producers {topic}`)"
@@ -259,8 +263,8 @@ def _abort_at(client: KafkaClient, topic: str, partition: int, start_offset: int
         coordinator_epoch=max(producer["coordinatorEpoch"], 0),
     )
     answer = client.ask(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
-    for one in answer.markers:
-        for told in one.topics:
+    for written in answer.markers:
+        for told in written.topics:
             for part in told.partitions:
                 check(f"partition {told.name}-{part.partition_index}", part.error_code)
     return f"the transaction of producer {producer['producerId']} in {topic}-{partition}"

@@ -60,8 +60,10 @@ def run_list(options: Any) -> int:
         answer = client.ask(DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse)
     check("users", answer.error_code, answer.error_message)
     users = {
-        one.user: {NUMBERS.get(info.mechanism, str(info.mechanism)): info.iterations for info in one.credential_infos}
-        for one in sorted(answer.results, key=lambda one: one.user)
+        result.user: {
+            NUMBERS.get(info.mechanism, str(info.mechanism)): info.iterations for info in result.credential_infos
+        }
+        for result in sorted(answer.results, key=lambda result: result.user)
     }
     if options.json:
         import json
@@ -105,7 +107,7 @@ def run_create(options: Any) -> int:
         _store(options, stored)
     else:
         # One at a time: Apache Kafka takes no two changes of a user at once.
-        _ask(options, [AlterUserScramCredentialsRequest(upsertions=[one]) for one in upsertions])
+        _ask(options, [AlterUserScramCredentialsRequest(upsertions=[upsertion]) for upsertion in upsertions])
     return 0
 
 
@@ -129,7 +131,7 @@ def run_delete(options: Any) -> int:
         for number, name in NUMBERS.items()
         if name in wanted
     ]
-    _ask(options, [AlterUserScramCredentialsRequest(deletions=[one]) for one in deletions])
+    _ask(options, [AlterUserScramCredentialsRequest(deletions=[deletion]) for deletion in deletions])
     return 0
 
 
@@ -145,10 +147,13 @@ def _mechanisms_of(options: Any) -> list[str]:
     with client_of(options) as client:
         request = DescribeUserScramCredentialsRequest(users=[UserName(name=options.name)])
         answer = client.ask(request, DescribeUserScramCredentialsResponse)
-    for one in answer.results:
-        check(f"user {options.name}", one.error_code, one.error_message)
+    for result in answer.results:
+        check(f"user {options.name}", result.error_code, result.error_message)
     return [
-        NUMBERS[info.mechanism] for one in answer.results for info in one.credential_infos if info.mechanism in NUMBERS
+        NUMBERS[info.mechanism]
+        for result in answer.results
+        for info in result.credential_infos
+        if info.mechanism in NUMBERS
     ]
 
 

@@ -150,8 +150,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
         min_offsets_per_trigger=_number(found, "minOffsetsPerTrigger", least=1),
         max_trigger_delay_ms=_delay(found.get("maxTriggerDelay", "15m")),
         read_committed=_isolation(found),
-        view=View(_choice(found, "view", tuple(one.value for one in View))),
-        keys_stay=KeysStay(_choice(found, "keysStayInPartition", tuple(one.value for one in KeysStay))),
+        view=View(_choice(found, "view", tuple(choice.value for choice in View))),
+        keys_stay=KeysStay(_choice(found, "keysStayInPartition", tuple(choice.value for choice in KeysStay))),
         split_bytes=_number(found, "splitBytes", least=1) or DEFAULT_SPLIT_BYTES,
         check_crc=_boolean(found, "checkCrcs", default=_boolean(found, "kafka.check.crcs", default=True)),
         skip_corrupt=_choice(found, "corruptBatches", ("fail", "skip")) == "skip",
@@ -254,7 +254,7 @@ def _listed_paths(found: Mapping[str, str]) -> tuple[str, ...]:
         paths = json.loads(found.get("paths", "[]"))
     except (ValueError, RecursionError):
         paths = None
-    if not isinstance(paths, list) or not all(isinstance(one, str) for one in paths):
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise OptionError("paths is no JSON list of directories; give them to load(), or as path, comma-separated")
     return tuple(paths)
 
@@ -289,7 +289,9 @@ def _numbers(name: str, text: str, what: str, least: int) -> Offsets:
 def _assigned(text: str) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for topic, partitions in _json("assign", text).items():
-        if not isinstance(partitions, list) or not all(type(one) is int and one >= 0 for one in partitions):
+        if not isinstance(partitions, list) or not all(
+            type(partition) is int and partition >= 0 for partition in partitions
+        ):
             raise OptionError(f"assign: {topic} has no list of partition numbers")
         found[topic] = tuple(dict.fromkeys(partitions))
     return found

@@ -142,17 +142,17 @@ class BatchReader(DataSourceReader):
         """Takes comparisons of partition, offset and timestamp with a literal; gives all back: Spark checks them again,
         which makes what is left out a matter of speed alone.
         """
-        for one in filters:
-            if not isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+        for pushed in filters:
+            if not isinstance(pushed, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
                 continue
-            name = ".".join(one.attribute)
-            value = _whole(one.value)
+            name = ".".join(pushed.attribute)
+            value = _whole(pushed.value)
             if name not in ("partition", "offset", "timestamp") or value is None:
                 continue
             least, most = self._limits.get(name, (None, None))
-            if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+            if isinstance(pushed, EqualTo | GreaterThan | GreaterThanOrEqual):
                 least = value if least is None else max(least, value)
-            if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
+            if isinstance(pushed, EqualTo | LessThan | LessThanOrEqual):
                 most = value if most is None else min(most, value)
             self._limits[name] = (least, most)
         return filters

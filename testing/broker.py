@@ -181,7 +181,7 @@ class Broker(BrokerLife):
             found = daemon.topics.get(topic)
             if found is None:
                 raise BrokerError(f"there is no topic {topic}")
-            logs = [one for one in daemon.logs.logs() if one.topic == topic]
+            logs = [log for log in daemon.logs.logs() if log.topic == topic]
             return daemon.cleaner.requests.ask(topic, logs)
 
         request = self._in_loop(ask)

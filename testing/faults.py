@@ -279,7 +279,7 @@ def _error_code(code: str | ErrorCode) -> ErrorCode:
     try:
         return ErrorCode[code.upper()]
     except KeyError:
-        near = _nearest(code.upper(), [one.name for one in ErrorCode])
+        near = _nearest(code.upper(), [known.name for known in ErrorCode])
         raise ValueError(f"there is no error code {code!r}{near}") from None
 
 
@@ -292,8 +292,8 @@ def _nearest(name: str, names: list[str]) -> str:
 
 def _field_names(cls: Any) -> list[str]:
     names = []
-    for one in cls.FIELDS:
-        names.append(one.name)
-        if hasattr(one.element, "FIELDS"):
-            names += _field_names(one.element)
+    for declared in cls.FIELDS:
+        names.append(declared.name)
+        if hasattr(declared.element, "FIELDS"):
+            names += _field_names(declared.element)
     return names

@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     try:
         authorizer = acl_authorizer(context)
-        filters = [_filter(one) for one in request.filters]
-        deleted = iter(await authorizer.delete([one for one in filters if not isinstance(one, ProtocolError)]))
+        filters = [_filter(wanted) for wanted in request.filters]
+        deleted = iter(await authorizer.delete([wanted for wanted in filters if not isinstance(wanted, ProtocolError)]))
     except Exception as error:
         return DeleteAclsResponse(filter_results=[_failure(error)] * len(request.filters))
     return DeleteAclsResponse(
         filter_results=[
-            _failure(one)
-            if isinstance(one, ProtocolError)
+            _failure(wanted)
+            if isinstance(wanted, ProtocolError)
             else DeleteAclsFilterResult(matching_acls=[_deleted(rule) for rule in next(deleted)])
-            for one in filters
+            for wanted in filters
         ]
     )
 

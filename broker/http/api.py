@@ -125,7 +125,10 @@ class HttpApi:
             found = asyncio.run_coroutine_threadsafe(ask(), self._broker.loop).result(LOOP_TIMEOUT_S)
         except (ProtocolError, TimeoutError):
             return {}
-        return {one.producer_id: TransactionOwner(one.transactional_id, one.overdue_ms) for one in found}
+        return {
+            transaction.producer_id: TransactionOwner(transaction.transactional_id, transaction.overdue_ms)
+            for transaction in found
+        }
 
     def _clean(self, path: list[str], environ: dict[str, Any]) -> JsonAnswer:
         if len(path) != 1:

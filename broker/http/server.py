@@ -285,7 +285,7 @@ class HttpServer:
 
 def _json(start_response: StartResponse, status: str, body: bytes, more: Iterable[tuple[str, str]] = ()) -> list[bytes]:
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Cache-Control": "no-store"}
-    start_response(status, [*headers.items(), *(one for one in more if one[0] not in headers)])
+    start_response(status, [*headers.items(), *(header for header in more if header[0] not in headers)])
     return [body]
 
 

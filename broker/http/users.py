@@ -161,7 +161,7 @@ class HttpUsers:
             words.append(f'Basic realm="{REALM}", charset="UTF-8"')
         if "bearer" in self._mechanisms or "oauthbearer" in self._mechanisms:
             words.append(f'Bearer realm="{REALM}"' + (f', error="{bearer_error}"' if bearer_error else ""))
-        return tuple(("WWW-Authenticate", one) for one in words)
+        return tuple(("WWW-Authenticate", word) for word in words)
 
     def _by_certificate(self, subject: str | None) -> str:
         """Nothing is counted: a certificate that is not good has not come through the handshake."""

@@ -104,16 +104,16 @@ class Asked:
         check("access rules", answer.error_code, answer.error_message)
         return [
             _rule(
-                one.resource_type,
-                one.resource_name,
-                one.pattern_type,
+                resource.resource_type,
+                resource.resource_name,
+                resource.pattern_type,
                 acl.principal,
                 acl.host,
                 acl.operation,
                 acl.permission_type,
             )
-            for one in answer.resources
-            for acl in one.acls
+            for resource in answer.resources
+            for acl in resource.acls
         ]
 
     def create(self, rules: Sequence[Acl]) -> None:
@@ -179,7 +179,7 @@ class Asked:
             (found,) = described(self._client, [(RESOURCES["broker"], node)], names)
         except KafkaFailure:
             return None
-        values = {one.name: one.value for one in found}
+        values = {setting.name: setting.value for setting in found}
         if any(values.get(name) is None for name in names):
             return None
         return policy_of(values[names[0]] or "", values[names[1]] == "true")

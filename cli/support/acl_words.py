@@ -108,21 +108,19 @@ def host(text: str) -> str:
 
 def pointless(resource: ResourceType, wanted: Iterable[AclOperation]) -> str:
     """Text that says why no request will ever check such a rule; "" if one may."""
-    for one in wanted:
-        if one is not AclOperation.ALL and one not in OPERATIONS[resource]:
+    for asked in wanted:
+        if asked is not AclOperation.ALL and asked not in OPERATIONS[resource]:
             there = ", ".join(shown(other) for other in sorted(OPERATIONS[resource]))
-            return (
-                f"nothing asks for {shown(one)} on a {resource.name.lower().replace('_', ' ')}; there are {there}, all"
-            )
+            return f"nothing asks for {shown(asked)} on a {resource.name.lower().replace('_', ' ')}; there are {there}, all"
     return ""
 
 
 def _named(kind: type[E], text: str, what: str) -> E:
     wanted = _plain(text)
-    for one in kind:
-        if one.name not in ("UNKNOWN", "ANY") and _plain(one.name) == wanted:
-            return one
-    there = ", ".join(shown(one) for one in kind if one.name not in ("UNKNOWN", "ANY"))
+    for member in kind:
+        if member.name not in ("UNKNOWN", "ANY") and _plain(member.name) == wanted:
+            return member
+    there = ", ".join(shown(member) for member in kind if member.name not in ("UNKNOWN", "ANY"))
     raise argparse.ArgumentTypeError(f"{text!r} is no {what}; there are {there}")
 
 

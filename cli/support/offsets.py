@@ -72,7 +72,7 @@ def bounds_of(client: KafkaClient, partitions: Iterable[Partition]) -> dict[Part
     wanted = list(partitions)
     starts = offsets_at(client, dict.fromkeys(wanted, EARLIEST))
     ends = offsets_at(client, dict.fromkeys(wanted, LATEST))
-    return {one: Bounds(starts[one], ends[one]) for one in wanted}
+    return {partition: Bounds(starts[partition], ends[partition]) for partition in wanted}
 
 
 def sizes_of(client: KafkaClient) -> dict[Partition, int]:
@@ -109,7 +109,7 @@ def chosen(client: KafkaClient, texts: Iterable[str]) -> list[Partition]:
     for text in texts:
         name, numbers = parse_partition(text)
         there = partitions_of(client, [name])
-        for number in numbers or [one for _, one in there]:
+        for number in numbers or [number_there for _, number_there in there]:
             if (name, number) not in there:
                 raise failure(f"partition {name}-{number}", 3)
             wanted.append((name, number))

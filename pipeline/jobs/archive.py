@@ -81,9 +81,9 @@ def archive(
         add_manifest(folder, version, topic, topic_ids.get(topic), ends_in_all, files)
     report |= {
         "version": version if total else version - 1,
-        "rows": sum(one.rows for one in files),
+        "rows": sum(file.rows for file in files),
         "files": len(files),
-        "bytes": sum(one.bytes for one in files),
+        "bytes": sum(file.bytes for file in files),
         "ends": {str(number): ends[number] for number in sorted(ends)},
         "seconds": watch.seconds,
     }
@@ -165,7 +165,7 @@ def read_archive(spark: Any, folder: str, live: Mapping[str, str] | None = None)
     bounds, topic_ids = look_at(options)
     topic = only_topic(bounds)
     found.check_topic(topic, topic_ids.get(topic))
-    starts, ends = plan(found, {where.partition: (one.start, one.end) for where, one in bounds.items()})
+    starts, ends = plan(found, {where.partition: (there.start, there.end) for where, there in bounds.items()})
     newer = load(spark, options, startingOffsets=offsets_json(topic, starts), endingOffsets=offsets_json(topic, ends))
     return rows.unionByName(newer)
 

@@ -43,7 +43,7 @@ def audit(spark: Any, before: str, after: str, topics: str, *, progress: Progres
     offences = out_of_order(after, sorted(now))
     rows = _rows(load(spark, old), 0).unionByName(_rows(load(spark, new), 1))
     limits = spark.createDataFrame(
-        [(one.topic, one.partition, was[one].end, now[one].start) for one in was],
+        [(where.topic, where.partition, was[where].end, now[where].start) for where in was],
         "topic string, partition int, old_end bigint, new_start bigint",
     )
     rows = rows.join(limits.hint("broadcast"), ["topic", "partition"])

@@ -54,9 +54,9 @@ def replace(table: str, data: str) -> None:
     os.replace(link, table)
     place, name = os.path.split(os.path.abspath(table))
     old = [
-        os.path.join(place, one)
-        for one in os.listdir(place)
-        if one.startswith(f"{name}.") and os.path.isdir(os.path.join(place, one)) and not one.endswith(".link")
+        os.path.join(place, entry)
+        for entry in os.listdir(place)
+        if entry.startswith(f"{name}.") and os.path.isdir(os.path.join(place, entry)) and not entry.endswith(".link")
     ]
     for folder in sorted(old, key=os.path.getmtime)[:-_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)

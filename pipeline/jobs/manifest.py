@@ -49,7 +49,7 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.files)
+        return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class Archive:
 
     @property
     def paths(self) -> list[str]:
-        return [os.path.join(self.folder, one.path) for one in self.files]
+        return [os.path.join(self.folder, file.path) for file in self.files]
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.files)
+        return sum(file.rows for file in self.files)
 
     def check_topic(self, topic: str, topic_id: str | None) -> None:
         """ArchiveError when this is the archive of another topic, or of another one of that name."""
@@ -133,7 +133,10 @@ def read_manifests(folder: str) -> list[Manifest]:
                 found = json.load(file)
             topic_id = str(found["topic_id"]) if found.get("topic_id") else None
             ends = {int(partition): int(offset) for partition, offset in found["ends"].items()}
-            files = [ArchiveFile(str(one["path"]), int(one["rows"]), int(one["bytes"])) for one in found["files"]]
+            files = [
+                ArchiveFile(str(archived["path"]), int(archived["rows"]), int(archived["bytes"]))
+                for archived in found["files"]
+            ]
             manifests.append(Manifest(str(found["topic"]), topic_id, ends, tuple(files)))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ArchiveError(f"{path}: is no manifest ({error!r})") from None
@@ -146,8 +149,8 @@ def read_archive_log(folder: str) -> Archive | None:
     if not manifests:
         return None
     last = manifests[-1]
-    topic_id = next((one.topic_id for one in reversed(manifests) if one.topic_id), None)
-    files = tuple(file for one in manifests for file in one.files)
+    topic_id = next((manifest.topic_id for manifest in reversed(manifests) if manifest.topic_id), None)
+    files = tuple(file for manifest in manifests for file in manifest.files)
     return Archive(folder, last.topic, topic_id, len(manifests), last.ends, files)
 
 
@@ -164,7 +167,7 @@ def add_manifest(
     os.makedirs(place, exist_ok=True)
     content = {
         "version": version, "topic": topic, "topic_id": topic_id,
-        "ends": {str(key): value for key, value in sorted(ends.items())}, "files": [asdict(one) for one in files],
+        "ends": {str(key): value for key, value in sorted(ends.items())}, "files": [asdict(archived) for archived in files],
     }  # fmt: skip
     with tempfile.NamedTemporaryFile("w", dir=place, prefix=".new-", delete=False, encoding="utf-8") as file:
         json.dump(content, file, indent=1)
@@ -185,7 +188,7 @@ def add_manifest(
 
 def remove_leftovers(folder: str, archive: Archive) -> int:
     """Files of runs that died before their manifest; how many folders went. A run of the next version may be going on."""
-    known = {"/".join(one.path.split("/")[:2]) for one in archive.files}
+    known = {"/".join(file.path.split("/")[:2]) for file in archive.files}
     place = os.path.join(folder, _DATA)
     removed = 0
     for name in os.listdir(place) if os.path.isdir(place) else ():

@@ -167,10 +167,10 @@ def draw(report: Mapping[str, Any], path: str) -> None:
     rate.set_title("records a second")
     rate.tick_params(axis="x", rotation=30)
     numbers = report["partitions"]
-    parts.bar(list(numbers), [one["bytes"] / 1e6 for one in numbers.values()])
+    parts.bar(list(numbers), [number["bytes"] / 1e6 for number in numbers.values()])
     parts.set_title("MB in each partition")
     powers = report["keys_by_records"]
-    keys.bar([f"{one}+" for one in powers], list(powers.values()))
+    keys.bar([f"{power}+" for power in powers], list(powers.values()))
     keys.set_yscale("log")
     keys.set_title("keys with so many records")
     gone = report["compaction"]["bytes"]

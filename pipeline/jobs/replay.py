@@ -49,7 +49,7 @@ def replay(
     columns = ["key", "value", "headers", "timestamp", *(["partition"] if keep_partitions else [])]
 
     def write(what: Sequence[Manifest], more: Mapping[str, str], observed: Any = None) -> None:
-        rows = read_files(spark, [os.path.join(folder, file.path) for one in what for file in one.files])
+        rows = read_files(spark, [os.path.join(folder, file.path) for manifest in what for file in manifest.files])
         if where:
             rows = rows.where(where)
         # One task for each original partition: a task writes its rows in the order in which it gets them.

@@ -38,7 +38,7 @@ def plan_batch(options: Options, narrowed: Narrowed | None = None, place: OpenPl
     """Splits of a batch read. PipelineError. Blocks."""
     with place or open_place(options) as there:
         ranges = batch_ranges(options, there)
-        kept = [one for one in ((narrowed or Narrowed()).clip(one) for one in ranges) if one is not None]
+        kept = [span for span in ((narrowed or Narrowed()).clip(span) for span in ranges) if span is not None]
         if options.view is not View.RECORDS:  # a key's records must meet in one task
             return there.splits(kept, 1 << 62)
         return plan_splits(options, there, kept)
@@ -53,7 +53,7 @@ def plan_view(options: Options, narrowed: Narrowed | None = None) -> list[tuple[
         keeping = Keeping(tombstones=options.keys_stay is KeysStay.FALSE)
         return [(split, keeping) for split in splits]
     with open_place(options) as place:
-        counts = {topic: len(there) for topic, there in place.partitions(list({one.topic for one in splits})).items()}
+        counts = {topic: len(there) for topic, there in place.partitions(list({made.topic for made in splits})).items()}
     # One partition alone has all there is of a key.
     return [(split, Keeping(counts[split.topic] if counts[split.topic] > 1 else 0)) for split in splits]
 
@@ -65,13 +65,13 @@ def batch_ranges(options: Options, place: Place) -> list[Range]:
     starts = starting_offsets(options, place, bounds, EARLIEST)
     ends = _offsets(options.ending, options.ending_timestamp, "ending", place, bounds, LATEST)
     ranges = []
-    for one, there in bounds.items():
-        first, end = starts[one], ends[one]
+    for where, there in bounds.items():
+        first, end = starts[where], ends[where]
         if options.fail_on_data_loss:
-            check_start(place, one, first, there)
+            check_start(place, where, first, there)
             if end > there.end:
-                raise DataLossError(_above(one, end, there))
-        ranges.append(Range(one, max(first, there.start), min(end, there.end)))
+                raise DataLossError(_above(where, end, there))
+        ranges.append(Range(where, max(first, there.start), min(end, there.end)))
     return ranges
 
 
@@ -103,7 +103,7 @@ def plan_splits(options: Options, place: Place, ranges: Sequence[Range]) -> list
         split_bytes //= 2
     most = options.max_records_per_partition
     if 0 < len(splits) < options.min_partitions:  # sizes are not known: even numbers of offsets
-        offsets = sum(one.end_offset - one.first_offset for one in splits)
+        offsets = sum(made.end_offset - made.first_offset for made in splits)
         even = max(1, offsets // options.min_partitions)
         most = even if most is None else min(most, even)
     return splits if most is None else [part for split in splits for part in cut(split, most)]
@@ -125,23 +125,23 @@ def _offsets(
     if timestamps is not None:
         name = f"{bound}Timestamp" if isinstance(timestamps, int) else f"{bound}OffsetsByTimestamp"
         _refuse_strangers(timestamps, name, bounds)
-        times = {one: _wanted(timestamps, name, one) for one in bounds}
+        times = {where: _wanted(timestamps, name, where) for where in bounds}
         found = place.offsets_at(times)
-        missing = [one for one, offset in found.items() if offset is None]
+        missing = [where for where, offset in found.items() if offset is None]
         if missing and options is not None and not options.latest_if_too_young:
             raise OptionError(
                 f"{name}: {missing[0]} has no record of {times[missing[0]]} or later; set "
                 "startingOffsetsByTimestampStrategy to latest to begin at its end"
             )
         return {
-            one: there.end if (offset := found[one]) is None else min(max(offset, there.start), there.end)
-            for one, there in bounds.items()
+            where: there.end if (offset := found[where]) is None else min(max(offset, there.start), there.end)
+            for where, there in bounds.items()
         }
     _refuse_strangers(said, f"{bound}Offsets", bounds)
     result = {}
-    for one, there in bounds.items():
-        offset = otherwise if said is None else _wanted(said, f"{bound}Offsets", one)
-        result[one] = there.start if offset == EARLIEST else there.end if offset == LATEST else offset
+    for where, there in bounds.items():
+        offset = otherwise if said is None else _wanted(said, f"{bound}Offsets", where)
+        result[where] = there.start if offset == EARLIEST else there.end if offset == LATEST else offset
     return result
 
 
@@ -150,7 +150,7 @@ def _refuse_strangers(said: Offsets | int | None, name: str, bounds: Mapping[Top
     if not isinstance(said, Mapping):
         return
     named = [TopicPartition(topic, number) for topic, numbers in said.items() for number in numbers]
-    strangers = [str(one) for one in named if one not in bounds]
+    strangers = [str(where) for where in named if where not in bounds]
     if strangers:
         raise OptionError(f"{name} names {', '.join(strangers[:5])}, which is not among what is read")
 

@@ -42,7 +42,7 @@ class Brokers:
 
     def topics(self) -> list[str]:
         answer = self._client.metadata(None)
-        return sorted(one.name for one in answer.topics if one.name is not None and not one.error_code)
+        return sorted(topic.name for topic in answer.topics if topic.name is not None and not topic.error_code)
 
     def partitions(self, topics: Sequence[str]) -> dict[str, list[int]]:
         if not topics:
@@ -54,7 +54,7 @@ class Brokers:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise TopicError(f"{self.name}: no topic {topic.name} here; there are {self._names()}")
                 check(topic.error_code, f"{self.name}: topic {topic.name}")
-                found[topic.name or ""] = sorted(one.partition_index for one in topic.partitions)
+                found[topic.name or ""] = sorted(partition.partition_index for partition in topic.partitions)
             return found
 
         return self._client.retry(ask)
@@ -62,17 +62,19 @@ class Brokers:
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Topic ids; none from brokers before Kafka 2.8."""
         found = self._client.metadata(sorted(topics)).topics if topics else []
-        return {one.name: encode_uuid(UUID(bytes=one.topic_id)) for one in found if one.name and any(one.topic_id)}
+        return {
+            topic.name: encode_uuid(UUID(bytes=topic.topic_id)) for topic in found if topic.name and any(topic.topic_id)
+        }
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
         starts = self._list_offsets(dict.fromkeys(wanted, _EARLIEST), read_committed=False)
         ends = self._list_offsets(dict.fromkeys(wanted, _LATEST), read_committed=read_committed)
         found = {}
-        for one in wanted:
-            start, end = starts[one], ends[one]
+        for where in wanted:
+            start, end = starts[where], ends[where]
             assert start is not None
             assert end is not None
-            found[one] = Bounds(start, max(start, end))
+            found[where] = Bounds(start, max(start, end))
         return found
 
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -80,9 +82,9 @@ class Brokers:
 
     def splits(self, ranges: Sequence[Range], split_bytes: int) -> list[AnySplit]:
         """Ranges of even numbers of offsets: about so many bytes where a broker tells the partition's size."""
-        ranges = [one for one in ranges if one.first < one.end]
-        sizes = self._sizes([one.where for one in ranges])
-        bounds = self.bounds([one.where for one in ranges], read_committed=False)
+        ranges = [span for span in ranges if span.first < span.end]
+        sizes = self._sizes([span.where for span in ranges])
+        bounds = self.bounds([span.where for span in ranges], read_committed=False)
         found: list[AnySplit] = []
         for where, first, end in ranges:
             there = max(bounds[where].end - bounds[where].start, 1)
@@ -101,13 +103,13 @@ class Brokers:
         return (", ".join(names[:_MOST_NAMES]) or "none") + more
 
     def _leaders(self, wanted: Sequence[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        found = leaders(self._client.metadata({one.topic for one in wanted}))
+        found = leaders(self._client.metadata({where.topic for where in wanted}))
         by_node: dict[int, list[TopicPartition]] = {}
-        for one in wanted:
-            node = found.get((one.topic, one.partition), Leader(-1, -1)).node_id
+        for where in wanted:
+            node = found.get((where.topic, where.partition), Leader(-1, -1)).node_id
             if node < 0:
-                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.name}: {one}")
-            by_node.setdefault(node, []).append(one)
+                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.name}: {where}")
+            by_node.setdefault(node, []).append(where)
         return by_node
 
     def _list_offsets(
@@ -117,12 +119,12 @@ class Brokers:
         found: dict[TopicPartition, int | None] = {}
 
         def ask() -> None:
-            left = [one for one in wanted if one not in found]
+            left = [where for where in wanted if where not in found]
             for node, places in self._leaders(left).items() if left else ():
                 topics: dict[str, list[ListOffsetsPartition]] = {}
-                for one in places:
-                    asked = ListOffsetsPartition(partition_index=one.partition, timestamp=wanted[one])
-                    topics.setdefault(one.topic, []).append(asked)
+                for where in places:
+                    asked = ListOffsetsPartition(partition_index=where.partition, timestamp=wanted[where])
+                    topics.setdefault(where.topic, []).append(asked)
                 request = ListOffsetsRequest(
                     replica_id=-1,
                     isolation_level=int(read_committed),
@@ -145,8 +147,8 @@ class Brokers:
         try:
             for node, places in self._leaders(wanted).items() if wanted else ():
                 topics: dict[str, list[int]] = {}
-                for one in places:
-                    topics.setdefault(one.topic, []).append(one.partition)
+                for where in places:
+                    topics.setdefault(where.topic, []).append(where.partition)
                 asked = [DescribableLogDirTopic(topic=name, partitions=parts) for name, parts in topics.items()]
                 request = DescribeLogDirsRequest(topics=asked)
                 answer = self._client.request_from(node, request, DescribeLogDirsResponse, up_to=4)

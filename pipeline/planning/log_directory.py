@@ -75,7 +75,7 @@ class LogDirectories:
                 found[topic].append(number)
         for topic, numbers in found.items():
             if not numbers:
-                there = ", ".join(one for one in self.topics() if one not in INTERNAL_TOPICS)
+                there = ", ".join(name for name in self.topics() if name not in INTERNAL_TOPICS)
                 raise TopicError(f"{self.name}: no topic {topic} here; there are {there or 'none'}")
         return found
 
@@ -93,13 +93,13 @@ class LogDirectories:
         return found
 
     def bounds(self, wanted: Sequence[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Bounds]:
-        return {one: self.partition_bounds(*one, read_committed=read_committed) for one in wanted}
+        return {where: self.partition_bounds(*where, read_committed=read_committed) for where in wanted}
 
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         found: dict[TopicPartition, int | None] = {}
-        for one, timestamp in wanted.items():
-            start, end = self.partition_bounds(*one)
-            found[one] = first_at(self.segments(*one), timestamp, start, end)
+        for where, timestamp in wanted.items():
+            start, end = self.partition_bounds(*where)
+            found[where] = first_at(self.segments(*where), timestamp, start, end)
         return found
 
     def splits(self, ranges: Sequence[Range], split_bytes: int) -> list[AnySplit]:
@@ -185,9 +185,9 @@ class LogDirectories:
             except (FileNotFoundError, StorageError):
                 continue
             still_open = {
-                one.producer_id: one.current_txn_first_offset
-                for one in entries
-                if one.current_txn_first_offset is not None
+                entry.producer_id: entry.current_txn_first_offset
+                for entry in entries
+                if entry.current_txn_first_offset is not None
             }
             break
         for segment in segments[position:]:

@@ -185,5 +185,5 @@ class Look(NamedTuple):
 def look(place: Place, options: Options) -> Look:
     """At what the options choose. Ids before bounds: a topic that is made anew in between has another id at the next look."""
     partitions = chosen(place, options)
-    topic_ids = place.topic_ids({one.topic for one in partitions})
+    topic_ids = place.topic_ids({partition.topic for partition in partitions})
     return Look(place.bounds(partitions, read_committed=options.read_committed), topic_ids)

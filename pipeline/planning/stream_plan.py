@@ -34,8 +34,8 @@ class Position(NamedTuple):
 def to_json(position: Position) -> StreamOffset:
     """In order of topics and partitions."""
     found: StreamOffset = {}
-    for one in sorted(position.offsets):
-        found.setdefault(one.topic, {})[str(one.partition)] = position.offsets[one]
+    for where in sorted(position.offsets):
+        found.setdefault(where.topic, {})[str(where.partition)] = position.offsets[where]
     if position.topic_ids:
         found[TOPIC_IDS] = dict(sorted(position.topic_ids.items()))
     return found
@@ -84,10 +84,10 @@ class StreamPlan:
         """Position at which a new query begins: by default the latest."""
         bounds, topic_ids = look(self._place, self._options)
         offsets = starting_offsets(self._options, self._place, bounds, LATEST)
-        for one, there in bounds.items():
+        for where, there in bounds.items():
             if self._options.fail_on_data_loss:
-                check_start(self._place, one, offsets[one], there)
-            offsets[one] = min(max(offsets[one], there.start), there.end)
+                check_start(self._place, where, offsets[where], there)
+            offsets[where] = min(max(offsets[where], there.start), there.end)
         return Position(offsets, topic_ids)
 
     def stop_at_present(self) -> None:
@@ -97,7 +97,7 @@ class StreamPlan:
     def available(self) -> Position:
         """Ends of the partitions."""
         bounds, topic_ids = look(self._place, self._options)
-        return Position({one: there.end for one, there in bounds.items()}, topic_ids)
+        return Position({where: there.end for where, there in bounds.items()}, topic_ids)
 
     def next(self, start: Position, *, is_limited: bool = True) -> Position:
         """End of the next trigger; `start` itself if there is nothing, or not enough, to read.
@@ -106,11 +106,11 @@ class StreamPlan:
         """
         bounds, topic_ids = look(self._place, self._options)
         begin = self._begin(start, topic_ids, bounds)
-        ends = {one: there.end for one, there in bounds.items()}
+        ends = {where: there.end for where, there in bounds.items()}
         if self._target is not None:
-            ends = {one: min(ends[one], self._target[one]) for one in ends if one in self._target}
-            begin = {one: offset for one, offset in begin.items() if one in ends}
-        sizes = {one: max(0, ends[one] - begin[one]) for one in ends}
+            ends = {where: min(ends[where], self._target[where]) for where in ends if where in self._target}
+            begin = {where: offset for where, offset in begin.items() if where in ends}
+        sizes = {where: max(0, ends[where] - begin[where]) for where in ends}
         total = sum(sizes.values())
         if is_limited and self._should_wait(total):
             return start
@@ -119,24 +119,24 @@ class StreamPlan:
         most = self._options.max_offsets_per_trigger if is_limited else None
         if most is not None and total > most:
             sizes = share(sizes, most)
-        return Position({one: begin[one] + sizes[one] for one in ends}, topic_ids)
+        return Position({where: begin[where] + sizes[where] for where in ends}, topic_ids)
 
     def splits(self, start: Position, end: Position) -> list[AnySplit]:
         """Splits between two positions, made when the query comes to read them."""
         wanted = list(end.offsets)
-        topic_ids = self._place.topic_ids({one.topic for one in wanted})
+        topic_ids = self._place.topic_ids({where.topic for where in wanted})
         bounds = self._place.bounds(wanted, read_committed=self._options.read_committed) if wanted else {}
         begin = self._begin(start, topic_ids, bounds)
         anew = self._made_anew(end, topic_ids)
         ranges = []
-        for one, there in bounds.items():
-            if one.topic in anew:
+        for where, there in bounds.items():
+            if where.topic in anew:
                 continue  # what was to be read is gone with its topic; the next trigger begins with the new one
-            first, last = begin[one], end.offsets[one]
+            first, last = begin[where], end.offsets[where]
             if last > there.end and self._options.fail_on_data_loss:
-                check_start(self._place, one, last, there)
+                check_start(self._place, where, last, there)
             if min(last, there.end) > first:
-                ranges.append(Range(one, first, min(last, there.end)))
+                ranges.append(Range(where, first, min(last, there.end)))
         return plan_splits(self._options, self._place, ranges)
 
     def _made_anew(self, position: Position, topic_ids: Mapping[str, str]) -> set[str]:
@@ -155,7 +155,7 @@ class StreamPlan:
     def _begin(self, start: Position, topic_ids: Mapping[str, str], bounds: Mapping[TopicPartition, Bounds]) -> Vector:
         """Position at which each existing partition goes on; loss of data is reported unless that is switched off."""
         careful = self._options.fail_on_data_loss
-        gone = [one for one in start.offsets if one not in bounds]
+        gone = [where for where in start.offsets if where not in bounds]
         if gone and careful:
             raise DataLossError(
                 f"{', '.join(map(str, gone))}: gone; the topic was deleted, or is not among those that are read any more; set "
@@ -163,20 +163,20 @@ class StreamPlan:
             )
         anew = self._made_anew(start, topic_ids)
         begin: Vector = {}
-        for one, there in bounds.items():
-            offset = None if one.topic in anew else start.offsets.get(one)
+        for where, there in bounds.items():
+            offset = None if where.topic in anew else start.offsets.get(where)
             if offset is None:
                 if careful and there.start > 0:
                     raise DataLossError(
-                        f"{one}: a new partition, and the log starts at {there.start} already: "
-                        f"{self._place.why_gone(one, there.start)} what lies before; set failOnDataLoss to false to go on "
+                        f"{where}: a new partition, and the log starts at {there.start} already: "
+                        f"{self._place.why_gone(where, there.start)} what lies before; set failOnDataLoss to false to go on "
                         "without"
                     )
                 offset = there.start
             elif careful:
-                check_start(self._place, one, offset, there)
+                check_start(self._place, where, offset, there)
             # Without care a log that became shorter is read on from its end.
-            begin[one] = min(max(offset, there.start), max(there.end, there.start))
+            begin[where] = min(max(offset, there.start), max(there.end, there.start))
         return begin
 
     def _should_wait(self, total: int) -> bool:
@@ -189,16 +189,16 @@ class StreamPlan:
 
 def share(sizes: Mapping[TopicPartition, int], most: int) -> Vector:
     """`most` offsets (fewer than there are) over partitions in proportion to what each has; one at least, if `most` allows."""
-    waiting = sorted((one for one, size in sizes.items() if size), key=lambda one: (-sizes[one], one))[:most]
+    waiting = sorted((where for where, size in sizes.items() if size), key=lambda where: (-sizes[where], where))[:most]
     found = dict.fromkeys(sizes, 0) | dict.fromkeys(waiting, 1)
     left = most - len(waiting)
-    more = {one: sizes[one] - 1 for one in waiting}
+    more = {where: sizes[where] - 1 for where in waiting}
     total = max(1, sum(more.values()))
-    for one in waiting:
-        found[one] += more[one] * left // total
+    for where in waiting:
+        found[where] += more[where] * left // total
     left = most - sum(found.values())
-    for one in waiting:  # what rounding has left: less than one each
-        extra = min(left, 1, sizes[one] - found[one])
-        found[one] += extra
+    for where in waiting:  # what rounding has left: less than one each
+        extra = min(left, 1, sizes[where] - found[where])
+        found[where] += extra
         left -= extra
     return found

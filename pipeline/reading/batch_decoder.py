@@ -47,8 +47,10 @@ class AbortedRanges:
 
     def __init__(self, transactions: Iterable[AbortedTxn] = ()) -> None:
         self._ranges: dict[int, list[tuple[int, int]]] = {}
-        for one in transactions:
-            self._ranges.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
+        for transaction in transactions:
+            self._ranges.setdefault(transaction.producer_id, []).append(
+                (transaction.first_offset, transaction.last_offset)
+            )
 
     def has(self, producer_id: int, base_offset: int) -> bool:
         return any(first <= base_offset <= last for first, last in self._ranges.get(producer_id, ()))
@@ -91,7 +93,7 @@ class AbortedAsFetched:
         to_come = self._to_come.get(producer_id)
         if not to_come or min(to_come) > offset:
             return False
-        self._to_come[producer_id] = [one for one in to_come if one > offset]
+        self._to_come[producer_id] = [first for first in to_come if first > offset]
         return True
 
 

@@ -73,7 +73,10 @@ def read_fetched(
                 continue
             records = memoryview(data.records or b"")
             if aborted is not None:
-                aborted.start((one.producer_id, one.first_offset) for one in data.aborted_transactions or ())
+                aborted.start(
+                    (transaction.producer_id, transaction.first_offset)
+                    for transaction in data.aborted_transactions or ()
+                )
             whole = _whole_batches(records)
             if whole.next_offset <= decoder.next_offset and not whole.is_broken:
                 empty += 1

@@ -52,7 +52,7 @@ def list_segments(
         found = _look(directory)
         if found is not None:
             # The active segment grows between two looks, which tears nothing.
-            if before is not None and [one[:3] for one in found] == [one[:3] for one in before]:
+            if before is not None and [segment[:3] for segment in found] == [segment[:3] for segment in before]:
                 return found
             before = found
             continue

@@ -50,10 +50,10 @@ def decode_token(value: bytes) -> Token:
         found = json.loads(value)
         parts = tuple(
             Part(
-                int(one["task"]), str(one["id"]), int(one["producer"]), int(one["epoch"]), int(one["rows"]),
-                int(one["fingerprint"]),
+                int(part["task"]), str(part["id"]), int(part["producer"]), int(part["epoch"]), int(part["rows"]),
+                int(part["fingerprint"]),
             )
-            for one in found["parts"]
+            for part in found["parts"]
         )  # fmt: skip
         return Token(int(found["batch"]), str(found["run"]), parts)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
@@ -145,15 +145,15 @@ class CommitLog:
 
     def _latest(self, key: bytes) -> bytes | None:
         committed = [
-            one
-            for one in self._written.get(key, ())
-            if self._transactions[one.transaction].outcome is Outcome.COMMITTED
+            record
+            for record in self._written.get(key, ())
+            if self._transactions[record.transaction].outcome is Outcome.COMMITTED
         ]
         return committed[-1].value if committed else None
 
     def _outcome(self, query: str, part: Part) -> Outcome:
-        for one in reversed(self._written.get(mark_key(query, part.task), ())):
-            transaction = self._transactions[one.transaction]
+        for record in reversed(self._written.get(mark_key(query, part.task), ())):
+            transaction = self._transactions[record.transaction]
             if (transaction.producer_id, transaction.epoch) == (part.producer_id, part.epoch):
                 return transaction.outcome
         return Outcome.GONE

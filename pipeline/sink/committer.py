@@ -188,7 +188,7 @@ class KafkaCluster:
             except UnsupportedBrokerError:
                 return []
         check(answer.error_code, "listing transactions")
-        return [one.transactional_id for one in answer.transaction_states]
+        return [transaction.transactional_id for transaction in answer.transaction_states]
 
 
 def read_commit_log(client: KafkaClient, topic: str, partition: int = COMMIT_PARTITION) -> CommitLog:

@@ -127,7 +127,7 @@ def parse_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOpti
 
 
 def _codec(text: str) -> Compression:
-    known = {one.name.lower(): one for one in Compression}
+    known = {codec.name.lower(): codec for codec in Compression}
     if text.lower() not in known:
         raise OptionError(f"kafka.compression.type is {text}; it can be {', '.join(known)}")
     return known[text.lower()]

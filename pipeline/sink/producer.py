@@ -169,8 +169,8 @@ class Producer:
             pending = Pending((topic, partition), records, data)
             node = self._leaders.get(pending.place, -1)
             gathered = self._gathered.setdefault(node, [])
-            full = sum(len(one.data) for one in gathered) + len(data) > REQUEST_BYTES
-            if gathered and (full or any(one.place == pending.place for one in gathered)):
+            full = sum(len(batch.data) for batch in gathered) + len(data) > REQUEST_BYTES
+            if gathered and (full or any(batch.place == pending.place for batch in gathered)):
                 self._dispatch(node)
                 gathered = self._gathered.setdefault(node, [])
             gathered.append(pending)
@@ -197,10 +197,10 @@ class Producer:
         while len(self._flights.get(node, ())) >= MOST_IN_FLIGHT:
             self._receive(node)
         # A broker that knows nothing of a producer takes any sequence number: a partition's first batch goes alone.
-        while self._flights.get(node) and any(one.place in self._started - self._begun for one in batches):
+        while self._flights.get(node) and any(batch.place in self._started - self._begun for batch in batches):
             self._receive(node)
-        self._started.update(one.place for one in batches)
-        self._add_partitions([one.place for one in batches])
+        self._started.update(batch.place for batch in batches)
+        self._add_partitions([batch.place for batch in batches])
         try:
             ticket = self._submit(self._client.connection(node), batches)
         except BrokerUnreachableError:
@@ -210,8 +210,8 @@ class Producer:
 
     def _submit(self, connection: Connection, batches: list[Pending]) -> Ticket[ProduceResponse]:
         topics: dict[str, list[PartitionProduceData]] = {}
-        for one in batches:
-            topics.setdefault(one.place[0], []).append(PartitionProduceData(index=one.place[1], records=one.data))
+        for batch in batches:
+            topics.setdefault(batch.place[0], []).append(PartitionProduceData(index=batch.place[1], records=batch.data))
         request = ProduceRequest(
             transactional_id=self._transactional_id,
             acks=self._acks,
@@ -236,7 +236,9 @@ class Producer:
     def _failed(self, batches: list[Pending], answer: ProduceResponse, *, in_order: bool = False) -> list[Pending]:
         """Batches to send again. DeliveryError for one that is refused for good."""
         results: dict[Place, PartitionProduceResponse] = {
-            (topic.name, one.index): one for topic in answer.responses for one in topic.partition_responses
+            (topic.name, response.index): response
+            for topic in answer.responses
+            for response in topic.partition_responses
         }
         failed = []
         for batch in batches:
@@ -251,7 +253,7 @@ class Producer:
                 failed.append(batch)
                 continue
             why = "; ".join(
-                f"record {one.batch_index}: {one.batch_index_error_message}" for one in result.record_errors[:3]
+                f"record {error.batch_index}: {error.batch_index_error_message}" for error in result.record_errors[:3]
             )
             said = " ".join(part for part in (result.error_message, why) if part)
             raise DeliveryError(
@@ -343,17 +345,17 @@ class Producer:
 
 def _first_error(answer: Any) -> int:
     codes = [
-        int(one.partition_error_code)
+        int(result.partition_error_code)
         for topic in answer.results_by_topic_v3_and_below
-        for one in topic.results_by_partition
-        if one.partition_error_code
+        for result in topic.results_by_partition
+        if result.partition_error_code
     ]
     # The others were not tried because of the one that has a reason.
     return next((code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED), 0)
 
 
 def _is_retriable(code: int) -> bool:
-    return any(one == code and one.retriable for one in ErrorCode)
+    return any(known == code and known.retriable for known in ErrorCode)
 
 
 def _name(place: Place) -> str:

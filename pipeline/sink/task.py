@@ -189,7 +189,11 @@ def commit_batch(
 
     TransactionTimeError, LostPartError, TornBatchError, and what the client raises.
     """
-    done = [(one.place, one.part, one.started_ms) for one in written if one.place is not None and one.part is not None]
+    done = [
+        (result.place, result.part, result.started_ms)
+        for result in written
+        if result.place is not None and result.part is not None
+    ]
     if not done:
         return True
     place = done[0][0]
@@ -219,9 +223,9 @@ def abort_batch(
     """Aborts what the batch's tasks have open, those too that were killed before they could tell; never what a token has
     decided, which is carried out instead. `place`: of any task, for when none told. What can't be reached runs out by itself.
     """
-    told = [one for one in written if one is not None]
-    parts = [one.part for one in told if one.part is not None]
-    place = next((one.place for one in told if one.place is not None), place)
+    told = [result for result in written if result is not None]
+    parts = [result.part for result in told if result.part is not None]
+    place = next((result.place for result in told if result.place is not None), place)
     if place is None:
         return
     with make_client(options.client) as client, contextlib.suppress(PipelineError):

@@ -97,4 +97,4 @@ def _task() -> Any:
 
 
 def _written(messages: list[Any]) -> list[Written]:
-    return [one.written for one in messages if one is not None]
+    return [message.written for message in messages if message is not None]

@@ -32,16 +32,16 @@ def ceiling(value: float) -> float:
 
 def chart(title: str, series: Sequence[Series], seconds_ago: Sequence[float], text: Callable[[float], str]) -> Element:
     """`seconds_ago` says when each value was taken, falling; at most three series. `text` writes a value."""
-    top = ceiling(max((max(one.values, default=0.0) for one in series), default=0.0))
+    top = ceiling(max((max(chart_series.values, default=0.0) for chart_series in series), default=0.0))
     span = max(seconds_ago[0], 1.0) if seconds_ago else 1.0
-    now = [one.values[-1] if one.values else 0.0 for one in series]
+    now = [chart_series.values[-1] if chart_series.values else 0.0 for chart_series in series]
     spoken = "; ".join(
-        f"{one.name}: now {text(value)}, at most {text(max(one.values, default=0.0))}"
-        for one, value in zip(series, now, strict=True)
+        f"{chart_series.name}: now {text(value)}, at most {text(max(chart_series.values, default=0.0))}"
+        for chart_series, value in zip(series, now, strict=True)
     )
     lines = [
-        element("polyline", points=_points(one.values, seconds_ago, span, top), class_=kind)
-        for one, kind in zip(series, _CLASSES, strict=False)
+        element("polyline", points=_points(chart_series.values, seconds_ago, span, top), class_=kind)
+        for chart_series, kind in zip(series, _CLASSES, strict=False)
     ]
     grid = [element("line", x1=0, x2=WIDTH, y1=y, y2=y) for y in (1, HEIGHT / 2)]
     drawing = element(
@@ -50,8 +50,10 @@ def chart(title: str, series: Sequence[Series], seconds_ago: Sequence[float], te
         aria_label=f"{title}: {spoken}",
     )  # fmt: skip
     legend = [
-        element("span", element("span", class_=f"swatch {kind}"), f"{one.name} ", element("strong", text(value)))
-        for one, kind, value in zip(series, _CLASSES, now, strict=False)
+        element(
+            "span", element("span", class_=f"swatch {kind}"), f"{chart_series.name} ", element("strong", text(value))
+        )
+        for chart_series, kind, value in zip(series, _CLASSES, now, strict=False)
     ]
     return element(
         "figure",

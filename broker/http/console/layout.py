@@ -41,7 +41,7 @@ def document(
         element("li", element("a", name, href=path, aria_current="page" if path == section else None))
         for path, name in SECTIONS
     ]
-    crumbs = [[one, element("span", " / ", aria_hidden="true")] for one in trail]
+    crumbs = [[crumb, element("span", " / ", aria_hidden="true")] for crumb in trail]
     broker = state.broker
     page = element(
         "html",

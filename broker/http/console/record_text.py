@@ -32,7 +32,11 @@ def as_text(data: bytes | None) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    return text if all(one.isprintable() or one in _WHITE or ord(one) > 0x9F for one in text) else None
+    return (
+        text
+        if all(character.isprintable() or character in _WHITE or ord(character) > 0x9F for character in text)
+        else None
+    )
 
 
 def brief(data: bytes | None, characters: int = 200) -> Text:

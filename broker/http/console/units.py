@@ -89,4 +89,7 @@ def visible(text: str, *, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or (lines and one in "\n\t") else f"\\u{{{ord(one):x}}}" for one in text)
+    return "".join(
+        character if character.isprintable() or (lines and character in "\n\t") else f"\\u{{{ord(character):x}}}"
+        for character in text
+    )

@@ -49,7 +49,7 @@ def anatomy(partition: dict[str, Any]) -> Element:
     going = next_to_go(segments)
     bars: list[Element] = []
     position = 0.0
-    for segment, width in zip(segments, widths([one["size"] for one in segments]), strict=True):
+    for segment, width in zip(segments, widths([drawn["size"] for drawn in segments]), strict=True):
         offsets, size = f"{segment['baseOffset']} to {segment['endOffset']}", size_text(segment["size"])
         bars.append(
             element(

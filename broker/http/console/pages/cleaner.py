@@ -41,8 +41,8 @@ def _threads(state: ConsoleState) -> Element:
     cleaner, now_ms = state.broker.cleaner, state.now_ms
     pool, rate = cleaner.pool, cleaner.pool.throttler.bytes_per_second
     states = [
-        "dead" if not one.is_alive else f"cleans {one.log_name}" if one.log_name is not None else "idle"
-        for one in pool.threads()
+        "dead" if not thread.is_alive else f"cleans {thread.log_name}" if thread.log_name is not None else "idle"
+        for thread in pool.threads()
     ]
     return card(
         "Threads",
@@ -64,13 +64,13 @@ def _running(state: ConsoleState) -> Element:
     running = state.broker.cleaner.manager.history.running()
     rows = [
         (
-            topic_link(one.topic, one.partition, f"{one.topic}-{one.partition}"), one.reason,
-            [progress(100 * one.share, 100, f"{100 * one.share:.0f} %"), f" {100 * one.share:.0f} %"],
-            f"{size_text(one.mapped_bytes)} of {size_text(one.dirty_bytes)}", count_text(one.map_entries),
-            f"{size_text(one.filtered_bytes)} of {size_text(one.total_bytes)}",
-            duration_text(max(0, now_ms - one.started_ms) / 1000),
+            topic_link(found.topic, found.partition, f"{found.topic}-{found.partition}"), found.reason,
+            [progress(100 * found.share, 100, f"{100 * found.share:.0f} %"), f" {100 * found.share:.0f} %"],
+            f"{size_text(found.mapped_bytes)} of {size_text(found.dirty_bytes)}", count_text(found.map_entries),
+            f"{size_text(found.filtered_bytes)} of {size_text(found.total_bytes)}",
+            duration_text(max(0, now_ms - found.started_ms) / 1000),
         )
-        for one in running
+        for found in running
     ]  # fmt: skip
     heads = ("partition", "because of", "done", "keys read from", "keys", "filtered", "for")
     return card(
@@ -81,17 +81,19 @@ def _running(state: ConsoleState) -> Element:
 def _next(state: ConsoleState) -> Element:
     manager, now_ms = state.broker.cleaner.manager, state.now_ms
     found = [
-        one for one in manager.partitions() if one.eligibility.cause is not Cause.NOT_COMPACTED and not one.in_work
+        cleaning
+        for cleaning in manager.partitions()
+        if cleaning.eligibility.cause is not Cause.NOT_COMPACTED and not cleaning.in_work
     ]
-    at_rest = sum(_is_at_rest(one) for one in found)
-    found = sorted((one for one in found if not _is_at_rest(one)), key=_urgency)
+    at_rest = sum(_is_at_rest(cleaning) for cleaning in found)
+    found = sorted((cleaning for cleaning in found if not _is_at_rest(cleaning)), key=_urgency)
     rows = [
         (
-            topic_link(one.topic, one.partition, f"{one.topic}-{one.partition}"), _verdict(one),
-            f"{100 * one.eligibility.dirty_ratio:.0f} %", f"{100 * one.eligibility.threshold:.0f} %",
-            size_text(one.eligibility.dirty_bytes), _when(one, now_ms),
+            topic_link(cleaning.topic, cleaning.partition, f"{cleaning.topic}-{cleaning.partition}"), _verdict(cleaning),
+            f"{100 * cleaning.eligibility.dirty_ratio:.0f} %", f"{100 * cleaning.eligibility.threshold:.0f} %",
+            size_text(cleaning.eligibility.dirty_bytes), _when(cleaning, now_ms),
         )
-        for one in found[:_NEXT]
+        for cleaning in found[:_NEXT]
     ]  # fmt: skip
     heads = ("partition", "why, or why not", "dirty", "cleaned above", "dirty bytes", "by time alone")
     return card(
@@ -136,7 +138,7 @@ def _passes(state: ConsoleState) -> Element:
     now_ms = state.now_ms
     ended = state.broker.cleaner.manager.history.ended()
     heads = ("ended", "partition", "because of", "took", "read", "kept", "removed", "waited")
-    rows = [_pass_row(one, now_ms) for one in ended[:_PASSES]]
+    rows = [_pass_row(ended_pass, now_ms) for ended_pass in ended[:_PASSES]]
     return card(
         "Last passes",
         quiet("Since the start; records by what removed them. Waited: of the time that it took, for the throttle."),
@@ -198,11 +200,11 @@ def clean_request(state: ConsoleState, request: PageRequest, number: str) -> Pag
     told, now_ms = asked.describe(), state.now_ms
     rows = [
         (
-            topic_link(topic, int(partition), partition), size_text(one["removedBytes"]),
-            ", ".join(f"{count_text(count)} {cause}" for cause, count in one["removed"].items() if count) or "nothing",
+            topic_link(topic, int(partition), partition), size_text(entry["removedBytes"]),
+            ", ".join(f"{count_text(count)} {cause}" for cause, count in entry["removed"].items() if count) or "nothing",
             told["errors"].get(partition, ""),
         )
-        for partition, one in told["byPartition"].items()
+        for partition, entry in told["byPartition"].items()
     ]  # fmt: skip
     rows += [
         (topic_link(topic, int(partition), partition), "", "", error)

@@ -92,7 +92,7 @@ def _after_text(state: ConsoleState, row: Any, setting: Setting, value: str | No
     if value is not None:
         return shown_value(setting, value)
     own = row.synonyms[0].source if row.synonyms else None
-    following = next((one for one in row.synonyms if one.source != own), None)
+    following = next((synonym for synonym in row.synonyms if synonym.source != own), None)
     if following is None:
         return "its default"
     return f"{following.value} ({source_text(state, following)}, by {following.name})"

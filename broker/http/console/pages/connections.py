@@ -51,14 +51,15 @@ def connections(state: ConsoleState, request: PageRequest) -> Page:
         server = broker.socket_server
         now = server.now()
         rows: list[_Open] = []
-        for one in server.connections:
+        for connection in server.connections:
             if len(rows) == MAX_CONNECTIONS:
                 break
-            waits = bool(one.pending_since)
+            waits = bool(connection.pending_since)
             rows.append(
                 _Open(
-                    one.listener.name, one.peer_host, one.peer_port, one.software, (now - one.last_active) / 1e9,
-                    _NAMES.get(one.pending_key, "") if waits else "", (now - one.pending_since) / 1e9 if waits else 0.0,
+                    connection.listener.name, connection.peer_host, connection.peer_port, connection.software,
+                    (now - connection.last_active) / 1e9, _NAMES.get(connection.pending_key, "") if waits else "",
+                    (now - connection.pending_since) / 1e9 if waits else 0.0,
                 )
             )  # fmt: skip
         return _Taken(
@@ -72,10 +73,10 @@ def connections(state: ConsoleState, request: PageRequest) -> Page:
     taken = state.calls.run(take)
     rows = [
         (
-            f"{one.host}:{one.port}", cut(" ".join(filter(None, one.software))) or "not told", one.listener,
-            f"{one.waits_for} for {duration_text(one.waits_s)}" if one.waits_for else "", duration_text(max(one.idle_s, 0)),
+            f"{row.host}:{row.port}", cut(" ".join(filter(None, row.software))) or "not told", row.listener,
+            f"{row.waits_for} for {duration_text(row.waits_s)}" if row.waits_for else "", duration_text(max(row.idle_s, 0)),
         )
-        for one in sorted(taken.rows)
+        for row in sorted(taken.rows)
     ]  # fmt: skip
     config = broker.config
     return document(

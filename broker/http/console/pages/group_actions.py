@@ -61,8 +61,8 @@ def reset_offsets(state: ConsoleState, request: PageRequest) -> Page:
         text = "A share group has no committed offsets of its own: kafka-share-groups changes where it begins."
         return nothing_to_do(state, request, title, note(text, kind="warn"), back=back)
     topic, to = request.text("topic"), request.text("to")
-    if to not in ("", *(one for one, _ in _CHOICES)):
-        raise PageError(BAD_REQUEST, "to is one of " + ", ".join(one for one, _ in _CHOICES) + ".")
+    if to not in ("", *(choice_name for choice_name, _ in _CHOICES)):
+        raise PageError(BAD_REQUEST, "to is one of " + ", ".join(choice_name for choice_name, _ in _CHOICES) + ".")
     if request.method == "POST":
         return _do_reset(state, request, listed.group_id, topic, to, title)
     with state.counting() as counts:
@@ -75,15 +75,15 @@ def reset_offsets(state: ConsoleState, request: PageRequest) -> Page:
         warning = note(text, kind="warn")
     if not topic or not to:
         return nothing_to_do(state, request, title, warning, form, back=back)
-    changes = _changes(state, request, topic, to, [one for one in at if one.topic == topic])
+    changes = _changes(state, request, topic, to, [position for position in at if position.topic == topic])
     if not changes:
         return nothing_to_do(state, request, title, quiet("Nothing would change."), form, back=back)
     rows = [
         (
-            str(one.partition), "none" if one.before is None else str(one.before),
-            "forgotten" if one.after is None else str(one.after), _difference(one),
+            str(change.partition), "none" if change.before is None else str(change.before),
+            "forgotten" if change.after is None else str(change.after), _difference(change),
         )
-        for one in changes
+        for change in changes
     ]  # fmt: skip
     says = [
         warning,
@@ -91,16 +91,16 @@ def reset_offsets(state: ConsoleState, request: PageRequest) -> Page:
         table(("partition", "committed", "then", "reads"), rows, {0, 1, 2}, caption=f"Offsets in {topic}"),
     ]
     fields: dict[str, object] = {"group": listed.group_id, "topic": topic, "to": to}
-    fields |= {f"{_AT}{one.partition}": "" if one.after is None else one.after for one in changes}
+    fields |= {f"{_AT}{change.partition}": "" if change.after is None else change.after for change in changes}
     button = "Forget these offsets" if to == FORGET else "Set these offsets"
     return ask(state, request, Plan(f"{title}?", says, fields, button, back, form))
 
 
 def _form(request: PageRequest, group_id: str, at: list[Position]) -> Element:
-    known = sorted({one.topic for one in at})
+    known = sorted({position.topic for position in at})
     chosen = request.text("topic")
     topic = (
-        choice("topic", "In topic", chosen, [(one, one) for one in known])
+        choice("topic", "In topic", chosen, [(name, name) for name in known])
         if known and chosen in ("", *known)
         else field("topic", "In topic", chosen)
     )
@@ -115,7 +115,7 @@ def _form(request: PageRequest, group_id: str, at: list[Position]) -> Element:
 
 
 def _changes(state: ConsoleState, request: PageRequest, topic: str, to: str, at: list[Position]) -> list[_Change]:
-    before = {one.partition: one.offset for one in at}
+    before = {position.partition: position.offset for position in at}
     if to == FORGET:
         return [_Change(partition, offset, None) for partition, offset in before.items()]
     time_ms = moment_ms(request.text("time")) if to == TIME else 0
@@ -183,7 +183,7 @@ def _commit(state: ConsoleState, group_id: str, topic: str, wanted: Mapping[int,
     ]
     asked = OffsetCommitRequest(group_id=group_id, topics=[OffsetCommitRequestTopic(name=topic, partitions=parts)])
     answer = state.calls.ask(ApiKey.OFFSET_COMMIT, asked, version=9, timeout_s=ACTION_TIMEOUT_S)
-    return {one.partition_index: one.error_code for one in answer.topics[0].partitions if one.error_code}
+    return {row.partition_index: row.error_code for row in answer.topics[0].partitions if row.error_code}
 
 
 def _forget(state: ConsoleState, group_id: str, topic: str, wanted: Mapping[int, str]) -> dict[int, int]:
@@ -192,7 +192,7 @@ def _forget(state: ConsoleState, group_id: str, topic: str, wanted: Mapping[int,
     answer = state.calls.ask(ApiKey.OFFSET_DELETE, asked, timeout_s=ACTION_TIMEOUT_S)
     if answer.error_code:
         return dict.fromkeys(wanted, answer.error_code)
-    return {one.partition_index: one.error_code for one in answer.topics[0].partitions if one.error_code}
+    return {row.partition_index: row.error_code for row in answer.topics[0].partitions if row.error_code}
 
 
 def delete_group(state: ConsoleState, request: PageRequest) -> Page:
@@ -215,7 +215,7 @@ def delete_group(state: ConsoleState, request: PageRequest) -> Page:
         return nothing_to_do(state, request, title, note(text, kind="warn"), back=_back(group_id))
     with state.counting() as counts:
         at = positions(state, listed, counts, lambda: True)
-    rows = [(one.topic, str(one.partition), str(one.offset)) for one in at[:MAX_PARTITIONS]]
+    rows = [(position.topic, str(position.partition), str(position.offset)) for position in at[:MAX_PARTITIONS]]
     says = [
         note(f"The group and {plural(len(at), 'committed offset')} of it go for good.", kind="warn"),
         table(("topic", "partition", "committed"), rows, {1, 2}, caption="Offsets that go") if rows else None,

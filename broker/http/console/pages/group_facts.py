@@ -73,15 +73,16 @@ def list_groups(state: ConsoleState) -> list[Listed]:
     found = state.calls.ask(ApiKey.LIST_GROUPS, lambda request: request())
     _check(found.error_code)
     return sorted(
-        Listed(one.group_id, one.group_type or CLASSIC, one.group_state, one.protocol_type) for one in found.groups
+        Listed(group.group_id, group.group_type or CLASSIC, group.group_state, group.protocol_type)
+        for group in found.groups
     )
 
 
 def find_group(state: ConsoleState, group_id: str) -> Listed:
     """One group of the list. PageError if it is not there."""
-    for one in list_groups(state):
-        if one.group_id == group_id:
-            return one
+    for group in list_groups(state):
+        if group.group_id == group_id:
+            return group
     raise PageError(NOT_FOUND, f"There is no group {group_id[:200] or '(no name)'}.")
 
 
@@ -94,7 +95,7 @@ def describe_group(state: ConsoleState, listed: Listed) -> Described:
         return _modern(state, group)
     (group,) = state.calls.ask(ApiKey.DESCRIBE_GROUPS, lambda request: request(groups=[listed.group_id])).groups
     _check(group.error_code, getattr(group, "error_message", None))
-    members = tuple(_classic_member(group.protocol_type, one) for one in group.members)
+    members = tuple(_classic_member(group.protocol_type, member) for member in group.members)
     details = (("protocol", group.protocol_data),) if group.protocol_data else ()
     return Described(group.group_id, group.group_state, details, members)
 
@@ -108,7 +109,7 @@ def _check(code: int, message: str | None = None) -> None:
 
 def error_name(code: int) -> str:
     """Kafka's name of an error code."""
-    return next((one.name for one in ErrorCode if one == code), f"error {code}")
+    return next((known.name for known in ErrorCode if known == code), f"error {code}")
 
 
 def _classic_member(protocol_type: str, one: Any) -> Member:
@@ -136,7 +137,9 @@ def _modern(state: ConsoleState, group: Any) -> Described:
         for name, value in _plain_fields(group)
         if name not in _GROUP_SHOWN and value not in (None, "")
     )
-    return Described(group.group_id, group.group_state, details, tuple(_modern_member(one) for one in group.members))
+    return Described(
+        group.group_id, group.group_state, details, tuple(_modern_member(member) for member in group.members)
+    )
 
 
 def _modern_member(one: Any) -> Member:
@@ -177,7 +180,7 @@ def _plain_fields(message: Any) -> Iterator[tuple[str, Any]]:
     for field in message.FIELDS:
         value = getattr(message, field.name)
         if isinstance(value, str | int | bool) or (
-            isinstance(value, list | tuple) and value and all(isinstance(one, str) for one in value)
+            isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value)
         ):
             yield field.name, value
 
@@ -222,8 +225,8 @@ def _committed(state: ConsoleState, group_id: str) -> Iterator[tuple[str, int, i
     (group,) = state.calls.ask(ApiKey.OFFSET_FETCH, asked, version=9).groups
     _check(group.error_code)
     for topic in group.topics:
-        for one in topic.partitions:
-            yield topic.name, one.partition_index, one.committed_offset, one.metadata or ""
+        for partition in topic.partitions:
+            yield topic.name, partition.partition_index, partition.committed_offset, partition.metadata or ""
 
 
 def _share_offsets(state: ConsoleState, group_id: str) -> Iterator[tuple[str, int, int, str]]:
@@ -232,14 +235,14 @@ def _share_offsets(state: ConsoleState, group_id: str) -> Iterator[tuple[str, in
         return
 
     def request(cls: Any) -> Any:
-        (field,) = [one for one in cls.FIELDS if one.name == "groups"]
+        (field,) = [declared for declared in cls.FIELDS if declared.name == "groups"]
         return cls(groups=[field.element(group_id=group_id, topics=None)])
 
     (group,) = state.calls.ask(key, request).groups
     _check(group.error_code, getattr(group, "error_message", None))
     for topic in group.topics:
-        for one in topic.partitions:
-            yield topic.topic_name, one.partition_index, one.start_offset, ""
+        for partition in topic.partitions:
+            yield topic.topic_name, partition.partition_index, partition.start_offset, ""
 
 
 def total(values: Sequence[int | None]) -> int | None:

@@ -45,17 +45,17 @@ def groups(state: ConsoleState, request: PageRequest) -> Page:
     """Page of all groups, or those whose name contains a text."""
     wanted, kind = request.text("q").lower(), request.text("type")
     listed = list_groups(state)
-    types = sorted({one.type for one in listed} | ({kind} if kind else set()))
-    found = [one for one in listed if wanted in one.group_id.lower() and kind in ("", one.type)]
+    types = sorted({group.type for group in listed} | ({kind} if kind else set()))
+    found = [group for group in listed if wanted in group.group_id.lower() and kind in ("", group.type)]
     rows = []
     deadline = time.monotonic() + COUNTING_S
     with state.counting() as counts:
-        for one in found[:MAX_GROUPS]:
-            at = positions(state, one, counts, lambda: time.monotonic() >= deadline)
+        for listed_group in found[:MAX_GROUPS]:
+            at = positions(state, listed_group, counts, lambda: time.monotonic() >= deadline)
             known = [position for position in at if position.lag_offsets is not None]
             rows.append(
                 (
-                    group_link(one.group_id), one.type, state_badge(one.state),
+                    group_link(listed_group.group_id), listed_group.type, state_badge(listed_group.state),
                     count_text(len({position.topic for position in at})), count_text(len(at)),
                     lag_text(total([position.lag_records for position in known])),
                     lag_text(total([position.lag_offsets for position in known])),
@@ -69,7 +69,7 @@ def groups(state: ConsoleState, request: PageRequest) -> Page:
         get_form(
             "/groups",
             field("q", "Name has", request.text("q"), kind="search"),
-            choice("type", "Type", kind, [("", "all"), *((one, one) for one in types)]),
+            choice("type", "Type", kind, [("", "all"), *((type_name, type_name) for type_name in types)]),
             button="Search",
         ),
         table(heads, rows, {3, 4, 5, 6}, caption="Groups") if rows else quiet(nothing),
@@ -86,13 +86,14 @@ def group(state: ConsoleState, request: PageRequest) -> Page:
     with state.counting() as counts:
         at = positions(state, listed, counts, lambda: time.monotonic() >= deadline)
     known = [position for position in at if position.lag_offsets is not None]
-    owners = {(topic, p): one.member_id for one in described.members for topic, ps in one.assigned for p in ps}
+    owners = {(topic, p): member.member_id for member in described.members for topic, ps in member.assigned for p in ps}
     member_rows = [
         (
-            cut(one.member_id), cut(one.instance_id), cut(one.client), one.host,
-            ", ".join(f"{topic} {list(partitions)}" for topic, partitions in one.assigned) or "nothing", cut(one.details, 300),
+            cut(member.member_id), cut(member.instance_id), cut(member.client), member.host,
+            ", ".join(f"{topic} {list(partitions)}" for topic, partitions in member.assigned) or "nothing",
+            cut(member.details, 300),
         )
-        for one in described.members[:MAX_MEMBERS]
+        for member in described.members[:MAX_MEMBERS]
     ]  # fmt: skip
     heads = ("member", "instance", "client id", "host", "has", "")
     return document(
@@ -130,13 +131,13 @@ def _positions(at: list[Position], owners: dict[tuple[str, int], str]) -> Elemen
         return quiet("It has committed nothing.")
     rows = [
         (
-            to_topic(one.topic, text=one.topic), to_topic(one.topic, one.partition), one.offset,
-            "deleted" if one.log_end is None else one.log_end,
-            "" if one.log_end is None else lag_text(one.lag_records),
-            "" if one.log_end is None else lag_text(one.lag_offsets),
-            cut(owners.get((one.topic, one.partition), "")), cut(one.metadata, 80),
+            to_topic(position.topic, text=position.topic), to_topic(position.topic, position.partition), position.offset,
+            "deleted" if position.log_end is None else position.log_end,
+            "" if position.log_end is None else lag_text(position.lag_records),
+            "" if position.log_end is None else lag_text(position.lag_offsets),
+            cut(owners.get((position.topic, position.partition), "")), cut(position.metadata, 80),
         )
-        for one in at[:MAX_POSITIONS]
+        for position in at[:MAX_POSITIONS]
     ]  # fmt: skip
     heads = ("topic", "partition", "committed", "log end", "lag in records", "lag in offsets", "read by", "metadata")
     more = quiet(f"{plural(len(at) - MAX_POSITIONS, 'more offset')}.") if len(at) > MAX_POSITIONS else None

@@ -55,7 +55,7 @@ def clean(state: ConsoleState, request: PageRequest) -> Page:
             (
                 topic_link(topic, log.partition),
                 f"{size_text(found.dirty_bytes)} and up to {size_text(active)} of the active segment" if is_compacted else "",
-                _segments_text(going), size_text(sum(one.size for one in going)) if going else "",
+                _segments_text(going), size_text(sum(deletion.size for deletion in going)) if going else "",
             )
         )  # fmt: skip
     says = [
@@ -92,7 +92,7 @@ def retention(state: ConsoleState, request: PageRequest) -> Page:
             topic_link(topic, log.partition),
             _segments_text(going),
             one_policy(going),
-            size_text(sum(one.size for one in going)),
+            size_text(sum(deletion.size for deletion in going)),
         )
         for log in logs
         if (going := _due(state, log))
@@ -117,7 +117,7 @@ def _due(state: ConsoleState, log: UnifiedLog) -> list[SegmentDeletion]:
 
 
 def one_policy(going: list[SegmentDeletion]) -> str:
-    return ", ".join(dict.fromkeys(one.policy for one in going))
+    return ", ".join(dict.fromkeys(deletion.policy for deletion in going))
 
 
 def _segments_text(going: list[SegmentDeletion]) -> str:
@@ -141,7 +141,7 @@ def _apply_retention(state: ConsoleState, request: PageRequest, topic: str, logs
                 rows.append(
                     (
                         topic_link(topic, log.partition), _segments_text(gone), removed_text(removed_by_retention(gone)),
-                        size_text(sum(one.size for one in gone)),
+                        size_text(sum(segment.size for segment in gone)),
                     )
                 )  # fmt: skip
     heads = ("partition", "segments", "records", "bytes")
@@ -213,8 +213,12 @@ def _records_text(state: ConsoleState, log: UnifiedLog, start: int, offset: int)
 
 def _files_text(log: UnifiedLog, offset: int) -> str:
     view = log.segments
-    going = [one for one, following in pairwise(view) if following.base_offset <= offset]
-    return f"{plural(len(going), 'segment')}, {size_text(sum(one.size for one in going))}" if going else "none yet"
+    going = [segment for segment, following in pairwise(view) if following.base_offset <= offset]
+    return (
+        f"{plural(len(going), 'segment')}, {size_text(sum(deletion.size for deletion in going))}"
+        if going
+        else "none yet"
+    )
 
 
 def _delete(state: ConsoleState, request: PageRequest, log: UnifiedLog, title: str, back: Element) -> Page:

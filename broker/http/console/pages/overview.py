@@ -47,7 +47,10 @@ def _health(state: ConsoleState) -> list[Element]:
     problems = list(state.health.problems())
     if not problems:
         return [note("All is well.", kind="good")]
-    notes = [note(badge(one.reason, "bad"), f" {one.subject} {one.text}", kind="bad") for one in problems[:_PROBLEMS]]
+    notes = [
+        note(badge(problem.reason, "bad"), f" {problem.subject} {problem.text}", kind="bad")
+        for problem in problems[:_PROBLEMS]
+    ]
     if len(problems) > _PROBLEMS:
         notes.append(note(f"{len(problems) - _PROBLEMS} more problems; /health has them all.", kind="bad"))
     return notes
@@ -93,17 +96,18 @@ def _biggest(logs: Sequence[UnifiedLog]) -> Element:
 
 def _dirtiest(state: ConsoleState) -> Element:
     found = [
-        one
-        for one in state.broker.cleaner.manager.partitions()
-        if one.eligibility.cause is not Cause.NOT_COMPACTED and (one.eligibility.dirty_bytes or one.failure is not None)
+        cleaning
+        for cleaning in state.broker.cleaner.manager.partitions()
+        if cleaning.eligibility.cause is not Cause.NOT_COMPACTED
+        and (cleaning.eligibility.dirty_bytes or cleaning.failure is not None)
     ]
     found.sort(key=lambda one: (one.failure is None, -one.eligibility.dirty_ratio))
     rows = [
         (
-            element("span", topic_link(one.topic), " ", topic_link(one.topic, one.partition)),
-            f"{100 * one.eligibility.dirty_ratio:.0f} %", size_text(one.eligibility.dirty_bytes),
+            element("span", topic_link(cleaning.topic), " ", topic_link(cleaning.topic, cleaning.partition)),
+            f"{100 * cleaning.eligibility.dirty_ratio:.0f} %", size_text(cleaning.eligibility.dirty_bytes),
         )
-        for one in found[:_SHOWN]
+        for cleaning in found[:_SHOWN]
     ]  # fmt: skip
     return card(
         "Dirtiest partitions",

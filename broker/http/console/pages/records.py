@@ -332,7 +332,7 @@ def _data(text: Text) -> Element:
 
 def codec_text(compression: int) -> str:
     """none, gzip, snappy, lz4, zstd."""
-    known = {int(one): one.name.lower() for one in Compression}
+    known = {int(codec): codec.name.lower() for codec in Compression}
     return known.get(compression, f"codec {compression}")
 
 

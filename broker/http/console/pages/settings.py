@@ -123,8 +123,8 @@ def _one(state: ConsoleState, row: Any, setting: Setting, change: Element | None
     value = "hidden" if row.is_sensitive else shown_value(setting, row.value)
     changed = row.config_source != ConfigSource.DEFAULT_CONFIG
     others = [
-        f"{one.name}={one.value if one.value is not None else '(hidden)'} ({source_text(state, one)})"
-        for one in row.synonyms[1:]
+        f"{synonym.name}={synonym.value if synonym.value is not None else '(hidden)'} ({source_text(state, synonym)})"
+        for synonym in row.synonyms[1:]
     ]
     return element(
         "article",

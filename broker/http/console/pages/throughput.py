@@ -157,10 +157,10 @@ def _apis(samples: Sequence[Sample]) -> Element:
             break
     rows = [
         (
-            _NAMES[one.key], count_text(one.requests), f"{one.per_second:.1f}", duration_text(one.mean_s),
-            f"≤ {duration_text(one.p50_s)}", f"≤ {duration_text(one.p99_s)}",
+            _NAMES[totals.key], count_text(totals.requests), f"{totals.per_second:.1f}", duration_text(totals.mean_s),
+            f"≤ {duration_text(totals.p50_s)}", f"≤ {duration_text(totals.p99_s)}",
         )
-        for one in api_totals(kept)
+        for totals in api_totals(kept)
     ]  # fmt: skip
     heads = ("API", "requests", "a second", "mean", "half within", "99 % within")
     return card(

@@ -87,9 +87,9 @@ def topic(state: ConsoleState, request: PageRequest, name: str) -> Page:
     logs = state.logs_of(name)
     now_ms = state.now_ms
     dirty = {
-        one.partition: one.eligibility.dirty_ratio
-        for one in state.broker.cleaner.manager.partitions()
-        if one.topic == name
+        cleaning.partition: cleaning.eligibility.dirty_ratio
+        for cleaning in state.broker.cleaner.manager.partitions()
+        if cleaning.topic == name
     }
     is_compacted = "compact" in logs[0].config.cleanup_policy
     rows = [
@@ -208,7 +208,10 @@ def partition(state: ConsoleState, request: PageRequest, name: str, number: str)
         card(
             "Segments, and why they are there",
             table(
-                heads, [_segment_row(one, told["asOfMs"]) for one in segments], {0, 1, 2}, caption=f"Segments of {log.name}"
+                heads,
+                [_segment_row(segment, told["asOfMs"]) for segment in segments],
+                {0, 1, 2},
+                caption=f"Segments of {log.name}",
             ),
             quiet(f"{told['segmentsOmitted']} more segments.") if told["segmentsOmitted"] else None,
         ),
@@ -251,8 +254,8 @@ def _ledger(told: dict[str, Any]) -> Element | None:
 
 def _segment_row(segment: dict[str, Any], now_ms: int) -> tuple[object, ...]:
     held = [
-        f"{one['reason']}" if one["setting"] is None else f"{one['setting']}={one['value']}"
-        for one in segment["reasons"]
+        f"{reason['reason']}" if reason["setting"] is None else f"{reason['setting']}={reason['value']}"
+        for reason in segment["reasons"]
     ]
     until = time_text(segment["untilMs"], now_ms) or segment["event"] or ""
     return (

@@ -33,10 +33,10 @@ def transactions(state: ConsoleState, request: PageRequest) -> Page:
     wanted = request.text("q").lower()
     known = _known(state)
     held = [_Held(log, found) for log in state.logs() if (found := log.oldest_transaction()) is not None]
-    by_producer = {one.producer_id: one for one in known}
-    matching = [one for one in known if wanted in one.transactional_id.lower()]
+    by_producer = {transaction.producer_id: transaction for transaction in known}
+    matching = [transaction for transaction in known if wanted in transaction.transactional_id.lower()]
     matching.sort(key=lambda one: (one.transaction_state not in _OPEN, one.transactional_id))
-    described = _described(state, [one.transactional_id for one in matching[:MAX_TRANSACTIONS]])
+    described = _described(state, [transaction.transactional_id for transaction in matching[:MAX_TRANSACTIONS]])
     now_ms = state.now_ms
     search = get_form(
         "/transactions", field("q", "Transactional id has", request.text("q"), kind="search"), button="Search"
@@ -65,7 +65,7 @@ def _described(state: ConsoleState, ids: list[str]) -> list[Any]:
     if not ids:
         return []
     found = state.calls.ask(ApiKey.DESCRIBE_TRANSACTIONS, lambda request: request(transactional_ids=ids))
-    return [one for one in found.transaction_states if not one.error_code]
+    return [transaction for transaction in found.transaction_states if not transaction.error_code]
 
 
 def _holding(held: list[_Held], known: dict[int, Any], now_ms: int) -> Element:
@@ -104,17 +104,19 @@ def _holding(held: list[_Held], known: dict[int, Any], now_ms: int) -> Element:
 
 def _table(described: list[Any], now_ms: int) -> Element:
     rows = []
-    for one in described:
-        is_open = one.transaction_state in _OPEN
-        since_ms = one.transaction_start_time_ms
-        late = is_open and since_ms >= 0 and now_ms - since_ms > one.transaction_timeout_ms
+    for transaction in described:
+        is_open = transaction.transaction_state in _OPEN
+        since_ms = transaction.transaction_start_time_ms
+        late = is_open and since_ms >= 0 and now_ms - since_ms > transaction.transaction_timeout_ms
         rows.append(
             (
-                cut(one.transactional_id), badge(one.transaction_state, "warn" if late else "active" if is_open else "plain"),
+                cut(transaction.transactional_id),
+                badge(transaction.transaction_state, "warn" if late else "active" if is_open else "plain"),
                 duration_text(max(0, now_ms - since_ms) / 1000) if is_open and since_ms >= 0 else "",
-                duration_text(one.transaction_timeout_ms / 1000), f"{one.producer_id} / {one.producer_epoch}",
+                duration_text(transaction.transaction_timeout_ms / 1000),
+                f"{transaction.producer_id} / {transaction.producer_epoch}",
                 moment_text(since_ms) if since_ms >= 0 else "",
-                ", ".join(f"{topic.topic} {list(topic.partitions)}" for topic in one.topics[:20]),
+                ", ".join(f"{topic.topic} {list(topic.partitions)}" for topic in transaction.topics[:20]),
             )
         )  # fmt: skip
     heads = ("transactional id", "state", "open for", "time-out", "producer id / epoch", "began", "partitions")
