@@ -63,6 +63,25 @@ async def when_durable(unsynced: Unsynced, answer: T) -> T:
     return answer
 
 
+class Written(Protocol):
+    """What may not be read, or built on, before it is durable."""
+
+    unsynced: Unsynced
+
+
+def keep_unsynced(written: Written, unsynced: Unsynced) -> None:
+    """`written.unsynced` is this write's durability, until it is durable: None then."""
+
+    def synced(done: asyncio.Future[None]) -> None:
+        # A failed one stays: what it covered may be lost with the power, and nothing may be built on it until a later sync.
+        if written.unsynced is done and not done.cancelled() and done.exception() is None:
+            written.unsynced = None
+
+    written.unsynced = unsynced
+    if unsynced is not None:
+        unsynced.add_done_callback(synced)
+
+
 @lru_cache(maxsize=4096)
 def java_hash(text: str) -> int:
     """String.hashCode of Java: over UTF-16 code units, in 32 signed bits."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ..coordinator.internal_topic import CoordinatorRecord
-from ..coordinator.runtime import CoordinatorRuntime, Unsynced
+from ..coordinator.runtime import CoordinatorRuntime, Unsynced, keep_unsynced
 from ..metadata.features import TRANSACTION_VERSION
 from .records import transaction_key, transaction_value
 from .states import TransactionMetadata, TransactionState
@@ -28,12 +27,7 @@ class TransactionEntry:
 
     def __init__(self, metadata: TransactionMetadata) -> None:
         self.metadata = metadata
-        self.unsynced: asyncio.Future[None] | None = None
-
-    def synced(self, done: asyncio.Future[None]) -> None:
-        # A failed one stays: what it covered may be lost with the power, and nothing may be built on it.
-        if self.unsynced is done and not done.cancelled() and done.exception() is None:
-            self.unsynced = None
+        self.unsynced: Unsynced = None
 
 
 class TransactionShard:
@@ -95,9 +89,7 @@ class TransactionLog:
         _, unsynced = self._runtime.append(shard, [record])
         entry.metadata = metadata
         shard.put(entry)
-        entry.unsynced = unsynced
-        if unsynced is not None:
-            unsynced.add_done_callback(entry.synced)
+        keep_unsynced(entry, unsynced)
         return unsynced
 
     def epoch_of(self, transactional_id: str) -> int:

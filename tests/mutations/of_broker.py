@@ -86,9 +86,9 @@ MUTATIONS = [
     ),
     Mutation(
         "broker/failed-sync-forgotten",
-        "broker/transactions/log.py",
-        "        if self.unsynced is done and not done.cancelled() and done.exception() is None:",
-        "        if self.unsynced is done:",
+        "broker/coordinator/runtime.py",
+        "        if written.unsynced is done and not done.cancelled() and done.exception() is None:",
+        "        if written.unsynced is done:",
         "AddPartitionsToTxn that is sent again after its sync failed is answered as done.",
         (f"{COORDINATOR}::test_partitions_whose_sync_failed_are_not_said_to_be_added_when_they_are_asked_for_again",),
     ),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ...coordinator.internal_topic import CoordinatorRecord
-from ...coordinator.runtime import CoordinatorRuntime, Unsynced
+from ...coordinator.runtime import CoordinatorRuntime, Unsynced, keep_unsynced
 from .offsets import OffsetStore
 from .records import offset_key
 
@@ -33,7 +32,7 @@ class Shard:
         #: Topics that were deleted while this was being loaded: their offsets go when it is.
         self.deleted_topics: set[str] = set()
         #: Completes when all that was written is as durable as the topic asks for; None when it is.
-        self.unsynced: asyncio.Future[None] | None = None
+        self.unsynced: Unsynced = None
 
 
 class Shards:
@@ -73,14 +72,7 @@ class Shards:
     def wait_for(self, shard: Shard, unsynced: Unsynced) -> None:
         """Who reads the shard's offsets waits until this is durable."""
         if unsynced is not None:
-            shard.unsynced = unsynced
-            unsynced.add_done_callback(lambda done: self._synced(shard, done))
-
-    @staticmethod
-    def _synced(shard: Shard, done: asyncio.Future[None]) -> None:
-        # A failed one stays: what it covered may be lost with the power, so nobody shall read it until a later sync.
-        if shard.unsynced is done and not done.cancelled() and done.exception() is None:
-            shard.unsynced = None
+            keep_unsynced(shard, unsynced)
 
     def remove_offsets(self, shard: Shard, group_id: str, partitions: Sequence[tuple[str, int]]) -> Unsynced:
         """Tombstones, then the offsets are gone from memory too. As `append`; batches before a failed one stay."""
