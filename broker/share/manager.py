@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..coordinator.runtime import Unsynced, append_failure
+from ..coordinator.runtime import Unsynced, when_durable
 from .coordinator import ShareCoordinator
 from .partition import Acknowledgement, Changes, SharePartition
 from .records import NO_OFFSET, SharePartitionKey, ShareState
@@ -351,9 +351,8 @@ async def durable(outcome: Acknowledged) -> Acknowledged:
     if outcome.unsynced is None:
         return outcome
     try:
-        await synced(outcome.unsynced)
-    except Exception as error:
-        failure = append_failure(error)
+        await when_durable(outcome.unsynced, None)
+    except ProtocolError as failure:
         return Acknowledged(failure.code, str(failure))
     return Acknowledged()
 
