@@ -33,6 +33,7 @@ from ..security.principal import ANONYMOUS
 from .fair_queue import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
 from .outbound import Outbound, Part, release_parts
 from .pending_response import PendingResponse
+from .receive_buffer import ReceiveBuffer
 
 if TYPE_CHECKING:
     import socket
@@ -68,9 +69,9 @@ class Connection(asyncio.BufferedProtocol):
     """Loop thread only. Made by the `SocketServer` for each accepted socket."""
 
     __slots__ = (
-        "_buffer", "_capacity", "_closing", "_deadline", "_dispatcher", "_end", "_frame_end", "_is_heavy", "_mean_ns", "_muted",
-        "_outbound", "_paused", "_pending", "_server", "_start", "_transport", "_view", "authentication", "last_active",
-        "listener", "local_address", "peer_host", "peer_port", "pending_key", "pending_since", "principal", "software",
+        "_buffer", "_closing", "_deadline", "_dispatcher", "_is_heavy", "_mean_ns", "_muted", "_outbound", "_paused", "_pending",
+        "_server", "_transport", "authentication", "last_active", "listener", "local_address", "peer_host", "peer_port",
+        "pending_key", "pending_since", "principal", "software",
     )  # fmt: skip
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, dispatcher: Dispatches) -> None:
@@ -93,13 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._outbound: Outbound | None = None
         # A buffer of its own while a request is incomplete or pending; None: the shared scratch is used.
-        self._buffer: bytearray | None = None
-        self._view: memoryview | None = None
-        self._capacity = 0
-        self._start = 0
-        self._end = 0
-        # Where the incomplete frame in the own buffer will end; 0 while that is not known.
-        self._frame_end = 0
+        self._buffer: ReceiveBuffer | None = None
         self._pending: asyncio.Future[object] | PendingResponse | None = None
         self._paused = False
         self._closing = False
@@ -142,13 +137,13 @@ class Connection(asyncio.BufferedProtocol):
         )  # fmt: skip
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._view is None:
+        buffer = self._buffer
+        if buffer is None:
             if self._pending is None and not self._paused and self._muted is None:
                 return self._server.scratch_view
             # What comes now has to wait for the answer before it.
-            self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
-            assert self._view is not None
-        return self._view[self._end : self._capacity]
+            buffer = self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
+        return buffer.free
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing:
@@ -161,18 +156,17 @@ class Connection(asyncio.BufferedProtocol):
         buffer = self._buffer
         waiting = self._pending is not None or self._paused or self._muted is not None
         if buffer is None:
-            buffer = server.scratch
             # While an answer is pending, what comes is only kept: handling it now would answer it first.
-            used = 0 if waiting else self._process(buffer, 0, nbytes)
+            used = 0 if waiting else self._process(server.scratch, 0, nbytes)
             if used < nbytes and not self._closing:
-                self._keep(buffer, used, nbytes)
+                self._keep(server.scratch, used, nbytes)
             return
-        self._end += nbytes
-        if self._end < self._frame_end and self._end < self._capacity:
+        end = buffer.end = buffer.end + nbytes
+        if end < buffer.frame_end and end < buffer.capacity:
             return
         if not waiting:
-            self._advance()
-        elif self._end == self._capacity:
+            self._advance(buffer)
+        elif end == buffer.capacity:
             self._pause()
 
     def eof_received(self) -> bool:
@@ -227,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def request_bytes(self) -> int:
         """What is there of a request that has not come whole."""
-        return self._end - self._start
+        return 0 if self._buffer is None else len(self._buffer)
 
     @property
     def unsent_bytes(self) -> int:
@@ -426,72 +420,57 @@ class Connection(asyncio.BufferedProtocol):
         needed = max(room_for_frame(source, start, end, server.max_request_bytes, room.scarce), left)
         if not room.try_reserve(self, needed, 0, waits=False):
             needed = 1 << left.bit_length()
-        self._take_buffer(needed)
-        assert self._buffer is not None
-        self._buffer[:left] = memoryview(source)[start:end]
-        self._start, self._end = 0, left
-        self._frame_end = _announced_end(self._buffer, left)
+        buffer = self._take_buffer(needed)
+        buffer.fill(source, start, end)
         if self._pending is None and not self._paused and self._muted is None:
             room.track(self)
             server.schedule_tick()
-        if left == self._capacity:
+        if buffer.is_full:
             self._pause()  # only while an answer is pending: an incomplete frame's buffer has room
 
-    def _advance(self) -> None:
+    def _advance(self, buffer: ReceiveBuffer) -> None:
         """Handles what the connection's own buffer holds, then makes room for the rest or gives the buffer back."""
-        buffer = self._buffer
-        assert buffer is not None
-        self._frame_end = 0
-        before = self._start
-        self._start = self._process(buffer, before, self._end)
-        room = self._server.receiving
-        if self._start != before or self._muted is not None:  # it is whole, and may wait for others
+        buffer.frame_end = 0
+        before = buffer.start
+        buffer.start = self._process(buffer.data, before, buffer.end)
+        server = self._server
+        room = server.receiving
+        if buffer.start != before or self._muted is not None:  # it is whole, and may wait for others
             room.untrack(self)
         if self._closing or self._buffer is None:
             return
-        left = self._end - self._start
+        left = len(buffer)
         if left == 0:
             self._release_buffer()
             return
         if self._pending is not None or self._paused or self._muted is not None:
-            if self._end == self._capacity:
+            if buffer.is_full:
                 self._pause()
             return
         room.track(self)
-        self._server.schedule_tick()
-        needed = room_for_frame(buffer, self._start, self._end, self._server.max_request_bytes, room.scarce)
-        is_full = left == self._capacity
-        if needed > self._capacity and room.try_reserve(self, needed, len(buffer), waits=is_full):
-            old = memoryview(buffer)[self._start : self._end]
-            self._take_buffer(needed)
-            self._buffer[:left] = old
-            old.release()
-        elif is_full:
+        server.schedule_tick()
+        capacity = buffer.capacity
+        needed = room_for_frame(buffer.data, buffer.start, buffer.end, server.max_request_bytes, room.scarce)
+        is_stuck = left == capacity
+        if needed > capacity and room.try_reserve(self, needed, len(buffer.data), waits=is_stuck):
+            buffer.make_room(needed)
+            server.memory_changed()
+        elif is_stuck:
             self._pause()  # until there is memory: `go_on_receiving`
-            return
-        elif self._start:
-            buffer[:left] = buffer[self._start : self._end]
-        self._start, self._end = 0, left
-        self._frame_end = _announced_end(self._buffer, left)
+        else:
+            buffer.make_room(capacity)
 
-    def _take_buffer(self, capacity: int) -> None:
-        server = self._server
-        buffers = server.receiving.buffers
-        buffers.give(self._buffer)
-        self._buffer = buffers.take(capacity)
-        self._capacity = capacity
-        self._view = memoryview(self._buffer)
-        server.memory_changed()
+    def _take_buffer(self, capacity: int) -> ReceiveBuffer:
+        buffer = self._buffer = ReceiveBuffer(self._server.receiving.buffers, capacity)
+        self._server.memory_changed()
+        return buffer
 
     def _release_buffer(self) -> None:
-        if self._buffer is not None:
-            server = self._server
-            self._view = None
-            server.receiving.buffers.give(self._buffer)
-            server.receiving.untrack(self)
-            self._buffer = None
-            self._start = self._end = self._capacity = self._frame_end = 0
-            server.memory_changed()
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            buffer.give_back()
+            self._server.receiving.untrack(self)
+            self._server.memory_changed()
 
     # -- answers that wait, clients that do not read
 
@@ -551,7 +530,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         was_paused, self._paused = self._paused, False
         if self._buffer is not None:
-            self._advance()
+            self._advance(self._buffer)
         if was_paused and not self._paused and not self._closing and self._transport is not None:
             self._transport.resume_reading()
 
@@ -564,8 +543,3 @@ class Connection(asyncio.BufferedProtocol):
         self._server.aborted_connections += 1
         self._server.schedule_tick()  # for the log, as above
         self.close()
-
-
-def _announced_end(buffer: bytearray, have: int) -> int:
-    """Where the frame at the buffer's start ends, by its size; 0 when that has not come."""
-    return SIZE_BYTES + int(read_size(buffer, 0)[0]) if have >= SIZE_BYTES else 0
