@@ -9,6 +9,7 @@ Requests of one connection are handled one at a time, in the order in which they
 A handler that can answer at once does; what must wait (a long poll, a sync, a rebalance) is an awaitable, and the
 connection stands still until it is done: it goes on reading, up to one buffer, so that it notices when the client
 leaves. So it does when it is muted, because its client is over a quota, or because others have their turn (`fair_queue.py`).
+What a connection waits for is its state (`connection_state.py`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ...protocol.framing import (
 )
 from ..runtime.exceptions import ConnectionAborted, RequestDeferred
 from ..security.principal import ANONYMOUS
+from .connection_state import State
 from .fair_queue import HEAVY_NS, LONGEST_NS, MEAN_SHIFT
 from .outbound import Outbound, Part, release_parts
 from .pending_response import PendingResponse
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from .socket_server import Endpoint, SocketServer
 
 log = logging.getLogger(__name__)
+
+# As names of this module: the members of an enum are looked up through its class each time.
+READY, STARVED, MUTED, SENDING, PENDING, LEAVING, CLOSED = State
 
 #: Answers of one chunk are sent when this many parts have gathered (or connection.outbound.max.bytes), which bounds
 #: what a burst of small requests queues.
@@ -69,8 +74,8 @@ class Connection(asyncio.BufferedProtocol):
     """Loop thread only. Made by the `SocketServer` for each accepted socket."""
 
     __slots__ = (
-        "_buffer", "_closing", "_deadline", "_dispatcher", "_is_heavy", "_mean_ns", "_muted", "_outbound", "_paused", "_pending",
-        "_server", "_transport", "authentication", "last_active", "listener", "local_address", "peer_host", "peer_port",
+        "_buffer", "_deadline", "_dispatcher", "_is_heavy", "_mean_ns", "_muted", "_outbound", "_paused", "_pending",
+        "_server", "_state", "_transport", "authentication", "last_active", "listener", "local_address", "peer_host", "peer_port",
         "pending_key", "pending_since", "principal", "software",
     )  # fmt: skip
 
@@ -96,8 +101,10 @@ class Connection(asyncio.BufferedProtocol):
         # A buffer of its own while a request is incomplete or pending; None: the shared scratch is used.
         self._buffer: ReceiveBuffer | None = None
         self._pending: asyncio.Future[object] | PendingResponse | None = None
+        self._state = READY
+        # Whether the transport was told not to read.
         self._paused = False
-        self._closing = False
+        # What the next request waits for; set in other states than MUTED too.
         self._muted: asyncio.TimerHandle | Ticket | None = None
         # Its requests took the loop for long: the next ones wait for their turn. None: it has had none yet, and waits too
         # where others do.
@@ -115,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
             # Its client has reset it already. What it sent could still be read, and would be from no address: no rule of an
             # address would hold for it, nor could the audit log say where it came from.
             log.debug("%s: reset before it was accepted", self)
-            self._closing = True
+            self._state = CLOSED
             transport.abort()  # type: ignore[attr-defined]
             return
         self.peer_host, self.peer_port = peer[0], peer[1]
@@ -125,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         if refusal is not None:
             log.warning("%s: refused: %s", self, refusal)
             self._server.schedule_tick()  # for the log: what it leaves out is told a while later
-            self._closing = True
+            self._state = CLOSED
             transport.abort()  # type: ignore[attr-defined]
             return
         self._outbound = self._make_outbound(sock)
@@ -139,32 +146,31 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         buffer = self._buffer
         if buffer is None:
-            if self._pending is None and not self._paused and self._muted is None:
+            if self._state is READY or self.closing:
                 return self._server.scratch_view
             # What comes now has to wait for the answer before it.
             buffer = self._take_buffer(SCARCE_FRAME_BYTES if self._server.receiving.scarce else READ_AHEAD_BYTES)
         return buffer.free
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._closing:
+        if self._state is not READY and self.closing:
             return
         server = self._server
         server.received_bytes += nbytes
         self.last_active = server.now()
         if self._is_heavy is not False and self._muted is None and (self._is_heavy or server.fair_queue.has_row):
-            self._muted = server.fair_queue.join(self.client, self._unmute)
+            self._join_fair_queue()
         buffer = self._buffer
-        waiting = self._pending is not None or self._paused or self._muted is not None
         if buffer is None:
             # While an answer is pending, what comes is only kept: handling it now would answer it first.
-            used = 0 if waiting else self._process(server.scratch, 0, nbytes)
-            if used < nbytes and not self._closing:
+            used = self._process(server.scratch, 0, nbytes) if self._state is READY else 0
+            if used < nbytes and not self.closing:
                 self._keep(server.scratch, used, nbytes)
             return
         end = buffer.end = buffer.end + nbytes
         if end < buffer.frame_end and end < buffer.capacity:
             return
-        if not waiting:
+        if self._state is READY:
             self._advance(buffer)
         elif end == buffer.capacity:
             self._pause()
@@ -175,11 +181,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending is None and (self._outbound is None or self._outbound.idle):
             self.close()
             return False
-        self._closing = True
+        self._hold(LEAVING)
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._closing = True
+        self._state = CLOSED
         if self._pending is not None:
             self._pending.cancel()
             self._pending = None
@@ -206,7 +212,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def closing(self) -> bool:
-        return self._closing
+        """No further request is handled, whatever comes."""
+        return self._state >= LEAVING
 
     @property
     def user(self) -> str:
@@ -240,12 +247,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on_receiving(self) -> None:
         """There may be memory now for the request that has not come whole."""
-        if not self._closing and self._pending is None and (self._outbound is None or self._outbound.idle):
-            self._resume()
+        if not self.closing:
+            self._resume_if_free()
 
     def time_is_up(self, reason: str) -> None:
-        """The client has had enough time, or memory: it is disconnected, though it may have ended its side."""
-        if self._transport is not None and not self._transport.is_closing():
+        """The client has had enough time, or memory: it is disconnected."""
+        if not self.closing:
             self._abort(reason)
 
     def authenticated_as(self, principal: str) -> str | None:
@@ -264,15 +271,17 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._muted.cancel()
         self._muted = loop.call_at(until, self._unmute)
+        self._hold(MUTED)
 
     def mute_in(self, join: Callable[[Callable[[], None]], Ticket]) -> None:
         """Handles no further request until the turn comes that `join` gives."""
         if self._muted is None:
             self._muted = join(self._unmute)
+            self._hold(MUTED)
 
     def _is_gone(self) -> bool:
         """Whether the client has reset the connection. One that has only ended its side may still read."""
-        if self._closing or self._transport is None:
+        if self.closing or self._transport is None:
             return False
         look = select.poll()
         look.register(self._transport.get_extra_info("socket").fileno(), 0)
@@ -282,13 +291,16 @@ class Connection(asyncio.BufferedProtocol):
         """`go_on` is called in the turn of this connection's client, while its request is in work."""
         return self._server.fair_queue.join(self.client, go_on)
 
+    def _join_fair_queue(self) -> None:
+        self._muted = self._server.fair_queue.join(self.client, self._unmute)
+        self._hold(MUTED)
+
     def _unmute(self) -> None:
         self._muted = None
         if self._is_gone():  # nothing is read while it waits: its end is not seen, and its requests would be answered
             self.close()
             return
-        if self._pending is None and (self._outbound is None or self._outbound.idle):
-            self._resume()
+        self._resume_if_free()
 
     def start_deadline(self, milliseconds: int, reason: str) -> None:
         """Closes the connection after so long, for `reason`, unless `clear_deadline` comes before."""
@@ -307,9 +319,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self, reason: str | None = None) -> None:
         """Closes at once; `reason` is logged."""
-        if reason is not None and not self._closing:
+        if reason is not None and not self.closing:
             log.info("%s: closed: %s", self, reason)
-        self._closing = True
+        self._state = CLOSED
         if self._outbound is not None:
             self._outbound.close()
         if self._transport is not None:
@@ -370,15 +382,15 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush(parts, sliced)
                 self._wait(answer)
                 return position
-            if self._muted is not None:
+            if self._state is not READY:
                 break
             if position < end and now() - began > LONGEST_NS:
-                self._muted = self._server.fair_queue.join(self.client, self._unmute)
+                self._join_fair_queue()
                 break
             if len(parts) >= PARTS_PER_WRITE or gathered >= most:
                 if not self._flush(parts, sliced):
                     return position
-                if self._closing:
+                if self._state is CLOSED:
                     return end
                 parts = []
                 gathered = 0
@@ -396,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
         False: the client does not take them now, and nothing more is handled until it has.
         """
         outbound = self._outbound
-        if outbound is None or self._closing:
+        if outbound is None or self._state is CLOSED:
             release_parts(parts)
             return True
         if not parts:
@@ -407,6 +419,7 @@ class Connection(asyncio.BufferedProtocol):
             answers: list[Any] = parts  # all of them bytes
             done = outbound.write(answers[0] if len(answers) == 1 else b"".join(answers))
         if not done:
+            self._hold(SENDING)
             self._pause()
             self._server.sending.track(self)
             self._server.schedule_tick()
@@ -422,7 +435,7 @@ class Connection(asyncio.BufferedProtocol):
             needed = 1 << left.bit_length()
         buffer = self._take_buffer(needed)
         buffer.fill(source, start, end)
-        if self._pending is None and not self._paused and self._muted is None:
+        if self._state is READY:
             room.track(self)
             server.schedule_tick()
         if buffer.is_full:
@@ -437,13 +450,13 @@ class Connection(asyncio.BufferedProtocol):
         room = server.receiving
         if buffer.start != before or self._muted is not None:  # it is whole, and may wait for others
             room.untrack(self)
-        if self._closing or self._buffer is None:
+        if self._state >= LEAVING or self._buffer is None:
             return
         left = len(buffer)
         if left == 0:
             self._release_buffer()
             return
-        if self._pending is not None or self._paused or self._muted is not None:
+        if self._state is not READY:
             if buffer.is_full:
                 self._pause()
             return
@@ -456,6 +469,7 @@ class Connection(asyncio.BufferedProtocol):
             buffer.make_room(needed)
             server.memory_changed()
         elif is_stuck:
+            self._hold(STARVED)
             self._pause()  # until there is memory: `go_on_receiving`
         else:
             buffer.make_room(capacity)
@@ -475,6 +489,8 @@ class Connection(asyncio.BufferedProtocol):
     # -- answers that wait, clients that do not read
 
     def _wait(self, answer: Awaitable[object]) -> None:
+        if self._state < PENDING:
+            self._state = PENDING
         if type(answer) is PendingResponse:
             self._pending = answer
             answer.add_done_callback(self._answered)
@@ -504,11 +520,10 @@ class Connection(asyncio.BufferedProtocol):
             release_parts(parts)
             return
         self.last_active = self._server.now()
-        leaving, self._closing = self._closing, False
-        done = self._flush(parts)
-        self._closing = leaving or self._closing
-        if done:
+        if self._flush(parts):
             self._resume()
+        elif self._state is PENDING:
+            self._state = SENDING
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None:
@@ -520,18 +535,32 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending is None:
             self._resume()
 
+    def _hold(self, reason: State) -> None:
+        """Handles no further request for `reason`, unless a stronger one holds already."""
+        if self._state < reason:
+            self._state = reason
+
+    def _resume_if_free(self) -> None:
+        """Goes on, unless an answer is awaited or has not been taken: its end will be the one to go on."""
+        if self._pending is None and (self._outbound is None or self._outbound.idle):
+            self._resume()
+        elif self._state is MUTED:
+            self._state = SENDING  # what TLS itself had to say
+
     def _resume(self) -> None:
-        """Goes on after a wait: first with what has been read, then with the socket."""
-        if self._closing:
-            if self._pending is None and self._outbound is not None and self._outbound.idle:
+        """Goes on when no answer is awaited and all have been taken: first with what has been read, then with the socket."""
+        if self._state >= LEAVING:
+            if self._state is LEAVING:
                 self.close()
             return
         if self._muted is not None:
+            self._state = MUTED
             return
+        self._state = READY
         was_paused, self._paused = self._paused, False
         if self._buffer is not None:
             self._advance(self._buffer)
-        if was_paused and not self._paused and not self._closing and self._transport is not None:
+        if was_paused and not self._paused and not self.closing and self._transport is not None:
             self._transport.resume_reading()
 
     def _lost(self, error: OSError) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from ..security.principal import name_of, subject_of, user
-from .connection import Connection
+from .connection import READY, Connection
 from .tls_outbound import TlsOutbound
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class TlsConnection(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._closing:
+        if not self.closing:
             limit = self._security.handshake_timeout_ms
             self.start_deadline(limit, f"no TLS handshake within {limit} ms (ssl.handshake.timeout.ms)")
 
@@ -61,7 +61,7 @@ class TlsConnection(Connection):
         return self._ciphertext
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._closing:
+        if self.closing:
             return
         # `last_active` is left to what is decrypted: bytes of a TLS record that never ends are no activity.
         self._incoming.write(self._ciphertext[:nbytes])
@@ -92,12 +92,14 @@ class TlsConnection(Connection):
                 self._shaken()
             incoming, tls = self._incoming, self._tls
             # Asking before reading saves an exception for each record.
-            while (incoming.pending or tls.pending()) and not self._closing and not self._paused:
+            while (
+                (incoming.pending or tls.pending()) and not self._paused and (self._state is READY or not self.closing)
+            ):
                 view = _plaintext_buffer(self, 0)
                 filled, ended = self._decrypt(view)
                 if filled:
                     _plaintext_updated(self, filled)
-                if ended and not self._closing:
+                if ended and not self.closing:
                     self.eof_received()
                     break
         except ssl.SSLWantReadError:
@@ -173,7 +175,7 @@ class TlsConnection(Connection):
         if (
             self._established
             and not self._paused
-            and not self._closing
+            and not self.closing
             and (self._incoming.pending or self._tls.pending())
         ):
             self._go_on()
