@@ -227,12 +227,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def request_bytes(self) -> int:
-        """What is there of a request that has not come whole."""
+        """Bytes that wait to be handled: the part that has come of a request, or requests behind one in work."""
         return 0 if self._buffer is None else len(self._buffer)
 
     @property
     def unsent_bytes(self) -> int:
-        """What is in memory of answers that the socket has not taken."""
+        """Bytes of answers in memory that the socket has not taken."""
         return 0 if self._outbound is None else self._outbound.unsent_bytes
 
     def leave_unsent(self, most: int) -> None:
@@ -246,24 +246,24 @@ class Connection(asyncio.BufferedProtocol):
         return 0 if self._outbound is None else self._outbound.count_progress()
 
     def go_on_receiving(self) -> None:
-        """There may be memory now for the request that has not come whole."""
+        """Called when there may be memory for the rest of the request: goes on if nothing else holds the connection back."""
         if not self.closing:
             self._resume_if_free()
 
     def time_is_up(self, reason: str) -> None:
-        """The client has had enough time, or memory: it is disconnected."""
+        """Disconnects a client that has had enough time, or memory."""
         if not self.closing:
             self._abort(reason)
 
     def authenticated_as(self, principal: str) -> str | None:
-        """The client has shown who it is. A text says why it is refused all the same."""
+        """Takes note of who the client has proved to be. Returns why it is refused all the same, or None."""
         refusal = self._server.connection_known(self, principal)
         if refusal is None:
             self.principal = principal
         return refusal
 
     def mute(self, milliseconds: int) -> None:
-        """Handles no further request for so long; what is being answered goes out. A shorter wait adds nothing."""
+        """Handles no further request for so long; answers under way go out. A wait shorter than the present one adds nothing."""
         loop = self._server.loop
         until = loop.time() + milliseconds / 1000
         if self._muted is not None:
@@ -274,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
         self._hold(MUTED)
 
     def mute_in(self, join: Callable[[Callable[[], None]], Ticket]) -> None:
-        """Handles no further request until the turn comes that `join` gives."""
+        """Handles no further request until the ticket is called that `join` gives."""
         if self._muted is None:
             self._muted = join(self._unmute)
             self._hold(MUTED)
@@ -288,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(look.poll(0))
 
     def wait_turn(self, go_on: Callable[[], None]) -> Ticket:
-        """`go_on` is called in the turn of this connection's client, while its request is in work."""
+        """A ticket of the fair queue for the next slice of the request in work; `go_on` is called with it."""
         return self._server.fair_queue.join(self.client, go_on)
 
     def _join_fair_queue(self) -> None:
@@ -308,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._server.loop.call_later(milliseconds / 1000, self._abort, reason)
 
     def clear_deadline(self) -> None:
-        """What `start_deadline` asked for has happened."""
+        """Ends what `start_deadline` began."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -1,11 +1,11 @@
-"""Turns: connections whose requests take long have the loop one at a time, and between two of them everybody else.
+"""A fair queue: connections whose requests take long have the loop one at a time, and between two of them all others are served.
 
 A loop handles all sockets that have something, and then looks again. With many clients whose requests take milliseconds each, a
-quick one would wait for all of them; so those stand in a row here, and each round of the loop serves one. Nothing is lost by
-it: while there are only such, the loop goes from one to the next. Who is new stands in the row too, if there is one: or a
-thousand new connections with a long request each would be served in one round. There is a row for each client (a principal, or
-the address of one that has not said who it is), and each round takes from the next row: one that opens a thousand connections
-makes itself wait, and not the others. Loop thread.
+quick client would wait for all of them. So those connections take a ticket here, and each round of the loop calls one. Nothing is
+lost by it: while there are only slow connections, the loop goes from one to the next. A new connection takes a ticket too while
+others wait, or a thousand new connections with a long request each would be served in one round. Each client (a principal, or the
+address of one that has not said who it is) has a row of its own, and the rows take turns: a client that opens a thousand
+connections makes itself wait, and not the others. Loop thread.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-#: A connection that takes the loop for longer at a time, in the mean, whatever for, has its next requests in its turn.
+#: Nanoseconds. A connection whose reads take the loop for longer than this in the mean takes a ticket for its next requests.
 HEAVY_NS = 2_000_000
-#: Of the mean: the newest counts one part in two to the power of this. One time that took long by chance is no habit.
+#: The newest read counts for one part in 2 ** MEAN_SHIFT of the mean: one that took long by chance makes nobody slow.
 MEAN_SHIFT = 3
-#: After so long a connection lets others go on, between two of its requests.
+#: Nanoseconds after which a connection lets others go on, between two of its requests.
 LONGEST_NS = 5_000_000
 
 
 class Ticket:
-    """A place in the row: what a connection's `mute` has in place of a timer."""
+    """A place in the queue. To a connection that is muted it looks like a timer handle."""
 
     __slots__ = ("_go_on",)
 
@@ -31,15 +31,15 @@ class Ticket:
         self._go_on: Callable[[], None] | None = go_on
 
     def cancel(self) -> None:
-        """The connection has gone, or has to wait for something else."""
+        """Gives the place up: the connection has gone, or waits for something else."""
         self._go_on = None
 
     def when(self) -> float:
-        """Before any time that a connection may be muted until."""
+        """Always 0: a timed mute outlasts a queue ticket."""
         return 0.0
 
     def resume(self) -> bool:
-        """Goes on; False: nobody is there any more."""
+        """Lets its holder go on; False if the ticket was cancelled."""
         go_on, self._go_on = self._go_on, None
         if go_on is None:
             return False
@@ -51,7 +51,7 @@ class FairQueue:
     """Loop thread.
 
     Attributes:
-        taken: turns that there were.
+        taken: tickets whose holders went on, since the start.
     """
 
     __slots__ = ("_call_soon", "_rows", "taken")
@@ -66,11 +66,11 @@ class FairQueue:
 
     @property
     def has_row(self) -> bool:
-        """Whether somebody waits."""
+        """True while a ticket waits."""
         return bool(self._rows)
 
     def join(self, client: str, go_on: Callable[[], None]) -> Ticket:
-        """A place at the end of the client's row; `go_on` is called in its turn, after a look at the sockets."""
+        """A ticket at the end of the client's row; `go_on` is called with it, in a later round of the loop."""
         ticket = Ticket(go_on)
         row = self._rows.get(client)
         if row is not None:
@@ -82,7 +82,7 @@ class FairQueue:
         return ticket
 
     def _next(self) -> None:
-        """One turn; those that were given up cost nothing."""
+        """Calls one ticket. Cancelled ones are passed over, and cost no round."""
         while self._rows:
             client, row = next(iter(self._rows.items()))
             came = row[0].resume()  # which may join the row again: it is still there

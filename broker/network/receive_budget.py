@@ -1,4 +1,4 @@
-"""The memory of requests that have not come whole: how much there is, who waits for more, and who has had time enough.
+"""The memory budget of requests that have not come whole: how much is used, who waits for more, and who was too slow.
 
 Buffers are powers of two from a pool. What a connection holds grows with the bytes that came, never with those that are
 announced; beyond `limit` a connection that wants more is paused until others are done. Three rules keep everybody going:
@@ -32,13 +32,13 @@ class Receiver(Protocol):
 
     @property
     def request_bytes(self) -> int:
-        """How much of the request is there."""
+        """Bytes of the request that have come."""
 
     def go_on_receiving(self) -> None:
-        """There may be room now: asks again."""
+        """Asks for memory again: there may be some."""
 
     def time_is_up(self, reason: str) -> None:
-        """The client is to be disconnected."""
+        """Disconnects the client."""
 
 
 class BufferPool:
@@ -103,7 +103,7 @@ class RequestMemoryBudget:
 
     @property
     def scarce(self) -> bool:
-        """Whether buffers should be small, and reads too: a quarter of the limit is in use."""
+        """True while a quarter of the limit is in use: buffers and reads are to be small."""
         return 0 <= self.limit <= 4 * self.buffers.lent
 
     @property
@@ -112,18 +112,18 @@ class RequestMemoryBudget:
         return len(self._waiting)
 
     def track(self, connection: Receiver) -> None:
-        """The first bytes of a request are there, or more of them."""
+        """Measures the time of the connection's request from now on. Harmless while it does already."""
         if connection not in self._incomplete:
             self._incomplete[connection] = 0
 
     def untrack(self, connection: Receiver) -> None:
-        """The request is whole, or its connection gone. Harmless when there is none."""
+        """Forgets the request: it is whole, or its connection gone. Harmless when there is none."""
         if self._incomplete.pop(connection, None) is not None and connection in self._waiting:
             self._waiting.remove(connection)
 
     def try_reserve(self, connection: Receiver, capacity: int, instead_of: int, waits: bool) -> bool:
-        """Whether the connection may have a buffer of `capacity` bytes in place of the one of `instead_of`. If not, one that
-        `waits` is told to go on when there is room; those that wait come first."""
+        """True if the connection may have a buffer of `capacity` bytes in place of the one of `instead_of`. If not, a connection
+        that `waits` is told to go on when there is memory. Connections that wait already come first."""
         asking = self._asking is connection
         if (
             self.limit < 0
@@ -138,8 +138,8 @@ class RequestMemoryBudget:
         return False
 
     def wake_waiters(self) -> None:
-        """Lets those ask again who wait: the oldest request's, which always may, then the others in their order until one
-        has to wait on. Not from within a connection's work."""
+        """Lets waiting connections ask again: first that of the oldest request, which always may have its memory, then the others
+        in their order until one has to wait on. Not to be called from within a connection's work."""
         oldest = next(iter(self._incomplete), None)
         if oldest is not None and oldest in self._waiting:
             self._waiting.remove(oldest)
@@ -159,8 +159,8 @@ class RequestMemoryBudget:
         self._asking = None
 
     def tick(self, elapsed_ms: int) -> None:
-        """So much time has passed for those whose requests are not whole. Who waits for memory waits for us: that is no
-        time of theirs."""
+        """Adds `elapsed_ms` to the age of each request that is not whole, and ends the connections that were too slow.
+        Connections paused for lack of memory do not age: that delay is ours."""
         waiting = frozenset(self._waiting)
         for connection, had in list(self._incomplete.items()):
             if connection in waiting:

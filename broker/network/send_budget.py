@@ -1,4 +1,4 @@
-"""Answers that their clients do not take: how much memory they have, and how long a client has that takes nothing.
+"""The memory budget of answers that their clients do not take, and how long a client may take nothing.
 
 A connection is here from the moment that its socket does not take all of an answer until it has. Slices of files wait too,
 but cost no memory and do not count. What the kernel has of each (SO_SNDBUF) is its memory, and TCP stands still for everybody
@@ -20,14 +20,14 @@ class Sender(Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What waits in memory."""
+        """Bytes of answers in memory that the socket has not taken."""
 
     @property
     def send_progress(self) -> int:
         """A number that changes whenever the socket takes something, or a disk keeps it waiting."""
 
     def time_is_up(self, reason: str) -> None:
-        """The client is to be disconnected."""
+        """Disconnects the client."""
 
 
 class _Waiting:
@@ -68,7 +68,7 @@ class ResponseMemoryBudget:
         return 0 <= self.limit < len(self._waiting) * _KERNEL_BYTES * (1 + was)
 
     def track(self, connection: Sender) -> None:
-        """The socket did not take all. Above the limit, those go that have been waiting longest, never the newest."""
+        """Counts what the socket did not take. Above the limit, those end that took nothing for longest, never the newest."""
         self.untrack(connection)
         waiting = self._waiting[connection] = _Waiting(connection.unsent_bytes, connection.send_progress)
         self.held += waiting.size
@@ -76,13 +76,13 @@ class ResponseMemoryBudget:
             self._shed(connection)
 
     def untrack(self, connection: Sender) -> None:
-        """All has gone, or the connection has. Harmless when there is nothing."""
+        """Forgets the connection: all has been taken, or it is gone. Harmless when it is not tracked."""
         waiting = self._waiting.pop(connection, None)
         if waiting is not None:
             self.held -= waiting.size
 
     def tick(self, elapsed_ms: int) -> None:
-        """So much time has passed."""
+        """Ends the connections that took nothing for `timeout_ms`; `elapsed_ms` is the time since the last call."""
         for connection, waiting in list(self._waiting.items()):
             progress = connection.send_progress
             if progress != waiting.progress:
@@ -98,7 +98,7 @@ class ResponseMemoryBudget:
                 self.untrack(connection)
 
     def _shed(self, newest: Sender) -> None:
-        """By the time that each stands still; of equals the one that came first goes first."""
+        """Ends connections until the limit holds: longest without progress first; of equals, the one that came first."""
         for connection, waiting in sorted(self._waiting.items(), key=lambda item: -item[1].still_ms):
             if self.held <= self.limit:
                 return

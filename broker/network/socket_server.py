@@ -155,7 +155,7 @@ class SocketServer:
         return self._ciphertext_view
 
     def use(self, config: BrokerConfig) -> None:
-        """Other limits hold for connections that come from now on; those that are open stay."""
+        """Applies a changed configuration: limits hold for connections that come from now on; open ones stay."""
         self._config = config
         self.receiving.limit, self.receiving.timeout_ms = (
             config.queued_max_request_bytes, config.request_receive_timeout_ms
@@ -256,7 +256,7 @@ class SocketServer:
         return None
 
     def schedule_tick(self) -> None:
-        """Some connection has a request or an answer that is not whole: they are looked at until none has."""
+        """Has unfinished requests and answers looked at each second, until there are none."""
         self._look_at_crowd()
         if self._ticker is None:
             self._ticked = self.loop.time()
@@ -273,8 +273,8 @@ class SocketServer:
             connection.leave_unsent(unsent)
 
     def memory_changed(self) -> None:
-        """A buffer was taken or given back: while memory is scarce reads are small, and those who wait for it may go on
-        when the work of this turn is done."""
+        """Called when a receive buffer was taken or given back: makes reads small while memory is scarce, and has connections
+        that wait for memory ask again in the next round of the loop."""
         receiving = self.receiving
         self.scratch_view = self._scarce_view if receiving.scarce else self._whole_view
         if receiving.waiting and not self._waking:

@@ -32,7 +32,7 @@ class BulkRequestLane:
     """Loop thread.
 
     Attributes:
-        taken: requests that were let in.
+        taken: permits given since the start.
     """
 
     __slots__ = ("_count", "_is_taken", "_loop", "_row", "_thread", "taken")
@@ -47,11 +47,11 @@ class BulkRequestLane:
         self.taken = 0
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Requests that wait."""
         return len(self._row)
 
     def try_acquire(self) -> Permit | None:
-        """Lets a request in, unless another is; whoever gets a pass leaves with it."""
+        """A permit for one request, or None while another request holds it."""
         if self._is_taken:
             return None
         self._is_taken = True
@@ -60,7 +60,7 @@ class BulkRequestLane:
         return Permit(self)
 
     def join(self, size: int, go_on: Callable[[], None]) -> Ticket:
-        """A place in the row; `go_on` is called when there is room, and comes back with `try_acquire`."""
+        """A ticket; `go_on` is called when the permit is free, and calls `try_acquire` again."""
         ticket = Ticket(go_on)
         self._count += 1
         self._row[self._count] = (size, ticket)
@@ -82,12 +82,12 @@ class BulkRequestLane:
         return await self._loop.run_in_executor(self._thread, _with_short_switch_interval, task)
 
     def close(self) -> None:
-        """At the end, when no request is in work. Blocks for what the thread is at."""
+        """Ends the thread, when no request is in work. Blocks until the thread is done."""
         if self._thread is not None:
             self._thread.shutdown()
 
     def released(self) -> None:
-        """For `Permit.release`: whose turn it is goes on; who has gone, or waits for something else, is passed over."""
+        """Called by the permit: resumes the smallest or the oldest waiting request, by turns. Passes over cancelled tickets."""
         self._is_taken = False
         resume_full_gc()
         while self._row and not self._is_taken:
@@ -100,7 +100,7 @@ class BulkRequestLane:
 
 
 class Permit:
-    """Held by the request that is in work. `release` more than once is harmless."""
+    """Held by the request that is in work."""
 
     __slots__ = ("_requests",)
 
@@ -108,6 +108,7 @@ class Permit:
         self._requests: BulkRequestLane | None = requests
 
     def release(self, _: object = None) -> None:
+        """Lets the next request in. Harmless when called again."""
         requests, self._requests = self._requests, None
         if requests is not None:
             requests.released()
