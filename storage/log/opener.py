@@ -19,6 +19,7 @@ from .unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     import random
+    from uuid import UUID
 
     from ...config.broker_config import BrokerConfig
     from ...config.log_config import LogConfig
@@ -80,17 +81,8 @@ class LogOpener:
     ) -> tuple[UnifiedLog, RecoveryStats]:
         """Load the log in `path`, with recovery if it takes that. Blocks. OSError and StorageError: the log can't be used."""
         topic, partition = key
-        try:
-            metadata = read_partition_metadata(self._fs, path)
-        except CorruptCheckpointError as error:
-            logger.warning("%s", error)
-            metadata = None
-        epochs_path = f"{path}/{LEADER_EPOCH_CHECKPOINT}"
-        try:
-            epochs = LeaderEpochCache.load(self._fs, epochs_path)
-        except CorruptCheckpointError as error:
-            logger.warning("%s; epochs are found again from the batches", error)
-            epochs = LeaderEpochCache(self._fs, epochs_path)
+        topic_id = self._read_topic_id(path)
+        epochs = self._read_epochs(path)
         producers = ProducerStateManager(
             path,
             self._fs,
@@ -139,7 +131,7 @@ class LogOpener:
         log = UnifiedLog(
             topic,
             partition,
-            None if metadata is None else metadata.topic_id,
+            topic_id,
             local,
             producers,
             epochs,
@@ -154,6 +146,24 @@ class LogOpener:
             # What recovery found may be in the page cache alone: nobody shall read what a power cut can take back.
             log.flush()
         return log, loaded.stats
+
+    def _read_topic_id(self, path: str) -> UUID | None:
+        """The topic id in partition.metadata; None without a file, or with one line if it is damaged."""
+        try:
+            metadata = read_partition_metadata(self._fs, path)
+        except CorruptCheckpointError as error:
+            logger.warning("%s", error)
+            return None
+        return None if metadata is None else metadata.topic_id
+
+    def _read_epochs(self, path: str) -> LeaderEpochCache:
+        """The leader epochs of the log's file; empty if it is damaged: recovery finds them again in the batches."""
+        epochs_path = f"{path}/{LEADER_EPOCH_CHECKPOINT}"
+        try:
+            return LeaderEpochCache.load(self._fs, epochs_path)
+        except CorruptCheckpointError as error:
+            logger.warning("%s; epochs are found again from the batches", error)
+            return LeaderEpochCache(self._fs, epochs_path)
 
     def _jitter(self, limit: int) -> int:
         return self._random.randrange(limit) if limit > 0 else 0
