@@ -288,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(look.poll(0))
 
     def wait_turn(self, go_on: Callable[[], None]) -> Ticket:
-        """A ticket of the fair queue for the next slice of the request in work; `go_on` is called with it."""
+        """A ticket of the fair queue for the next chunk of the request in work; `go_on` is called with it."""
         return self._server.fair_queue.join(self.client, go_on)
 
     def _join_fair_queue(self) -> None:
