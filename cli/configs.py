@@ -169,27 +169,27 @@ def run_describe(options: Any) -> int:
     with client_of(options) as client:
         (entries,) = described(client, [(kind, name)], options.names)
     shown = [entry for entry in entries if options.all or options.names or entry.config_source in _CHANGED]
-    shown.sort(key=lambda one: one.name)
+    shown.sort(key=lambda entry: entry.name)
     if options.json:
         content = {
-            one.name: {
-                "value": one.value,
-                "source": SOURCES.get(one.config_source, str(one.config_source)),
-                "readOnly": one.read_only,
-                "sensitive": one.is_sensitive,
+            entry.name: {
+                "value": entry.value,
+                "source": SOURCES.get(entry.config_source, str(entry.config_source)),
+                "readOnly": entry.read_only,
+                "sensitive": entry.is_sensitive,
             }
-            for one in shown
+            for entry in shown
         }
         print(json.dumps(content, indent=2))
         return 0
     rows = [
         (
-            one.name,
-            "(hidden)" if one.is_sensitive else one.value,
-            SOURCES.get(one.config_source, one.config_source),
-            "at start only" if one.read_only else "",
+            entry.name,
+            "(hidden)" if entry.is_sensitive else entry.value,
+            SOURCES.get(entry.config_source, entry.config_source),
+            "at start only" if entry.read_only else "",
         )
-        for one in shown
+        for entry in shown
     ]
     lines = table(("setting", "value", "from", ""), rows)
     print("\n".join(lines) if lines else "all settings have their defaults (--all shows them)")

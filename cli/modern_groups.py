@@ -160,8 +160,9 @@ def share_groups(client: KafkaClient, names: Sequence[str]) -> list[ShownGroup]:
 
 
 def share_offsets(client: KafkaClient, group: str) -> dict[Partition, tuple[int | None, int | None]]:
-    """Where a share group begins in each partition that it has read, and its lag; None where that is not known yet.
-    KafkaFailure."""
+    """Start offset of a share group in each partition that it has read, and its lag; None if not known yet.
+    KafkaFailure.
+    """
     from ..clients.kafka.coordinators import CoordinatorKind
     from ..protocol.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,

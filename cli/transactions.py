@@ -131,15 +131,15 @@ def describe(client: KafkaClient, ids: list[str]) -> list[dict[str, Any]]:
 
     return [
         {
-            "transactionalId": one.transactional_id,
-            "state": one.transaction_state,
-            "producerId": one.producer_id,
-            "producerEpoch": one.producer_epoch,
-            "timeoutMs": one.transaction_timeout_ms,
-            "startMs": one.transaction_start_time_ms if one.transaction_start_time_ms >= 0 else None,
-            "partitions": [f"{topic.topic}-{number}" for topic in one.topics for number in topic.partitions],
+            "transactionalId": transaction.transactional_id,
+            "state": transaction.transaction_state,
+            "producerId": transaction.producer_id,
+            "producerEpoch": transaction.producer_epoch,
+            "timeoutMs": transaction.transaction_timeout_ms,
+            "startMs": transaction.transaction_start_time_ms if transaction.transaction_start_time_ms >= 0 else None,
+            "partitions": [f"{topic.topic}-{number}" for topic in transaction.topics for number in topic.partitions],
         }
-        for one in patiently(attempt)
+        for transaction in patiently(attempt)
     ]
 
 

@@ -20,7 +20,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does to a setting (KIP-339)."""
+    """Operations of IncrementalAlterConfigs on a setting (KIP-339)."""
 
     SET = 0
     DELETE = 1

@@ -71,8 +71,8 @@ def _describe(group_id: str, tells_operations: bool, context: RequestContext) ->
     members = [_member(group, member, topics) for member in group.members.values()]
     assigned = {
         row.topic_name
-        for one in members
-        for row in (*one.assignment.topic_partitions, *one.target_assignment.topic_partitions)
+        for described in members
+        for row in (*described.assignment.topic_partitions, *described.target_assignment.topic_partitions)
     }
     if not may_describe_all(context, assigned):
         return DescribedGroup(

@@ -56,7 +56,9 @@ def _describe(group_id: str, tells_operations: bool, context: RequestContext) ->
         shown = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=shown)
     members = [_member(member, context.broker.topics) for member in group.members.values()]
-    if not may_describe_all(context, (row.topic_name for one in members for row in one.assignment.topic_partitions)):
+    if not may_describe_all(
+        context, (row.topic_name for described in members for row in described.assignment.topic_partitions)
+    ):
         return DescribedGroup(
             group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=UNSEEN_TOPICS
         )

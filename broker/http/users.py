@@ -136,8 +136,8 @@ class HttpUsers:
     def identify(
         self, authorization: str | None, peer: str, subject: str | None = None, wait: WaitFor = wait_for
     ) -> HttpUser:
-        """Who sends this Authorization header from that address, or without one shows a certificate with that subject. `wait`
-        blocks while others work for it, as `wait_for` does.
+        """The user who sends this Authorization header from that address, or without one shows a certificate with that
+        subject. `wait` blocks while others work for it, as `wait_for` does.
 
         Raises `NotLetInError`, and what `wait` raises but for TimeoutError.
         """

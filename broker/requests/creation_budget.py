@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CreationBudget:
-    """What one request may still create; a context that ends with its answer. Loop thread."""
+    """Topics and partitions that one request may still create; a context that ends with its answer. Loop thread."""
 
     __slots__ = ("_accounts", "_kept", "_left", "_mutations", "_principal")
 

@@ -37,9 +37,9 @@ def topics_of(client: KafkaClient, names: Iterable[str] | None = None) -> list[M
 def partitions_of(client: KafkaClient, names: Iterable[str]) -> list[Partition]:
     """All partitions of these topics, in order."""
     return [
-        (topic.name or "", one)
+        (topic.name or "", number)
         for topic in topics_of(client, names)
-        for one in sorted(part.partition_index for part in topic.partitions)
+        for number in sorted(part.partition_index for part in topic.partitions)
     ]
 
 

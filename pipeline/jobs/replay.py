@@ -63,7 +63,7 @@ def replay(
     written = 0
     if not once:
         observed = Observation()
-        with watched(spark, sum(one.rows for one in manifests), progress):
+        with watched(spark, sum(each.rows for each in manifests), progress):
             write(manifests, {}, observed)
         written = int(observed.get["rows"])
     else:
@@ -71,7 +71,7 @@ def replay(
         state = last_version(parsed)
         check(folder, len(manifests), state, topic)
         left = manifests[state.version :]
-        with watched(spark, sum(one.rows for one in left), progress):
+        with watched(spark, sum(each.rows for each in left), progress):
             for version, manifest in enumerate(left, state.version + 1):
                 write([manifest], {"txnVersion": str(version)})
                 written += last_version(parsed).rows

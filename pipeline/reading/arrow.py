@@ -20,7 +20,7 @@ _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 def wish_for(names: Sequence[str], min_timestamp: int | None = None, max_timestamp: int | None = None) -> Wish:
-    """What has to be decoded for these columns. Timestamps in ms, the end excluded."""
+    """Decoding needed for these columns. Timestamps in ms, the end excluded."""
     wish = Wish(keys="key" in names, values="value" in names, headers="headers" in names)
     if min_timestamp is not None:
         wish = wish._replace(min_timestamp=min_timestamp)

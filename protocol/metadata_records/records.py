@@ -140,7 +140,7 @@ class PartitionRecord(MetadataRecord):
 
 
 class PartitionChangeRecord(MetadataRecord):
-    """What changed in a partition: None, leader -2 and recovery state -1 stand for no change."""
+    """Changes of a partition: None, leader -2 and recovery state -1 stand for no change."""
 
     RECORD_TYPE = MetadataRecordType.PARTITION_CHANGE
     VERSIONS = (0, 2)

@@ -20,7 +20,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule names its resources. MATCH and ANY are for searches only."""
+    """Ways to name resources in a rule. MATCH and ANY are for searches only."""
 
     UNKNOWN = 0
     ANY = 1

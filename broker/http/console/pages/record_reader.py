@@ -272,7 +272,9 @@ class RecordReader:
         if self._open is None:
             known = self._log.producer_summaries()
             self._open = {
-                one.producer_id: one.current_txn_first_offset for one in known if one.current_txn_first_offset >= 0
+                state.producer_id: state.current_txn_first_offset
+                for state in known
+                if state.current_txn_first_offset >= 0
             }
         began = self._open.get(producer)
         return OPEN if began is not None and offset >= began else COMMITTED
