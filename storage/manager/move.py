@@ -293,7 +293,7 @@ class LogMove:
         self.source.scheduler.schedule("delete-log", lambda: fs.remove_tree(left), log.config.file_delete_delay_ms)
 
     def discard(self, unique: str) -> None:
-        """Remove the copy. It is first renamed to another unique part: under its present name a start could take it for
+        """Remove the copy. It is first renamed to a deleted directory: under its present name a start could take it for
         the log. OSError.
         """
         left = f"{self.target.directory.path}/{deleted_directory_name(self.log.topic, self.log.partition, unique)}"

@@ -308,7 +308,7 @@ class ProducerStateManager:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Forget transactions below the new start. Producers stay, so that their retries are still recognized."""
+        """Forget completed transactions below the new start. Producers stay, so that their retries are still recognized."""
         self.on_high_watermark_updated(log_start_offset)
         self._map_end_offset = max(self._map_end_offset, log_start_offset)
         with self._snapshot_lock:
