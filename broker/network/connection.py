@@ -251,8 +251,8 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_if_free()
 
     def time_is_up(self, reason: str) -> None:
-        """Disconnects a client that has had enough time, or memory."""
-        if not self.closing:
+        """Disconnects a client that has had enough time, or memory, though it may have ended its side."""
+        if self._transport is not None and not self._transport.is_closing():
             self._abort(reason)
 
     def authenticated_as(self, principal: str) -> str | None:
