@@ -58,7 +58,7 @@ def _no_names(_base_offset: int) -> list[str]:
 class LogHooks(NamedTuple):
     """Calls that a `LocalLog` makes to its owner, each at a fixed moment of an operation on its files. Default: no-ops.
 
-    Each is called by the operation's thread, with the locks that the operation holds.
+    Each is called by the operation's thread, with the locks that the operation holds. None is called after `renamed`.
     """
 
     rolled: Callable[[int], None] = _nothing
@@ -730,8 +730,11 @@ class LocalLog:
                 segment.abandon()
 
     def renamed(self, path: str) -> None:
-        """Open files in `path` from now on: the directory was renamed, after `abandon`."""
+        """Open files in `path` from now on: the directory was renamed, after `abandon`, and goes. No hook is called any more."""
         self.directory.path = path
+        # They refer to the owner, which refers to this log. Without them both are freed as soon as nobody has them; the cycle
+        # collector would never look at a log that was frozen (`gc.freeze`) before it was deleted.
+        self.hooks = LogHooks()
 
     # --- move to another data directory: see `manager/move.py` ---
 

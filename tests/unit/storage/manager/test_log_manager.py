@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -171,3 +173,19 @@ def test_a_stop_whose_checkpoints_cannot_be_written_is_not_marked_as_clean(name:
     world.fake.fail_when(disk_error("rename", f"{ROOT}/{name}-offset-checkpoint.tmp"))
     world.stop()
     assert not world.fake.exists(CLEAN_MARK)
+
+
+def test_a_deleted_log_is_freed_without_the_cycle_collector() -> None:
+    """A daemon with many logs has them frozen (`gc.freeze`): the collector would never find one that was deleted."""
+    world = World()
+    world.start()
+    append(world.log(), "a")
+    world.log().flush()
+    producers = weakref.ref(world.log().producers)
+    gc.disable()
+    try:
+        world.manager.delete("t", 0)
+        assert producers() is None
+    finally:
+        gc.enable()
+    world.stop()
