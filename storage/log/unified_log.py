@@ -916,9 +916,9 @@ class UnifiedLog:
 
     def moved_to(self, place: LogPlace) -> None:
         """Work with the files in `place`: see `LocalLog.moved_to`. While `local` stands still."""
-        self.local.moved_to(place)
         self._producers.directory = place.path
         self._epochs.moved_to(f"{place.path}/{LEADER_EPOCH_CHECKPOINT}")
         self._scheduler = place.scheduler
         self._space = place.space
         self.save_start_offset = place.save_start_offset
+        self.local.moved_to(place)  # last: it closes files, which a disk may fail
