@@ -2,7 +2,7 @@
 
     compressed batches   until the request has taken LOOP_NS, each for CHECK_NS at most, and what `quick_expansion` allows
     plain batches        of any number; large ones (TIMED_BYTES) until the request has taken LOOP_NS, very large ones never
-    other formats        quick ones (`is_quick`), up to `convertible` bytes
+    other formats        quick ones (`is_quick`), until `convertible` bytes are used up
 
 What the conversions' thread has must not be overtaken: `ahead` has its partitions.
 """
@@ -23,7 +23,8 @@ CHECK_NS = 5_000_000
 TIMED_BYTES = 64 << 10
 """Plain batches above this size are looked at by that thread too, behind `LOOP_NS`: smaller ones take microseconds."""
 
-UNLIMITED = 1 << 62
+CONVERTIBLE_BYTES = 64 << 10
+"""Of one request, or of one slice of a long one, whose format the loop changes: 16 ms of the smallest records."""
 
 
 class LoopBudget:
@@ -38,7 +39,7 @@ class LoopBudget:
 
     __slots__ = ("ahead", "client", "convertible", "since")
 
-    def __init__(self, client: str, since: int, convertible: int = UNLIMITED) -> None:
+    def __init__(self, client: str, since: int, convertible: int = CONVERTIBLE_BYTES) -> None:
         self.client = client
         self.since = since
         self.convertible = convertible

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages._hot import parse_produce
+from ..partitions.loop_budget import CONVERTIBLE_BYTES
 from ..requests.context import RequestContext
 from ..runtime.cooperative import CHUNK_UNITS
 from ..runtime.error_codes import error_code
@@ -63,7 +64,7 @@ async def _append(
         refused = (
             None if transactional_id is None else await _refused(broker, frame, some, version, transactional_id, denied)
         )
-        job.since = perf_counter_ns()
+        job.since, job.convertible = perf_counter_ns(), CONVERTIBLE_BYTES
         job.append(frame, some, ids, denied, refused, goes_on)
         await context.next_turn()
     found = job.answer()

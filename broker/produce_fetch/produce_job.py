@@ -25,7 +25,7 @@ from ...protocol.records.record_batch import MAGIC_AT, MAGIC_V2
 from ...protocol.schema import encode
 from ..metadata.topics import INTERNAL_TOPICS
 from ..network.pending_response import PendingResponse
-from ..partitions.loop_budget import UNLIMITED, LoopBudget
+from ..partitions.loop_budget import CONVERTIBLE_BYTES, LoopBudget
 from ..partitions.partition import CODEC_AT
 from ..runtime.error_codes import error_code
 from ..runtime.exceptions import ConnectionAborted
@@ -105,7 +105,7 @@ class ProduceJob(LoopBudget):
         """`client`, `since`: as `LoopBudget` has them."""
         self.client = client
         self.since = since
-        self.convertible = UNLIMITED
+        self.convertible = CONVERTIBLE_BYTES
         self.ahead = None
         self._partitions = partitions
         self._counters = counters

@@ -17,8 +17,8 @@ from support.mock_time import START_MS
 from support.transactions import Node
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.partitions import partition as partition_module
-from tidelog.broker.partitions.format_conversion import MOST_QUICK_BYTES, Conversions
-from tidelog.broker.partitions.loop_budget import LoopBudget
+from tidelog.broker.partitions.format_conversion import MOST_QUICK_BYTES, QUICK_BYTES, Conversions
+from tidelog.broker.partitions.loop_budget import CONVERTIBLE_BYTES, LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.requests.counters import RequestCounters
@@ -120,6 +120,13 @@ def test_internal_topics_are_for_coordinators(topic: str) -> None:
 # -- versions 0 to 2, by wire, on a real log
 
 
+def old_request(version: int, records: bytes, count: int = 1, acks: int = 1) -> bytearray:
+    """`count` times the same set for one partition."""
+    data = [PartitionProduceData(index=0, records=records)] * count
+    request = ProduceRequest(acks=acks, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    return bytearray(struct.pack(">hhih", 0, version, 7, -1) + encode(request, version))
+
+
 class OldRig:
     """A partition of a real log, asked in old versions. While its disk is slow, `writer` does what it is handed."""
 
@@ -139,12 +146,7 @@ class OldRig:
         )
 
     async def ask(self, version: int, records: bytes, acks: int = 1) -> Any:
-        request = ProduceRequest(
-            acks=acks,
-            timeout_ms=1,
-            topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])],
-        )
-        frame = bytearray(struct.pack(">hhih", 0, version, 7, -1) + encode(request, version))
+        frame = old_request(version, records, acks=acks)
         answer = produce(self.broker, frame, 0, len(frame), version, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore[arg-type]
         if inspect.isawaitable(answer):
             frame[:] = bytes(len(frame))  # the buffer is the next request's by now
@@ -327,6 +329,24 @@ def test_garbage_is_refused_with_a_code(version: int, magic: int, codec: int, da
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
+
+
+async def test_many_quick_sets_of_one_request_do_not_hold_up_the_loop_together(machine: World) -> None:
+    """Up to `MANY_ELEMENTS` of them would take a second: what comes after some goes to the thread."""
+    rig = OldRig(machine)
+    records = [Record(number, START_MS, None, bytes(3)) for number in range(100)]
+    one = build_legacy_set(records, magic=1)
+    assert len(one) <= QUICK_BYTES
+    count = 2 * CONVERTIBLE_BYTES // len(one)
+    frame = old_request(2, one, count)
+    answer = produce(rig.broker, frame, 0, len(frame), 2, 7, SimpleNamespace(last_active=NOW, client=""))  # type: ignore[arg-type]
+    assert 0 < rig.log.log_end_offset <= (CONVERTIBLE_BYTES // len(one) + 1) * len(records)
+    frame[:] = bytes(len(frame))
+    assert inspect.isawaitable(answer)
+    response, _ = decode(ProduceResponse, 2, await answer, 8)  # type: ignore[arg-type]
+    rows = [(row.error_code, row.base_offset) for row in response.responses[0].partition_responses]
+    assert rows == [(0, number * len(records)) for number in range(count)]
+    rig.broker.conversions.close()
 
 
 # -- compressed batches that hold much
