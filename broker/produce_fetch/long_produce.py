@@ -53,20 +53,26 @@ async def _append(
     context = RequestContext(broker, connection, ApiKey.PRODUCE, version, correlation_id, client_id)
     await context.next_turn()
     job = ProduceJob(broker.partitions, broker.counters, version, correlation_id, client_id, acks, connection.client, 0)
-    for some, goes_on in slices_of(topics):
-        ids: list[bytes] | None = None
-        if version >= FIRST_WITH_IDS:
-            ids = [topic_id for topic_id, _ in some]
-            some = [(broker.partitions.name_of(topic_id) or UNKNOWN, partitions) for topic_id, partitions in some]
-        denied: Denied = None
-        if broker.authorizer is not None:
-            denied = denied_topics(context, transactional_id, some)
-        refused = (
-            None if transactional_id is None else await _refused(broker, frame, some, version, transactional_id, denied)
-        )
-        job.since, job.convertible = perf_counter_ns(), CONVERTIBLE_BYTES
-        job.append(frame, some, ids, denied, refused, goes_on)
-        await context.next_turn()
+    try:
+        for some, goes_on in slices_of(topics):
+            ids: list[bytes] | None = None
+            if version >= FIRST_WITH_IDS:
+                ids = [topic_id for topic_id, _ in some]
+                some = [(broker.partitions.name_of(topic_id) or UNKNOWN, partitions) for topic_id, partitions in some]
+            denied: Denied = None
+            if broker.authorizer is not None:
+                denied = denied_topics(context, transactional_id, some)
+            refused = (
+                None
+                if transactional_id is None
+                else await _refused(broker, frame, some, version, transactional_id, denied)
+            )
+            job.since, job.convertible = perf_counter_ns(), CONVERTIBLE_BYTES
+            job.append(frame, some, ids, denied, refused, goes_on)
+            await context.next_turn()
+    except BaseException:
+        job.give_up()
+        raise
     found = job.answer()
     return await found if inspect.isawaitable(found) else found
 

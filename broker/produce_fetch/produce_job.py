@@ -255,9 +255,7 @@ class ProduceJob(LoopBudget):
                 if self._acks and (wait := part.partition.durable(info.last_offset + 1)) is not None:
                     waits.append(wait)
         finally:
-            for part in later:  # the client has gone: what the thread was not handed yet is not appended
-                if not part.written.cancel() and not part.written.cancelled():
-                    part.written.exception()  # or the loop would complain that nobody asked
+            self.give_up()
         if self._acks == 0:
             self._abort_on_failure()
             return None
@@ -266,6 +264,12 @@ class ProduceJob(LoopBudget):
             outcomes = await asyncio.gather(*waits, return_exceptions=True)
             failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
         return self._after_syncs(failure)
+
+    def give_up(self) -> None:
+        """The client has gone: what a thread was not handed yet is not appended. Harmless once all is."""
+        for part in self._later or ():
+            if not part.written.cancel() and not part.written.cancelled():
+                part.written.exception()  # or the loop would complain that nobody asked
 
     def _after_syncs(self, failure: Exception | None) -> bytes:
         """The answer after the syncs that cover the batches. One that failed makes its request's partitions uncertain."""

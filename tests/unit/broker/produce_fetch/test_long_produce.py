@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.broker.produce_fetch.long_produce import Topics, long_produce, slices_of
 from tidelog.broker.requests.bulk_lane import BulkRequestLane
+from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.runtime.cooperative import CHUNK_UNITS
 from tidelog.broker.runtime.exceptions import ConnectionAborted, RequestDeferred
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.protocol.schema import encode
 
 SIZES = st.one_of(st.integers(0, 3), st.sampled_from([CHUNK_UNITS - 2, CHUNK_UNITS - 1, CHUNK_UNITS, 3 * CHUNK_UNITS]))
 
@@ -30,6 +34,43 @@ def test_slices_together_are_the_request(sizes: list[int]) -> None:
             else:
                 together.append((name, list(partitions)))
     assert together == topics
+
+
+async def test_what_waits_for_a_thread_is_taken_back_where_the_client_leaves_between_two_slices() -> None:
+    """Else clients that give up and come again would fill the memory while a disk is slow."""
+    loop = asyncio.get_running_loop()
+    waiting: list[asyncio.Future[Any]] = []
+
+    def append(*_: Any) -> asyncio.Future[Any]:
+        waiting.append(loop.create_future())
+        return waiting[-1]
+
+    partition = SimpleNamespace(append=append)
+    broker: Any = SimpleNamespace(
+        loop=loop,
+        long_changes=BulkRequestLane(loop),
+        authorizer=None,
+        counters=RequestCounters(),
+        partitions=SimpleNamespace(get=lambda *_: partition),
+    )
+    turns: list[Any] = []
+    connection: Any = SimpleNamespace(client="10.0.0.1", wait_turn=turns.append)
+    parts = [PartitionProduceData(index=index, records=bytes(61)) for index in range(2 * CHUNK_UNITS)]
+    request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=parts)])
+    frame = bytearray(struct.pack(">hhih", 0, 3, 7, -1) + encode(request, 3))
+    task: Any = long_produce(broker, frame, 0, len(frame), 3, 7, connection)
+    for _ in range(2):  # before the first slice, and behind it
+        while not turns:  # noqa: ASYNC110 - the task says it by a call
+            await asyncio.sleep(0)
+        if not waiting:
+            turns.pop()()
+    assert CHUNK_UNITS - 1 <= len(waiting) < len(parts)
+    failed = waiting[0]
+    failed.set_exception(OSError("disk"))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert all(future.cancelled() for future in waiting if future is not failed)
 
 
 async def test_a_second_one_waits_with_its_bytes_where_they_are() -> None:
