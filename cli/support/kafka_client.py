@@ -223,7 +223,7 @@ class KafkaClient:
         missing = [key for key in keys if (of, key) not in self._found]
         if not missing:
             return
-        version = self.version(FindCoordinatorRequest, coordinators.UP_TO)
+        version = self.version(FindCoordinatorRequest)
 
         def attempt() -> None:
             for found in self.connection.run(coordinators.find(of, missing, version)):

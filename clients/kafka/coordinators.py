@@ -8,7 +8,7 @@ from enum import IntEnum
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from .protocol import Asked, Steps
 
-UP_TO = 4
+#: From this version on, one request asks for several keys.
 _MANY_FROM = 4
 
 
@@ -24,19 +24,24 @@ class CoordinatorKind(IntEnum):
         return "group" if self is CoordinatorKind.GROUP else "transactional id"
 
 
-def find(kind: CoordinatorKind, keys: Sequence[str], version: int) -> Steps[Sequence[Coordinator]]:
-    """Looks for the coordinators of `keys`, in `version` of FindCoordinator: the one that the connection would choose.
+def find(
+    kind: CoordinatorKind, keys: Sequence[str], version: int, up_to: int | None = None
+) -> Steps[Sequence[Coordinator]]:
+    """Looks for the coordinators of `keys`. `version`: of FindCoordinator, as the connection's `version_of` gives it for `up_to`.
 
-    Each has its key, and an error code: without one, the broker's id and address.
+    Each has its key, and an error code: without one, the broker's id and address. Before version 4, no key behind one with an
+    error is asked for.
     """
     at_least = int(kind)  # version 0 knows groups only
     if version >= _MANY_FROM:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
-        answer: FindCoordinatorResponse = yield Asked(request, FindCoordinatorResponse, UP_TO, at_least)
+        answer: FindCoordinatorResponse = yield Asked(request, FindCoordinatorResponse, up_to, at_least)
         return answer.coordinators
     found = []
     for key in keys:
         request = FindCoordinatorRequest(key=key, key_type=kind)
-        one: FindCoordinatorResponse = yield Asked(request, FindCoordinatorResponse, UP_TO, at_least)
+        one: FindCoordinatorResponse = yield Asked(request, FindCoordinatorResponse, up_to, at_least)
         found.append(Coordinator(key=key, error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port))
+        if one.error_code:
+            break
     return found

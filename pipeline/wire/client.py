@@ -26,6 +26,9 @@ from .settings import ClientSettings
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 T = TypeVar("T")
 
+#: The newest version of FindCoordinator that is used here.
+_FIND_UP_TO = 4
+
 
 class Leader(NamedTuple):
     """Who leads a partition: the broker's id, or −1 when nobody does at the moment."""
@@ -172,8 +175,8 @@ class KafkaClient:
         if found is not None:
             return found
         connection = self.any_connection()
-        version = connection.version_of(FindCoordinatorRequest, coordinators.UP_TO)
-        answered = connection.run(coordinators.find(kind, [key], version))
+        version = connection.version_of(FindCoordinatorRequest, _FIND_UP_TO)
+        answered = connection.run(coordinators.find(kind, [key], version, _FIND_UP_TO))
         if not answered:
             raise BrokerUnreachableError(f"the coordinator of {key} is not named at the moment")
         coordinator = answered[0]

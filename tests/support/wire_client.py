@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 
 from support.patience import PATIENCE_S
 from tidelog.clients.kafka import protocol
+from tidelog.protocol.headers import response_header_bytes
 from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
@@ -50,7 +51,10 @@ class WireClient:
         exchange = protocol.ClientProtocol(None)
         ticket, data = exchange.send(request, response, version)
         self.send(data)
-        return exchange.receive(ticket, self.receive())
+        answer = self.receive()
+        # Stricter than a client is: this broker's headers have no tagged fields.
+        assert answer.startswith(response_header_bytes(request.API_KEY, version, ticket.correlation_id))
+        return exchange.receive(ticket, answer)
 
     def is_closed_by_peer(self) -> bool:
         """Waits for the end of the stream (or a reset); TimeoutError when the connection stays open."""

@@ -21,11 +21,13 @@ from tidelog.cli.support.kafka_client import (
     patiently,
     read_security,
 )
+from tidelog.clients.kafka.coordinators import CoordinatorKind
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.client_security import ClientSecurity
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.headers import response_header_bytes
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from tidelog.protocol.schema import encode
@@ -132,9 +134,22 @@ def listening(*answers: bytes) -> Iterator[str]:
         thread.join(10)
 
 
-def versions(*keys: ApiVersion) -> bytes:
-    body = response_header_bytes(ApiKey.API_VERSIONS, 0, 1) + encode(ApiVersionsResponse(api_keys=list(keys)), 0)
+def versions(*keys: ApiVersion, error_code: int = 0) -> bytes:
+    answer = ApiVersionsResponse(error_code=error_code, api_keys=list(keys))
+    body = response_header_bytes(ApiKey.API_VERSIONS, 0, 1) + encode(answer, 0)
     return struct.pack(">i", len(body)) + body
+
+
+def refused_coordinators(key: str, version: int) -> bytes:
+    answer = FindCoordinatorResponse(error_code=30)
+    if key:
+        answer = FindCoordinatorResponse(coordinators=[Coordinator(key=key, error_code=30)])
+    body = response_header_bytes(ApiKey.FIND_COORDINATOR, version, 2) + encode(answer, version)
+    return struct.pack(">i", len(body)) + body
+
+
+def finding(low: int, high: int) -> ApiVersion:
+    return ApiVersion(api_key=ApiKey.FIND_COORDINATOR, min_version=low, max_version=high)
 
 
 METADATA = ApiVersion(api_key=ApiKey.METADATA, min_version=0, max_version=5)
@@ -148,6 +163,8 @@ SASL = ApiVersion(api_key=ApiKey.SASL_HANDSHAKE, min_version=0, max_version=1)
         ([b"HTTP"], "an answer of 1213486160 bytes: this is no Kafka listener; a listener that asks for TLS or SASL"),
         ([versions(METADATA)], "broke off while it answered METADATA: the connection was closed$"),
         ([versions()], r"the daemon at 127\.0\.0\.1:\d+ does not answer METADATA as this version asks it"),
+        ([versions(error_code=42)], r"^127\.0\.0\.1:\d+: it does not say what it speaks: INVALID_REQUEST: "),
+        ([versions(METADATA), b"\0\0\0\x03"], "an answer of 3 bytes: this is no Kafka listener$"),
         ([versions(METADATA), b"\0\0\0\x06\0\0\0\x02\xff\xff"], "^METADATA version 5: "),
         ([versions(METADATA), b"\0\0\0\x08\0\0\0\x09\0\0\0\0"], "^METADATA version 5: answer 9 came for request 2"),
     ],
@@ -184,3 +201,28 @@ def test_who_is_not_there_and_who_lets_nobody_in() -> None:
         pytest.raises(KafkaFailure, match=r"^127\.0\.0\.1 speaks no TLS that this client does"),
     ):
         KafkaClient(bootstrap, ClientSecurity("SSL")).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("listed", "answers", "kind", "message"),
+    [
+        # Version 6, the newest that is declared, and not only those that the pipeline knows.
+        (finding(6, 9), [refused_coordinators("b", 6)], CoordinatorKind.GROUP, "^group b: not allowed on this group$"),
+        (
+            finding(0, 3),
+            [refused_coordinators("", 3)],
+            CoordinatorKind.TRANSACTION,
+            "^transactional id a: not allowed on this group$",
+        ),
+        (finding(0, 0), [], CoordinatorKind.TRANSACTION, "does not answer FIND_COORDINATOR as this version asks it"),
+    ],
+)
+def test_coordinators_are_looked_for_in_the_newest_version(
+    listed: ApiVersion, answers: list[bytes], kind: CoordinatorKind, message: str
+) -> None:
+    def ask() -> None:
+        with KafkaClient(bootstrap) as client:
+            client.ask_coordinator(kind, ["a", "b"], MetadataRequest(topics=[]), MetadataResponse)
+
+    with listening(versions(listed), *answers) as bootstrap, pytest.raises(KafkaFailure, match=message):
+        ask()

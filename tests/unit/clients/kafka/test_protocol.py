@@ -202,15 +202,15 @@ def test_without_a_token_the_broker_is_asked_nothing() -> None:
 def test_coordinators_are_found_at_once_or_one_by_one() -> None:
     named = [Coordinator(key="a", node_id=1, host="h", port=5), Coordinator(key="b", error_code=15)]
     found, asked = held(
-        coordinators.find(CoordinatorKind.GROUP, ["a", "b"], 4), [FindCoordinatorResponse(coordinators=named)]
+        coordinators.find(CoordinatorKind.GROUP, ["a", "b"], 4, 5), [FindCoordinatorResponse(coordinators=named)]
     )
     assert found == named
-    assert len(asked) == 1
+    assert [(asking.up_to, asking.at_least) for asking in asked] == [(5, 0)]
     answers = [FindCoordinatorResponse(node_id=1, host="h", port=5), FindCoordinatorResponse(error_code=15)]
-    found, asked = held(coordinators.find(CoordinatorKind.TRANSACTION, ["a", "b"], 3), answers)
+    found, asked = held(coordinators.find(CoordinatorKind.TRANSACTION, ["a", "b", "c"], 3), answers)
     assert [one.key for one in found] == ["a", "b"]
     assert [(one.error_code, one.host, one.port) for one in found] == [(0, "h", 5), (15, "", 0)]
-    assert [(asking.request.key, asking.at_least) for asking in asked] == [("a", 1), ("b", 1)]
+    assert [(asking.request.key, asking.up_to, asking.at_least) for asking in asked] == [("a", None, 1), ("b", None, 1)]  # type: ignore[attr-defined]
 
 
 def test_errors_have_words() -> None:

@@ -132,6 +132,15 @@ def test_what_does_not_pass_is_raised_at_once() -> None:
     assert (caught.value.code, caught.value.retriable, clock.pauses) == (53, False, [])
 
 
+def test_a_coordinator_that_is_nobody_is_looked_for_again() -> None:
+    one, brokers, clock = client(
+        {ONE: lambda *_: FindCoordinatorResponse()}, versions={ApiKey.FIND_COORDINATOR: (0, 6)}
+    )
+    with pytest.raises(BrokerUnreachableError, match="the coordinator of tx is not named at the moment"):
+        initialise(one)
+    assert len(brokers.log) == len(clock.pauses) + 1 > 2
+
+
 def test_a_broker_that_moved_is_found_by_new_metadata() -> None:
     where = {"port": 1}
 
