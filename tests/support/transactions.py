@@ -100,6 +100,8 @@ class Node:
         if now_ms is not None:
             self.world.time.set_wall_clock(now_ms)
         self.time = self.world.time
+        #: What clients have begun and may still wait for.
+        self._begun: list[asyncio.Future[Any]] = []
         self.start()
 
     # -- life
@@ -157,6 +159,8 @@ class Node:
         self.transactions.close()
         self.groups.close()
         self.syncer.waiting.clear()
+        for outcome in self._begun:
+            outcome.cancel()  # no sync ends that wait any more
         run_callbacks(self.loop)
 
     def close(self) -> None:
@@ -202,8 +206,9 @@ class Node:
         return task.result()
 
     def begin(self, outcome: Awaitable[T]) -> asyncio.Future[T]:
-        """Starts it and goes on."""
+        """Starts it and goes on. Where the node is left before it is done, it is cancelled."""
         task = asyncio.ensure_future(outcome, loop=self.loop)
+        self._begun.append(task)
         run_callbacks(self.loop)
         return task
 
