@@ -102,6 +102,13 @@ async def test_the_topic_is_made_once_and_has_nothing_to_load() -> None:
     assert (rig.log.made, len(rig.runtime), rig.runtime.is_loaded) == (1, 4, True)
 
 
+async def test_a_closed_coordinator_makes_no_topic() -> None:
+    rig = Rig(exists=False)
+    rig.runtime.close()
+    await rig.runtime.ensure_topic()
+    assert (rig.log.made, rig.runtime.is_open) == (0, False)
+
+
 async def test_what_was_written_is_loaded_and_an_unreadable_partition_stays_in_loading(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -138,6 +145,19 @@ async def test_a_start_waits_as_long_as_it_has_patience_and_a_close_ends_the_loa
     rig.runtime.close()
     await asyncio.sleep(0)
     assert rig.runtime.loading.cancelled()
+
+
+async def test_what_has_been_read_when_it_is_closed_is_not_taken_over() -> None:
+    rig = Rig()
+    rig.runtime.open()
+    rig.log.put(1, -1, [(b"k", b"v")])
+    rig.log.put(2, -1, [(b"k", b"v")])
+
+    def replay(_: str, batches: Iterator[object]) -> None:
+        rig.runtime.close()
+
+    await rig.runtime.load(replay, lambda shard, _: pytest.fail(f"{shard.index} was taken over"))
+    assert [shard.loaded for shard in rig.runtime] == [True, False, False, False]
 
 
 async def test_what_is_done_every_so_often_is_done_in_slices_until_closed() -> None:

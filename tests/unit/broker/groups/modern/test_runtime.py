@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from support.groups import Groups, now
 from support.modern_groups import Image, make_environment, state_of
+from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.consumer import records
 from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
 from tidelog.broker.groups.modern.machine import random_id
-from tidelog.broker.groups.modern.outcome import Delay, DelaySet, Outcome
+from tidelog.broker.groups.modern.outcome import Delay, DelayCleared, DelaySet, MemberGone, Outcome
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.broker.groups.store.group import Committer, GroupType
 from tidelog.broker.groups.store.records import group_key
@@ -99,6 +100,36 @@ def test_a_session_ends(harness):
     harness.time.advance(SESSION_MS)
     assert group_of(harness).state_name == "Empty"
     assert harness.groups.modern_rebalances[GroupType.CONSUMER] == 2
+
+
+def test_delays_are_cleared_whatever_their_epoch_and_with_their_member(harness):
+    delays = harness.groups.modern.delay_count
+    run(harness, joined("a", "b"))
+    of_a = [Delay(kind, "a", 2) for kind in (DelayKind.REBALANCE, DelayKind.JOIN, DelayKind.SYNC)]
+    run(harness, Outcome(None, effects=[DelaySet(each, 1000) for each in [*of_a, Delay(DelayKind.REBALANCE, "b", 2)]]))
+    assert delays("g") == 6
+    cleared = [Delay(DelayKind.REBALANCE, "b", 99), Delay(DelayKind.REBALANCE, "nobody")]
+    run(harness, Outcome(None, effects=[DelayCleared(each) for each in cleared]))
+    assert delays("g") == 5
+    run(harness, Outcome(None, effects=[MemberGone("a")]))
+    assert delays("g") == 1
+    harness.time.advance(SESSION_MS)
+    assert list(group_of(harness).members) == ["a"]
+
+
+@pytest.mark.parametrize("leave", ["closed", "deleted", "succeeded"])
+def test_a_group_that_is_forgotten_has_no_delays(harness, leave):
+    run(harness, joined("a"))
+    harness.time.advance(SESSION_MS)
+    run(harness, Outcome(None, effects=[DelaySet(Delay(DelayKind.ASSIGNMENT, ""), 1000)]))
+    assert harness.groups.modern.delay_count("g") == 1
+    if leave == "closed":
+        harness.groups.close()
+    elif leave == "deleted":
+        assert harness.groups.delete_group("g") is ErrorCode.NONE
+    else:
+        run(harness, Outcome(None, successor=GroupMetadata("g", 0)))
+    assert harness.groups.modern.delay_count("g") == 0
 
 
 def test_a_session_whose_end_cannot_be_written_is_tried_again(harness):
