@@ -167,6 +167,9 @@ class Connection:
             return self._receive(ticket, buffer)
         except _FACTS as fact:
             self._fail(fact)
+        except BaseException:
+            self.close()  # interrupted: how much of the answer was read?
+            raise
 
     def run(self, steps: Steps[T]) -> T:
         """Holds a conversation: a `request` for all that it yields. Returns what came of it."""
@@ -185,7 +188,11 @@ class Connection:
             raise ConnectionLostError("the connection is closed")
         self._doing, self._asked = Doing.SEND, (request.API_KEY.name, version)
         ticket, data = self._protocol.send(request, response, version)
-        self._transport.sendall(data)
+        try:
+            self._transport.sendall(data)
+        except BaseException:
+            self.close()  # also where a user interrupts it: nobody knows how much of the request is on its way
+            raise
         return ticket
 
     def _receive(self, ticket: Ticket[ResponseT], buffer: bytearray | None) -> ResponseT:

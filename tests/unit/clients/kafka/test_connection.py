@@ -6,9 +6,10 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from support.fake_brokers import FakeBrokers
+from support.fake_brokers import FakeBrokers, FakeTransport
 from tidelog.clients.kafka.connection import Connection
 from tidelog.pipeline.exceptions import BrokerUnreachableError, UnsupportedBrokerError
+from tidelog.pipeline.wire.client import KafkaClient
 from tidelog.pipeline.wire.errors import explain
 from tidelog.pipeline.wire.settings import ClientSettings
 from tidelog.protocol.api_keys import ApiKey
@@ -100,6 +101,22 @@ def test_what_fails_is_said_and_closes_it(answer: Any, message: str) -> None:
     assert not one.is_open
     with pytest.raises(BrokerUnreachableError, match="closed"):
         one.request(MetadataRequest(topics=[]), MetadataResponse, up_to=5)
+
+
+@pytest.mark.parametrize("call", ["sendall", "recv_into"])
+def test_an_interrupt_closes_it(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    brokers = FakeBrokers({HERE: told})
+    with KafkaClient(SETTINGS, connect=brokers.connect) as client:
+        client.request(MetadataRequest(topics=[]), MetadataResponse, up_to=5)
+        with monkeypatch.context() as patch:
+            patch.setattr(FakeTransport, call, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.request(MetadataRequest(topics=[]), MetadataResponse, up_to=5)
+        answer = client.request(MetadataRequest(topics=[]), MetadataResponse, up_to=5)
+    assert (answer.cluster_id, brokers.connects) == ("version 5", 2)
 
 
 def test_a_broker_that_is_not_there_is_said() -> None:
