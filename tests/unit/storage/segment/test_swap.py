@@ -214,3 +214,28 @@ def test_without_a_durable_recovery_point_nothing_is_replaced(world: World, save
         swap(world, log)
     assert leftovers(world) == []
     assert values_of(read_records(log, 0)) == VALUES
+
+
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
+def test_no_snapshot_of_a_replaced_segment_is_known_any_more(world: World) -> None:
+    log = world.log()
+    assert swap(world, log)
+    assert not log.producers.forget_snapshot(3)
+    assert log.producers.forget_snapshot(6)
+
+
+@pytest.mark.damaged("the swap takes out offsets as no cleaner does")
+def test_a_high_watermark_at_the_end_of_a_replaced_segment_is_the_start_of_the_next() -> None:
+    """A sync that was pending when the log rolled leaves it there."""
+    world = World()
+    world.start(segment_bytes=300, flush_messages=1)
+    log = world.log()
+    while len(log.segments) < 3:
+        synced = log.flush()
+        append(log, "x" * 20)
+    log.complete_sync(synced)
+    assert log.high_watermark == synced == log.segments[2].base_offset
+    log.flush()
+    assert swap(world, log)
+    assert len(read_records(log, 0)) == 2
+    world.stop()
