@@ -179,8 +179,9 @@ class ProduceJob(LoopBudget):
         """
         if self._denied is not None and name in self._denied:
             raise _Refused(self._denied[name], self._denied[name].text)
-        if not -1 <= self._acks <= 1:
-            raise _Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {self._acks}; it can be -1, 0 or 1")
+        acks = self._acks
+        if not -1 <= acks <= 1:
+            raise _Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1")
         partition = self._partitions.get(name, index)
         if partition is None:
             if name is UNKNOWN:
@@ -188,7 +189,7 @@ class ProduceJob(LoopBudget):
             raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}-{index}")
         if name in INTERNAL_TOPICS and self._client_id != ADMIN_CLIENT_ID:
             raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by coordinators only")
-        if self._acks < 0 and partition.log.config.min_insync_replicas > 1:
+        if acks < 0 and partition.log.config.min_insync_replicas > 1:
             raise _Refused(ErrorCode.NOT_ENOUGH_REPLICAS, f"{name} has min.insync.replicas above 1, and one copy")
         if first < 0:
             raise InvalidRecordError(f"{name}-{index}: the record set is null")
