@@ -36,7 +36,9 @@ kernels = [name for name in names if name.endswith(".so")]
 sources = [name[:-4] for name in names if name.endswith(".pyi") and "/_" in name]
 lacking = [name for name in sources if not any(kernel.startswith(name + ".") for kernel in kernels)]
 typed = any(name.endswith("/py.typed") for name in names)
-for wrong, what in ((stray, "outside tidelog/"), (tests, "tests shipped"), (lacking, "kernel missing")):
+console = [f"tidelog/broker/http/console/console.{kind}" for kind in ("css", "js", "svg")]
+unstyled = [name for name in console if name not in names]
+for wrong, what in ((stray, "outside tidelog/"), (tests, "tests shipped"), (lacking, "kernel missing"), (unstyled, "not shipped")):
     if wrong:
         sys.exit(f"{what}: {wrong[:5]}")
 if not kernels or not typed:

@@ -2,7 +2,7 @@
 
 Start reading at `routes.py`, which lists all pages; `front.py` is the front that finds one, asks `access.py` who may, and
 answers. Each page is a function in the module of its subject; `layout.py` has what all look like, `html.py` makes text of it,
-`style.py` is the one style sheet, `pages/assets.py` the script that renews live pages. `state.py` is what pages are made from:
+`console.css` is the one style sheet, `console.js` the script that renews live pages. `state.py` is what pages are made from:
 what logs publish is read here, what the loop owns is asked through `loop_calls.py`. `confirming.py` is how actions go.
 
 Nothing from elsewhere: a page works without the internet, and its Content-Security-Policy says so. Imported when the first page

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from tidelog.broker.http.console.style import STYLE
+from tidelog.broker.http.console.pages.assets import read
 
+STYLE = read("console.css").decode()
 LIGHT, DARK = (dict(re.findall(r"--(\w+): (#\w{6})", part)) for part in STYLE.split("@media", 1))
 
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from tidelog.broker.http.console.page_request import PageRequest
-from tidelog.broker.http.console.pages.assets import ICON, SCRIPT, icon, script, style
-from tidelog.broker.http.console.style import STYLE
+from tidelog.broker.http.console.pages.assets import icon, read, script, style
+
+STYLE, SCRIPT, ICON = (read(name).decode() for name in ("console.css", "console.js", "console.svg"))
 
 
 def test_assets() -> None:
