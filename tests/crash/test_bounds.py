@@ -1,5 +1,6 @@
 """The documents' bound: with flush.messages=M never more than M messages are lost by a power cut, with flush.ms=S never more
-than S milliseconds of them. The clock is an argument. And: every small file is written as lesson 44 and 53 say.
+than S milliseconds of them. The clock is an argument. And: every small file is written beside, synced and renamed, and moves are
+atomic.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def cut_and_count(world: World, seed: int) -> int:
     seed=st.integers(0, 1 << 30),
 )
 def test_flush_messages_bounds_the_loss_in_records(limit: int, sizes: list[int], segment_bytes: int, seed: int) -> None:
-    """Lesson 40 (KAFKA-802): records, not batches. What was answered, and so what may be missed, is what is readable."""
+    """KAFKA-802: records, not batches. What was answered, and so what may be missed, is what is readable."""
     world = World()
     world.start(flush_messages=limit, segment_bytes=segment_bytes)
     log = world.log()
@@ -92,7 +93,7 @@ def a_whole_life() -> list[Operation]:
     return list(world.fake.trace)
 
 
-def test_lesson_53_moves_are_atomic_and_nothing_is_written_under_the_old_name() -> None:
+def test_moves_are_atomic_and_nothing_is_written_under_the_old_name() -> None:
     """KAFKA-1036, 3105: each is one rename, within one directory; what was open goes on under the new name."""
     trace = a_whole_life()
     moves = [(step, operation) for step, operation in enumerate(trace) if operation.kind == "rename"]
@@ -105,7 +106,7 @@ def test_lesson_53_moves_are_atomic_and_nothing_is_written_under_the_old_name() 
         assert [operation.kind for operation in later[:made_anew]] == []
 
 
-def test_lesson_44_every_small_file_is_written_beside_synced_renamed_and_its_directory_synced() -> None:
+def test_every_small_file_is_written_beside_synced_renamed_and_its_directory_synced() -> None:
     """KAFKA-9892, 16541, by the same trace."""
     trace = a_whole_life()
     small = {operation.path for operation in trace if operation.kind in ("create", "append")}

@@ -1,6 +1,6 @@
 """No room at any single write, and a start on a full disk.
 
-Lesson 49 (KAFKA-7866), for every file: after ENOSPC at the n-th call that takes room the log has what was acknowledged and
+KAFKA-7866, for every file: after ENOSPC at the n-th call that takes room the log has what was acknowledged and
 nothing else, goes on when there is room, and comes up the same after a kill.
 """
 
@@ -63,7 +63,7 @@ def work(world: World, acknowledged: dict[int, bytes], rounds: int, name: bytes)
 
 
 @pytest.mark.parametrize("lasting", [False, True])
-def test_lesson_49_no_room_at_any_single_write(lasting: bool) -> None:
+def test_no_room_at_any_single_write_loses_nothing_that_was_acknowledged(lasting: bool) -> None:
     """Each n until the run gets through without meeting it."""
     places = set()
     for at in range(1, 400):

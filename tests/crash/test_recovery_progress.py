@@ -116,7 +116,7 @@ def log_bytes_read(system: FakeFileSystem) -> int:
     return sum(int(operation.detail) for operation in system.reads if operation.path.endswith(".log"))
 
 
-def test_lesson_46_bytes_read_at_start() -> None:
+def test_a_start_reads_at_most_the_segment_of_the_recovery_point() -> None:
     """After a clean stop nothing but headers at the very end; after a kill the segment of the recovery point and no more."""
     world = grown(flushed=True)
     log = world.log()

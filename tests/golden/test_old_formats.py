@@ -92,7 +92,7 @@ def test_we_write_the_batches_that_kafka_writes() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in LOGS if name[:2] in ("v0", "v1")])
-def test_lesson_15_what_stays_after_compaction_keeps_format_codec_and_offsets(name: str) -> None:
+def test_what_stays_after_compaction_keeps_format_codec_and_offsets(name: str) -> None:
     """Every second key is superseded by something far behind: of each message set stays what it must, as Kafka wrote it."""
     data = LOGS[name].data
     records = [record for header in iterate_batches(data) for record in iterate_records(data, header.position)]

@@ -33,7 +33,7 @@ MUTATIONS = [
         "        horizon_ms = clean[-1].modified_ms() - config.delete_retention_ms if clean else 0",
         "        horizon_ms = clean[-1].modified_ms() if clean else 0",
         "Tombstones of old formats go without delete.retention.ms.",
-        (f"{CLEANING}::test_lesson_16_tombstones_of_old_formats_go_by_file_times",),
+        (f"{CLEANING}::test_tombstones_of_old_formats_go_by_file_times",),
     ),
     Mutation(
         "cleaner/transaction-index",
@@ -41,7 +41,7 @@ MUTATIONS = [
         "            new = output.writer().finish(modified_ms, aborted, kept_aborts, counts.records_kept)",
         "            new = output.writer().finish(modified_ms, aborted, (), counts.records_kept)",
         "A cleaned segment has no transaction index.",
-        (f"{CLEANING}::test_lesson_02_a_partial_clean_keeps_the_abort_index_of_the_uncleaned_half",),
+        (f"{CLEANING}::test_a_partial_clean_keeps_the_abort_index_of_the_uncleaned_half",),
     ),
     Mutation(
         "cleaner/interrupted-mark",

@@ -1,4 +1,4 @@
-"""Defects that other logs shipped, and that tests called `lesson_…` are there for: each put back."""
+"""Defects that other logs shipped: each put back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MUTATIONS = [
         "        self._input = bytearray(max(needed, len(self._input)))",
         '        raise CleaningError(f"a batch of {needed} bytes")',
         "A batch that is larger than the input buffer makes a log uncleanable.",
-        (f"{CLEANING}::test_lesson_13_a_batch_larger_than_the_present_limit_is_cleaned",),
+        (f"{CLEANING}::test_a_batch_larger_than_the_present_limit_is_cleaned",),
     ),
     Mutation(
         "lesson-13/output-buffer",
@@ -25,7 +25,7 @@ MUTATIONS = [
         "        self._output = bytearray(max(needed, len(self._output)))",
         '        raise CleaningError(f"a batch of {needed} bytes")',
         "A batch that is larger than the output buffer makes a log uncleanable.",
-        (f"{CLEANING}::test_lesson_13_a_batch_larger_than_the_present_limit_is_cleaned",),
+        (f"{CLEANING}::test_a_batch_larger_than_the_present_limit_is_cleaned",),
     ),
     Mutation(
         "lesson-14/input-buffer-doubled",
@@ -34,7 +34,7 @@ MUTATIONS = [
         "                position += start\n                if start and not step.produced:\n"
         "                    buffer = self._cleaner._grow_input(2 * len(buffer))\n                if start == 0:",
         "The input buffer grows because nothing of what was in it is left.",
-        (f"{CLEANING}::test_lesson_14_a_segment_that_goes_as_a_whole_needs_no_larger_buffers",),
+        (f"{CLEANING}::test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers",),
     ),
     Mutation(
         "lesson-14/output-buffer-doubled",
@@ -44,7 +44,7 @@ MUTATIONS = [
         "                        self._cleaner._grow_output(2 * len(self._cleaner._output))\n"
         "                    if step.stopped is Stop.INPUT:\n                        break",
         "The output buffer grows because nothing came out of it.",
-        (f"{CLEANING}::test_lesson_14_a_segment_that_goes_as_a_whole_needs_no_larger_buffers",),
+        (f"{CLEANING}::test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers",),
     ),
     Mutation(
         "lesson-22/pass-goes-on",
@@ -52,7 +52,7 @@ MUTATIONS = [
         "        if COMPACT_POLICY not in state.log.config.cleanup_policy:\n            raise CleaningAborted(",
         "        if False:\n            raise CleaningAborted(",
         "A running pass goes on when its log is no longer compacted.",
-        (f"{MANAGER}::test_lesson_22_a_running_pass_ends_where_the_log_is_no_longer_compacted",),
+        (f"{MANAGER}::test_a_running_pass_ends_where_the_log_is_no_longer_compacted",),
     ),
     Mutation(
         "lesson-23/cleaned-file-reserves",
@@ -60,7 +60,7 @@ MUTATIONS = [
         "        file.truncate(0)  # one that",
         "        file.truncate(0)\n        file.preallocate(self._directory.config.segment_bytes)  # one that",
         "A cleaned segment keeps the room of a whole one.",
-        (f"{CLEANING}::test_lesson_23_a_preallocated_log_leaves_no_room_in_cleaned_files",),
+        (f"{CLEANING}::test_a_preallocated_log_leaves_no_room_in_cleaned_files",),
     ),
     Mutation(
         "lesson-23/rolled-segment-keeps-room",
@@ -100,7 +100,7 @@ MUTATIONS = [
         "            is_void = self.failure is not None or self.truncations != truncations",
         "            is_void = self.failure is not None",
         "Cleaned segments take the place of records that came after a truncation.",
-        (f"{MANAGER}::test_lesson_24_files_are_those_of_live_segments_whatever_happens_during_a_pass",),
+        (f"{MANAGER}::test_files_are_those_of_live_segments_whatever_happens_during_a_pass",),
     ),
     Mutation(
         "lesson-36/no-delay-is-an-hour",
@@ -108,7 +108,7 @@ MUTATIONS = [
         'self._scheduler.schedule("delete-file", delete, self.directory.config.file_delete_delay_ms)',
         'self._scheduler.schedule("delete-file", delete, self.directory.config.file_delete_delay_ms or 3_600_000)',
         "Without a delay files stay for an hour.",
-        (f"{UNIFIED_LOG}::test_lesson_36_with_no_delay_files_go_at_once_and_a_stop_ends",),
+        (f"{UNIFIED_LOG}::test_with_no_delay_files_go_at_once_and_a_stop_ends",),
     ),
     Mutation(
         "lesson-36/deletion-without-end",
@@ -116,7 +116,7 @@ MUTATIONS = [
         'self._scheduler.schedule("delete-file", delete, self.directory.config.file_delete_delay_ms)',
         'self._scheduler.schedule("delete-file", delete, *2 * (self.directory.config.file_delete_delay_ms,))',
         "A deletion without a delay is due again at once, for ever.",
-        (f"{UNIFIED_LOG}::test_lesson_36_with_no_delay_files_go_at_once_and_a_stop_ends",),
+        (f"{UNIFIED_LOG}::test_with_no_delay_files_go_at_once_and_a_stop_ends",),
     ),
     Mutation(
         "lesson-41/mark-stays",
@@ -124,7 +124,7 @@ MUTATIONS = [
         "            self._clean_mark.delete()\n",
         "",
         "The mark of a clean stop is there while logs are loaded.",
-        (f"{LOG_LOADER}::test_lesson_41_the_mark_of_a_clean_stop_has_gone_before_a_log_is_looked_at",),
+        (f"{LOG_LOADER}::test_the_mark_of_a_clean_stop_has_gone_before_a_log_is_looked_at",),
     ),
     Mutation(
         "lesson-47/originals-stay",
@@ -134,7 +134,7 @@ MUTATIONS = [
         "                if not file.stage and file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset < end:\n"
         "                    pass",
         "Originals stay beside the segments that have taken their place.",
-        (f"{LOG_LOADER}::test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after",),
+        (f"{LOG_LOADER}::test_every_prefix_of_the_swap_loads_as_before_or_after",),
     ),
     Mutation(
         "lesson-51/reader-and-retention",
@@ -142,7 +142,7 @@ MUTATIONS = [
         '                if self._segments.view is view:\n                    raise KafkaStorageError(f"{self.name}: reading at',
         '                if True:\n                    raise KafkaStorageError(f"{self.name}: reading at',
         "A reader that retention overtakes is told that the disk failed.",
-        (f"{UNIFIED_LOG}::test_lesson_51_a_reader_that_retention_overtakes_is_told_that_the_offset_has_gone",),
+        (f"{UNIFIED_LOG}::test_a_reader_that_retention_overtakes_is_told_that_the_offset_has_gone",),
     ),
     Mutation(
         "lesson-51/reader-and-truncation",
@@ -150,7 +150,7 @@ MUTATIONS = [
         '                if self._segments.view is view:\n                    raise KafkaStorageError(f"{self.name}: reading',
         '                if offset >= self.log_start_offset:\n                    raise KafkaStorageError(f"{self.name}: reading',
         "A reader that truncation overtakes is told that the disk failed.",
-        (f"{UNIFIED_LOG}::test_lesson_51_a_reader_that_truncation_overtakes_sees_the_log_as_it_is_then",),
+        (f"{UNIFIED_LOG}::test_a_reader_that_truncation_overtakes_sees_the_log_as_it_is_then",),
     ),
     Mutation(
         "lesson-51/look-up-and-retention",
@@ -158,7 +158,7 @@ MUTATIONS = [
         '                if self._segments.view is view:\n                    raise KafkaStorageError(f"{self.name}: looking',
         '                if True:\n                    raise KafkaStorageError(f"{self.name}: looking',
         "A look-up by time that is overtaken is told that the disk failed.",
-        (f"{UNIFIED_LOG}::test_lesson_51_a_look_up_that_is_overtaken_answers_from_what_is_left",),
+        (f"{UNIFIED_LOG}::test_a_look_up_that_is_overtaken_answers_from_what_is_left",),
     ),
     Mutation(
         "lesson-54/quadratic-deletion",
@@ -168,6 +168,6 @@ MUTATIONS = [
         "        gone = list(segments)\n        self._publish(tuple(segment for segment in self._view if segment not in gone))",
         "Deleting n segments takes n^2 comparisons.",
         ("tests/unit/storage/retention/test_history.py::"
-         "test_lesson_54_deleting_many_segments_takes_as_much_work_for_each_as_deleting_few",),
+         "test_deleting_many_segments_takes_as_much_work_for_each_as_deleting_few",),
     ),
 ]  # fmt: skip

@@ -43,7 +43,7 @@ MUTATIONS = [
         "            if end.offset - self.local.recovery_point >= self._flush_messages:",
         "            if end.offset - self.local.recovery_point > self._flush_messages:",
         "flush.messages + 1 records may be lost.",
-        (f"{UNIFIED_LOG}::test_lesson_40_flush_messages_counts_records",),
+        (f"{UNIFIED_LOG}::test_flush_messages_counts_records",),
     ),
     Mutation(
         "log/flush-messages-sync",
@@ -83,7 +83,7 @@ MUTATIONS = [
         "                    if segment.base_offset < target:",
         "                    if segment.base_offset + 1 < target:",
         "A flush does not sync an active segment of one record.",
-        (f"{UNIFIED_LOG}::test_lesson_43_the_names_of_a_new_log_and_segment_are_durable_after_the_flush",),
+        (f"{UNIFIED_LOG}::test_the_names_of_a_new_log_and_segment_are_durable_after_the_flush",),
     ),
     Mutation(
         "log/names-of-new-segments",
@@ -92,7 +92,7 @@ MUTATIONS = [
         "                    self.directory.file_system.sync_directory(self.directory.path)\n",
         "",
         "The names of new segments are never made durable.",
-        (f"{UNIFIED_LOG}::test_lesson_43_the_names_of_a_new_log_and_segment_are_durable_after_the_flush",),
+        (f"{UNIFIED_LOG}::test_the_names_of_a_new_log_and_segment_are_durable_after_the_flush",),
     ),
     Mutation(
         "log/goes-on-after-failed-sync",

@@ -62,7 +62,7 @@ MUTATIONS = [
         "        if clean and producers.latest_snapshot_offset is not None:",
         "        if clean and producers.latest_snapshot_offset is not None and False:",
         "The state is not read after a clean stop.",
-        (f"{LOG_LOADER}::test_lesson_45_a_broken_snapshot_is_rebuilt",),
+        (f"{LOG_LOADER}::test_a_broken_snapshot_is_rebuilt",),
     ),
     Mutation(
         "producers/snapshot-of-last-segment",

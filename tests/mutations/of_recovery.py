@@ -16,7 +16,7 @@ MUTATIONS = [
         "                if first_cleaned is not None and file.base_offset >= first_cleaned:",
         "                if first_cleaned is not None and file.base_offset > first_cleaned:",
         "A .swap at the offset of a .cleaned is taken for complete.",
-        (f"{LOG_LOADER}::test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after",),
+        (f"{LOG_LOADER}::test_every_prefix_of_the_swap_loads_as_before_or_after",),
     ),
     Mutation(
         "recovery/swap-removal-durable",
@@ -24,7 +24,7 @@ MUTATIONS = [
         "        if len(swaps) < sum(file.stage == SWAP_STAGE for file in files):",
         "        if False:",
         "A power cut brings a .swap back whose .cleaned has gone.",
-        (f"{LOG_LOADER}::test_lesson_47_a_load_that_is_cut_short_takes_no_half_of_a_swap_for_a_whole",),
+        (f"{LOG_LOADER}::test_a_load_that_is_cut_short_takes_no_half_of_a_swap_for_a_whole",),
     ),
     Mutation(
         "recovery/segment-behind-swap",
@@ -32,7 +32,7 @@ MUTATIONS = [
         "file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset < end:",
         "file.suffix in SEGMENT_SUFFIXES and first <= file.base_offset <= end:",
         "Finishing a swap removes the segment behind it.",
-        (f"{LOG_LOADER}::test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after",),
+        (f"{LOG_LOADER}::test_every_prefix_of_the_swap_loads_as_before_or_after",),
     ),
     Mutation(
         "recovery/swap-indexes-first",
@@ -40,7 +40,7 @@ MUTATIONS = [
         "        for is_log in (True, False):\n            for swap in swaps:",
         "        for is_log in (False, True):\n            for swap in swaps:",
         "Indexes of a swap get their names before the log.",
-        (f"{LOG_LOADER}::test_lesson_47_a_swaps_log_has_its_name_durably_before_any_index_has_one",),
+        (f"{LOG_LOADER}::test_a_swaps_log_has_its_name_durably_before_any_index_has_one",),
     ),
     Mutation(
         "recovery/first-segment",
@@ -48,7 +48,7 @@ MUTATIONS = [
         "        while index + 1 < len(segments) and segments[index + 1].base_offset <= self._recovery_point:",
         "        while index + 1 < len(segments) and segments[index + 1].base_offset < self._recovery_point:",
         "Recovery reads a segment too many where the recovery point is a segment's base.",
-        ("tests/crash/test_recovery_progress.py::test_lesson_46_bytes_read_at_start",),
+        ("tests/crash/test_recovery_progress.py::test_a_start_reads_at_most_the_segment_of_the_recovery_point",),
     ),
     Mutation(
         "recovery/checksums",

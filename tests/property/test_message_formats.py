@@ -360,7 +360,7 @@ def test_we_take_what_other_writers_write(content: list[Record], magic: int, dra
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_lesson_39_look_ups_by_time_agree_with_a_scan(seed: int) -> None:
+def test_look_ups_by_time_agree_with_a_scan(seed: int) -> None:
     """Forty small random logs a seed, a thousand in all: every format and codec, several in one log; rolls, restarts,
     kills, a start that DeleteRecords moved, and timestamps out of order.
     """

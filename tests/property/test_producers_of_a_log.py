@@ -1,5 +1,5 @@
 """Whatever goes with retention and DeleteRecords, and however the daemon stops: the last batch of each producer is known when it
-is sent again, until producer.id.expiration.ms have passed (lesson 52). The list of what was sent is the oracle.
+is sent again, until producer.id.expiration.ms have passed. The list of what was sent is the oracle.
 """
 
 from __future__ import annotations

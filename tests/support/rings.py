@@ -37,7 +37,7 @@ UNLIMITED = ["--timeout", "0"]
 RANDOM_SEED = ["--kill-seed", "random"]
 CRASH_WHOLE = ["--crash-distinct", "10000", "--crash-report", "docs/reports/crash-ring.md"]
 COMPACTION = [*PYTEST, "tests/compat/test_log_compaction_tester.py"]
-STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/log/test_unified_log.py", "-k", "lesson_51"]
+STRESS = [*PYTEST, *UNLIMITED, "tests/unit/storage/log/test_unified_log.py", "-k", "overtake or readers_race"]
 # `make test` has a fifth of the fixed examples.
 FIXED = [
     *PYTEST,

@@ -84,7 +84,7 @@ def test_a_log_in_work_is_not_given_out_twice() -> None:
     assert made.cleaners.take_next() is not None
 
 
-def test_lesson_18_a_failure_concerns_its_partition_alone_and_is_retried() -> None:
+def test_a_failure_concerns_its_partition_alone_and_is_retried() -> None:
     made = world()
     bad, good = made.log("bad"), made.log("good")
     fill(bad)
@@ -119,7 +119,7 @@ def test_lesson_18_a_failure_concerns_its_partition_alone_and_is_retried() -> No
     assert checkpoints(made)["bad", 0] == 60
 
 
-def test_lesson_18_new_settings_are_a_reason_to_try_again() -> None:
+def test_new_settings_are_a_reason_to_try_again() -> None:
     made = world()
     log = made.log()
     fill(log)
@@ -134,7 +134,7 @@ def test_lesson_18_new_settings_are_a_reason_to_try_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_lesson_19_and_20_any_checkpoint_file_is_survived_and_put_right(seed: int) -> None:
+def test_any_checkpoint_file_is_survived_and_put_right(seed: int) -> None:
     chance = random.Random(seed)
     made = world()
     log = made.log()
@@ -162,7 +162,7 @@ def test_lesson_19_and_20_any_checkpoint_file_is_survived_and_put_right(seed: in
     assert all(offset <= log.log_end_offset for (topic, _), offset in checkpoints(made).items() if topic == "t")
 
 
-def test_lesson_20_a_topic_made_anew_begins_dirty() -> None:
+def test_a_topic_made_anew_begins_dirty() -> None:
     made = world()
     fill(made.log())
     made.clean_all()
@@ -176,7 +176,7 @@ def test_lesson_20_a_topic_made_anew_begins_dirty() -> None:
     assert len(data_records(log)) == 5
 
 
-def test_lesson_20_a_topic_made_anew_begins_dirty_even_when_nobody_told_the_cleaner() -> None:
+def test_a_topic_made_anew_begins_dirty_even_when_nobody_told_the_cleaner() -> None:
     made = world()
     fill(made.log())
     made.clean_all()
@@ -185,7 +185,7 @@ def test_lesson_20_a_topic_made_anew_begins_dirty_even_when_nobody_told_the_clea
     assert made.cleaners.examine(made.log()).first_dirty == 0
 
 
-def test_lesson_20_truncation_makes_what_comes_after_it_dirty() -> None:
+def test_truncation_makes_what_comes_after_it_dirty() -> None:
     made = world()
     log = made.log()
     fill(log)
@@ -198,7 +198,7 @@ def test_lesson_20_truncation_makes_what_comes_after_it_dirty() -> None:
     assert len(data_records(log)) == 5
 
 
-def test_lesson_21_deleting_to_the_end_frees_every_closed_segment_of_a_compacted_log() -> None:
+def test_deleting_to_the_end_frees_every_closed_segment_of_a_compacted_log() -> None:
     made = world()
     log = made.log()
     fill(log)
@@ -212,7 +212,7 @@ def test_lesson_21_deleting_to_the_end_frees_every_closed_segment_of_a_compacted
     assert len(data_records(log)) == 5
 
 
-def test_lesson_22_a_running_pass_ends_where_the_log_is_no_longer_compacted() -> None:
+def test_a_running_pass_ends_where_the_log_is_no_longer_compacted() -> None:
     """KAFKA-7322, 6568, 12840: at each of its checks. Nothing is replaced from then on, it is no failure, and once the log is
     compacted again another pass does it all."""
     compact, delete = config(), config(cleanup_policy=frozenset({"delete"}))
@@ -247,7 +247,7 @@ def test_lesson_22_a_running_pass_ends_where_the_log_is_no_longer_compacted() ->
     assert flips > 10
 
 
-def test_lesson_22_a_thousand_flips_of_the_policy_under_load_lose_nothing(
+def test_a_thousand_flips_of_the_policy_under_load_lose_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cleaner's thread and retention's run beside the appends; what each sees of the policy is left to chance."""
@@ -334,7 +334,7 @@ def interfere(made: CleaningWorld, log: UnifiedLog, how: str, appended: dict[int
 
 
 @pytest.mark.parametrize("how", RACES)
-def test_lesson_24_files_are_those_of_live_segments_whatever_happens_during_a_pass(how: str) -> None:
+def test_files_are_those_of_live_segments_whatever_happens_during_a_pass(how: str) -> None:
     """KAFKA-7278, 12955, 12964: retention and truncation at every fourth check of a pass, and just before each swap."""
     rounds = 0
     for moment, step in (("check", 4), ("swap", 1)):

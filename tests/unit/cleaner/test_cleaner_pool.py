@@ -50,7 +50,7 @@ def test_threads_clean_what_is_due_and_wait_then() -> None:
     assert len(pool.results()) == 1
 
 
-def test_lesson_26_five_resizes_change_nothing_but_the_threads() -> None:
+def test_five_resizes_change_nothing_but_the_threads() -> None:
     made = world()
     pool = pool_of(made)
     pool.start()
@@ -67,7 +67,7 @@ def test_lesson_26_five_resizes_change_nothing_but_the_threads() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cleaner-")]
 
 
-def test_lesson_27_a_new_rate_reaches_a_pass_under_way() -> None:
+def test_a_new_rate_reaches_a_pass_under_way() -> None:
     made = world(200)
 
     class Wall:
@@ -90,7 +90,7 @@ def test_lesson_27_a_new_rate_reaches_a_pass_under_way() -> None:
         pool.stop()
 
 
-def test_lesson_28_a_stop_wakes_a_pass_that_waits_for_the_throttle() -> None:
+def test_a_stop_wakes_a_pass_that_waits_for_the_throttle() -> None:
     made = world(200)
     pool = pool_of(made, replace(SMALL, io_bytes_per_second=1.0))
     pool.start()

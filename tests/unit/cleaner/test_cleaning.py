@@ -1,4 +1,4 @@
-"""One pass, lesson by lesson: each is a defect that a real log cleaner shipped."""
+"""One pass, defect by defect that a real log cleaner shipped."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def test_the_email_address_story() -> None:
     assert len(data_records(log)) == 21
 
 
-# --- lessons ---
+# --- defects that others shipped ---
 
 
-def test_lesson_01_the_last_batch_of_the_range_stays_even_empty() -> None:
+def test_the_last_batch_of_the_range_stays_even_empty() -> None:
     made = world(segment_bytes=100_000)
     log = made.log()
     producer = Producer(7, is_transactional=True)
@@ -98,7 +98,7 @@ def test_lesson_01_the_last_batch_of_the_range_stays_even_empty() -> None:
     assert made.crash().log_end_offset == end
 
 
-def test_lesson_02_a_partial_clean_keeps_the_abort_index_of_the_uncleaned_half() -> None:
+def test_a_partial_clean_keeps_the_abort_index_of_the_uncleaned_half() -> None:
     made = world(segment_bytes=100_000, map_entries=5)
     log = made.log()
     producer = Producer(7)
@@ -121,7 +121,7 @@ def test_lesson_02_a_partial_clean_keeps_the_abort_index_of_the_uncleaned_half()
     assert b"aborted" not in {record.value for record in data_records(log)}
 
 
-def test_lesson_03_nothing_at_or_above_the_last_stable_offset_is_touched() -> None:
+def test_nothing_at_or_above_the_last_stable_offset_is_touched() -> None:
     made = world(segment_bytes=100_000)
     log = made.log()
     put(log, "k", "old")
@@ -140,7 +140,7 @@ def test_lesson_03_nothing_at_or_above_the_last_stable_offset_is_touched() -> No
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_lesson_04_transaction_state_is_carried_from_group_to_group(commit: bool) -> None:
+def test_transaction_state_is_carried_from_group_to_group(commit: bool) -> None:
     made = world(segment_bytes=1)
     log = made.log()
     producer = Producer(7)
@@ -167,7 +167,7 @@ def test_lesson_04_transaction_state_is_carried_from_group_to_group(commit: bool
     assert markers(log) == ([5] if commit else [])
 
 
-def test_lesson_05_the_producers_last_batch_stays_and_its_retry_is_recognised() -> None:
+def test_the_producers_last_batch_stays_and_its_retry_is_recognised() -> None:
     made = world(segment_bytes=100_000)
     log = made.log()
     producer = Producer(7, is_transactional=False)
@@ -191,7 +191,7 @@ def test_lesson_05_the_producers_last_batch_stays_and_its_retry_is_recognised() 
         keyed(log, (b"a", b"9"), **(retry | {"base_sequence": 9}))
 
 
-def test_lesson_06_a_range_of_which_nothing_survives() -> None:
+def test_a_range_of_which_nothing_survives_keeps_the_end_of_the_log() -> None:
     made = world(segment_bytes=300)
     log = made.log()
     producers = [Producer(n, is_transactional=False) for n in range(3)]
@@ -206,7 +206,7 @@ def test_lesson_06_a_range_of_which_nothing_survives() -> None:
     assert made.restart().log_end_offset == end
 
 
-def test_lesson_07_an_emptied_control_batch_is_read_by_everybody() -> None:
+def test_an_emptied_control_batch_is_read_by_everybody() -> None:
     made = world(segment_bytes=100_000)
     log = made.log()
     empty = build_batch(
@@ -229,7 +229,7 @@ def test_lesson_07_an_emptied_control_batch_is_read_by_everybody() -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD, Compression.LZ4, Compression.SNAPPY])
-def test_lesson_08_survivors_that_do_not_compress_make_larger_output(codec: Compression) -> None:
+def test_survivors_that_do_not_compress_make_larger_output(codec: Compression) -> None:
     made = world(segment_bytes=1 << 20, buffer_bytes=1 << 16)
     log = made.log()
     noise = os.urandom(150_000)
@@ -241,7 +241,7 @@ def test_lesson_08_survivors_that_do_not_compress_make_larger_output(codec: Comp
     assert state_of(data_records(log)) == {b"stays": noise, b"twin": b"later"}
 
 
-def test_lesson_09_a_roll_within_a_group_changes_nothing_but_the_files() -> None:
+def test_a_roll_within_a_group_changes_nothing_but_the_files() -> None:
     survivors = []
     for limit in (2**31 - 1, 400):
         made = CleaningWorld()
@@ -268,7 +268,7 @@ def test_lesson_09_a_roll_within_a_group_changes_nothing_but_the_files() -> None
     assert survivors[0] == survivors[1]
 
 
-def test_lesson_11_a_second_pass_over_a_sparse_log_does_no_io() -> None:
+def test_a_second_pass_over_a_sparse_log_does_no_io() -> None:
     made = world(segment_bytes=300)
     log = made.log()
     for number in range(200):
@@ -280,7 +280,7 @@ def test_lesson_11_a_second_pass_over_a_sparse_log_does_no_io() -> None:
     assert len(made.fake.trace) == calls
 
 
-def test_lesson_12_a_map_much_smaller_than_a_segment_gets_there_in_many_passes(
+def test_a_map_much_smaller_than_a_segment_gets_there_in_many_passes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     made = world(segment_bytes=1 << 20, map_entries=10)
@@ -332,7 +332,7 @@ def test_an_abort_marker_at_the_base_of_a_cleaned_segment_keeps_its_index_entry(
     assert [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in aborted_transactions(log)] == [(7, 1, base)]
 
 
-def test_lesson_13_a_batch_larger_than_the_present_limit_is_cleaned() -> None:
+def test_a_batch_larger_than_the_present_limit_is_cleaned() -> None:
     """KAFKA-6834, 4019: read whole, for which the buffer grows, and cleaned as any other."""
     made = world(segment_bytes=1 << 20, buffer_bytes=1 << 16)
     log = made.log()
@@ -348,7 +348,7 @@ def test_lesson_13_a_batch_larger_than_the_present_limit_is_cleaned() -> None:
     assert len(made.cleaner._input) == len(made.cleaner._output) == 1 << 16
 
 
-def test_lesson_14_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_goes_as_a_whole_needs_no_larger_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-6854: that nothing comes out of a buffer is no sign that it is too small. Neither of the two grows."""
     made = world(segment_bytes=1 << 20, buffer_bytes=1 << 16)
     log = made.log()
@@ -391,7 +391,7 @@ def test_a_batch_of_any_size_whose_checksum_is_wrong_is_not_cleaned(size: int, p
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_lesson_15_survivors_of_each_codec_keep_it_and_their_offsets(codec: Compression) -> None:
+def test_survivors_of_each_codec_keep_it_and_their_offsets(codec: Compression) -> None:
     made = world(segment_bytes=100_000)
     log = made.log()
     keyed(log, *[(b"k%d" % n, b"v%d" % n) for n in range(50)], compression=codec)
@@ -403,7 +403,7 @@ def test_lesson_15_survivors_of_each_codec_keep_it_and_their_offsets(codec: Comp
     assert [r.offset for r in data_records(log) if r.offset < 50] == [n for n in range(50) if n % 3]
 
 
-def test_lesson_16_a_tombstone_gets_a_horizon_in_the_first_pass_and_goes_in_the_first_after_it() -> None:
+def test_a_tombstone_gets_a_horizon_in_the_first_pass_and_goes_in_the_first_after_it() -> None:
     made = world(segment_bytes=100_000, delete_retention_ms=DAY_MS)
     log = made.log()
     put(log, "k", "v")
@@ -422,7 +422,7 @@ def test_lesson_16_a_tombstone_gets_a_horizon_in_the_first_pass_and_goes_in_the_
 
 
 @pytest.mark.parametrize("how", ["restart", "crash", "lost state file", "cleaned by another"])
-def test_lesson_16_horizons_are_known_again_after_a_restart(how: str) -> None:
+def test_horizons_are_known_again_after_a_restart(how: str) -> None:
     made = world(segment_bytes=100_000, delete_retention_ms=DAY_MS)
     log = made.log()
     put(log, "k", "v")
@@ -480,7 +480,7 @@ def test_a_tombstone_beyond_the_end_of_the_map_is_not_stamped() -> None:
     assert not any(h.has_delete_horizon for h in headers(log))
 
 
-def test_lesson_17_keyless_records_of_an_earlier_policy_are_dropped_and_counted() -> None:
+def test_keyless_records_of_an_earlier_policy_are_dropped_and_counted() -> None:
     made = CleaningWorld()
     made.start(segment_bytes=100_000, cleanup_policy=frozenset({"delete"}))
     log = made.log()
@@ -494,7 +494,7 @@ def test_lesson_17_keyless_records_of_an_earlier_policy_are_dropped_and_counted(
     assert pairs_of(data_records(log)) == [(1, b"k", b"v")]
 
 
-def test_lesson_23_a_preallocated_log_leaves_no_room_in_cleaned_files() -> None:
+def test_a_preallocated_log_leaves_no_room_in_cleaned_files() -> None:
     made = world(segment_bytes=100_000, preallocate=True)
     log = made.log()
 
@@ -517,7 +517,7 @@ def test_lesson_23_a_preallocated_log_leaves_no_room_in_cleaned_files() -> None:
         assert segment.size <= blocks < segment.size + BLOCK
 
 
-def test_lesson_28_an_aborted_pass_leaves_no_temporary_file_and_is_taken_up_again() -> None:
+def test_an_aborted_pass_leaves_no_temporary_file_and_is_taken_up_again() -> None:
     made = world(segment_bytes=500)
     log = made.log()
     for number in range(200):
@@ -532,7 +532,7 @@ def test_lesson_28_an_aborted_pass_leaves_no_temporary_file_and_is_taken_up_agai
     assert len(data_records(log)) == 7
 
 
-def test_lesson_55_cleaning_leaves_the_file_times_of_segments() -> None:
+def test_cleaning_leaves_the_file_times_of_segments() -> None:
     made = world(segment_bytes=500)
     log = made.log()
     for number in range(100):
@@ -686,7 +686,7 @@ def test_repeated_keys_reuse_their_entry() -> None:
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.SNAPPY])
 @pytest.mark.parametrize("version", ["0.9.0", "0.10.0"])
-def test_lesson_15_old_formats_keep_format_codec_and_offsets(version: str, codec: Compression) -> None:
+def test_old_formats_keep_format_codec_and_offsets(version: str, codec: Compression) -> None:
     made = world(segment_bytes=600, message_format_version=version)
     log = made.log()
     last: dict[bytes, tuple[int, bytes | None]] = {}
@@ -711,7 +711,7 @@ def test_lesson_15_old_formats_keep_format_codec_and_offsets(version: str, codec
     assert len(data_records(log)) == 10
 
 
-def test_lesson_16_tombstones_of_old_formats_go_by_file_times() -> None:
+def test_tombstones_of_old_formats_go_by_file_times() -> None:
     made = world(segment_bytes=1 << 20, message_format_version="0.10.0", delete_retention_ms=DAY_MS)
     log = made.log()
     put(log, "k", "v")

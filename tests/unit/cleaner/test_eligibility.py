@@ -29,7 +29,7 @@ def facts(**changes: object) -> CleaningFacts:
     ("compacted", "failed", "dirty", "open_transaction", "overdue", "horizon"),
     list(itertools.product((False, True), repeat=6)),
 )
-def test_lesson_25_each_rule_has_its_place_in_all_64_combinations(
+def test_each_rule_has_its_place_in_all_64_combinations(
     compacted: bool, failed: bool, dirty: bool, open_transaction: bool, overdue: bool, horizon: bool
 ) -> None:
     found = evaluate(
@@ -110,7 +110,7 @@ def test_a_pass_that_ended_within_a_segment_leaves_it_dirty_as_a_whole() -> None
     ("checkpoint", "first_dirty", "is_reset"),
     [(None, 50, False), (0, 50, True), (49, 50, True), (50, 50, False), (530, 530, False), (531, 50, True)],
 )
-def test_lesson_20_a_checkpoint_outside_of_the_log_is_reset_to_its_start(
+def test_a_checkpoint_outside_of_the_log_is_reset_to_its_start(
     checkpoint: int | None, first_dirty: int, is_reset: bool
 ) -> None:
     assert first_dirty_offset(checkpoint, 50, 530)[0] == first_dirty
@@ -119,7 +119,7 @@ def test_lesson_20_a_checkpoint_outside_of_the_log_is_reset_to_its_start(
     assert (found.reset is not None) is is_reset
 
 
-def test_lesson_19_a_checkpoint_inside_the_active_segment_makes_no_work() -> None:
+def test_a_checkpoint_inside_the_active_segment_makes_no_work() -> None:
     found = evaluate(facts(checkpoint=510, min_dirty_ratio=0.0))
     assert (found.reason, found.cause, found.dirty_bytes) == (None, Cause.ACTIVE, 0)
     assert evaluate(facts(checkpoint=530)).cause is Cause.CLEAN

@@ -31,13 +31,13 @@ def test_a_segment_that_is_too_large_by_itself_is_a_group() -> None:
     assert groups(segment(0, 5000), segment(10), end=20) == [[0], [1]]
 
 
-def test_lesson_10_offsets_2_31_apart_never_share_a_segment() -> None:
+def test_offsets_2_31_apart_never_share_a_segment() -> None:
     assert groups(segment(0), segment(FAR), end=FAR + 1) == [[0], [1]]
     assert groups(segment(0), segment(5), end=2**31) == [[0, 1]]
     assert groups(segment(0), segment(5), end=2**31 + 1) == [[0], [1]]
 
 
-def test_lesson_11_an_empty_segment_joins_whatever_its_distance() -> None:
+def test_an_empty_segment_joins_whatever_its_distance() -> None:
     assert groups(segment(0), segment(5, 0), segment(FAR, 0), segment(FAR + 9), end=FAR + 20) == [[0, 1, 2], [3]]
 
 

@@ -8,7 +8,7 @@ from tidelog.cleaner.exceptions import CleaningAborted
 from tidelog.cleaner.throttler import STEP_MS, Throttler
 
 
-def test_lesson_27_the_rate_holds_and_a_change_holds_at_once() -> None:
+def test_the_rate_holds_and_a_change_holds_at_once() -> None:
     time = MockTime()
     throttler = Throttler(1_000_000, time)
     for _ in range(100):
@@ -23,7 +23,7 @@ def test_lesson_27_the_rate_holds_and_a_change_holds_at_once() -> None:
     assert throttler.waited_ms == pytest.approx(time.monotonic_ms(), rel=0.01)
 
 
-def test_lesson_27_who_waits_notices_a_new_rate() -> None:
+def test_who_waits_notices_a_new_rate() -> None:
     time = MockTime()
     throttler = Throttler(1, time)
 
@@ -50,7 +50,7 @@ def test_idle_time_allows_no_burst() -> None:
     assert time.monotonic_ms() - begun > 9_000
 
 
-def test_lesson_28_a_stop_gets_out_of_a_wait() -> None:
+def test_a_stop_gets_out_of_a_wait() -> None:
     def stop(_milliseconds: float) -> None:
         raise CleaningAborted("stop")
 

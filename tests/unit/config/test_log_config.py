@@ -157,7 +157,7 @@ def test_the_newest_message_format_is_the_default() -> None:
         ("segment.ms", "0"),
     ],
 )
-def test_lesson_34_bad_values_are_refused_with_what_is_allowed(name: str, text: str) -> None:
+def test_bad_values_are_refused_with_what_is_allowed(name: str, text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         log_config(BrokerConfig(), {name: text})
     said = str(refused.value)

@@ -123,7 +123,7 @@ def test_a_marker_without_records_still_fences(world: World) -> None:
         put(log, 1, "late", epoch=2)
 
 
-def test_lesson_56_a_late_batch_does_not_join_the_next_transaction(world: World) -> None:
+def test_a_late_batch_does_not_join_the_next_transaction(world: World) -> None:
     """The epoch rises with each transaction (KIP-890): a batch of the one before is a stranger to the next."""
     log = world.log()
     put(log, 1, "a")

@@ -149,9 +149,7 @@ async def test_changes_that_come_together_are_all_kept(tmp_path: Path) -> None:
         ("deletion.policies", "time,newest", "no deletion policy 'newest' is installed; there are: append-time, size"),
     ],
 )
-async def test_lesson_34_bad_values_are_refused_with_what_is_allowed(
-    tmp_path: Path, name: str, value: str, says: str
-) -> None:
+async def test_bad_values_are_refused_with_what_is_allowed(tmp_path: Path, name: str, value: str, says: str) -> None:
     """KAFKA-7781, 6637, 6973."""
     async with topic_world(tmp_path) as world:
         await world.topics.create("orders", 1, {})

@@ -169,7 +169,7 @@ def test_one_manager_decides_and_threads_tell_what_they_do() -> None:
     assert partitions[("in_work",)] == 1
 
 
-def test_lesson_26_the_set_of_metrics_survives_resizes() -> None:
+def test_the_set_of_metrics_survives_resizes() -> None:
     world, cleaner = world_and_cleaner()
     put(world.log(), "k", "v")
     world.cleaners.examine(world.log())

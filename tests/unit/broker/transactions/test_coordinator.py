@@ -71,7 +71,7 @@ def test_time_outs_out_of_range(node: Node, timeout_ms: int) -> None:
     assert refused(lambda: node.init(timeout_ms=timeout_ms)) is E.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_lesson_56_a_late_produce_does_not_join_the_next_transaction(node: Node) -> None:
+def test_a_late_produce_does_not_join_the_next_transaction(node: Node) -> None:
     first = node.init()
     node.produce("tx", first, "t", 0, "a")
     second = node.end("tx", first, commit=True)
@@ -86,7 +86,7 @@ def test_lesson_56_a_late_produce_does_not_join_the_next_transaction(node: Node)
     assert (node.all_values("t"), node.committed("u")) == ([b"a"], [b"b"])
 
 
-def test_lesson_56_in_version_1(node: Node) -> None:
+def test_a_late_produce_of_version_1_does_not_join_the_next_transaction(node: Node) -> None:
     producer = node.init()
     node.add("tx", producer, ("t", 0))
     node.produce("tx", producer, "t", 0, "a", version=10)

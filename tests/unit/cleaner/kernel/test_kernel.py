@@ -1,5 +1,5 @@
 """The cleaner's kernel and its twin, promise by promise. Each test runs against both; the bytes that it expects it makes
-itself. Numbers are those of the lessons."""
+itself."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_codecs_of_the_packages_are_found_without_the_gil() -> None:
     assert Compression.LZ4 in kernel.native_codecs()
 
 
-def test_012_a_map_of_1000_entries_cleans_100000_keys_in_100_partial_passes() -> None:
+def test_a_map_of_1000_entries_cleans_100000_keys_in_100_partial_passes() -> None:
     data = b"".join(
         build_batch([rec(b"%d" % (n + i)) for i in range(500)], base_offset=n) for n in range(0, 100_000, 500)
     )
@@ -165,7 +165,7 @@ def test_a_cut_off_batch_asks_for_what_it_takes(module: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_015_survivors_keep_batch_fields_codec_offsets_and_times(module: ModuleType, codec: Compression) -> None:
+def test_survivors_keep_batch_fields_codec_offsets_and_times(module: ModuleType, codec: Compression) -> None:
     headers = ((b"h", b"1"), (b"h", None))
     records = [Record(0, NOW + 5, b"a", b"1"), Record(0, NOW - 3, b"b", b"2", headers), Record(0, NOW + 9, b"a", b"3")]
     arguments: dict[str, Any] = {
@@ -196,7 +196,7 @@ def test_a_batch_that_keeps_all_is_copied_however_its_codec_would_write_it(modul
     assert (counts.batches_copied, counts.batches_kept) == (1, 1)
 
 
-def test_016_a_tombstone_gets_its_horizon_in_the_first_pass_and_goes_in_the_first_one_after_it(
+def test_a_tombstone_gets_its_horizon_in_the_first_pass_and_goes_in_the_first_one_after_it(
     module: ModuleType,
 ) -> None:
     value = build_batch([Record(0, NOW - 9, b"k", b"v"), Record(0, NOW - 7, b"other", b"v")])
@@ -238,7 +238,7 @@ def test_a_horizon_rewrites_every_delta_however_many_bytes_it_takes(module: Modu
     assert read_batch_header(survivors).base_timestamp == NOW + DAY
 
 
-def test_017_keyless_records_go_and_are_counted(module: ModuleType) -> None:
+def test_keyless_records_go_and_are_counted(module: ModuleType) -> None:
     data = build_batch([rec(None), rec(b"a"), rec(None), rec(b"")])
     survivors, counts, _ = run(module, data)
     assert offsets(survivors) == [1, 3]
@@ -268,7 +268,7 @@ def test_records_below_the_log_start_go_and_are_counted_apart(module: ModuleType
 # ---- empty batches ----
 
 
-def test_001_the_last_batch_stays_when_everything_in_it_goes(module: ModuleType) -> None:
+def test_the_last_batch_stays_when_everything_in_it_goes(module: ModuleType) -> None:
     horizon = build_batch(
         [rec(b"t", None)], base_offset=5, last_offset=8, delete_horizon=NOW, partition_leader_epoch=2,
         compression=Compression.LZ4,
@@ -287,7 +287,7 @@ def test_001_the_last_batch_stays_when_everything_in_it_goes(module: ModuleType)
     assert len(list(iterate_batches(run(module, survivors)[0]))) == 1
 
 
-def test_005_exactly_the_batch_with_the_producers_last_offset_stays(module: ModuleType) -> None:
+def test_exactly_the_batch_with_the_producers_last_offset_stays(module: ModuleType) -> None:
     def batch(offset: int, sequence: int) -> bytes:
         return build_batch([rec(b"k")], base_offset=offset, producer_id=7, producer_epoch=1, base_sequence=sequence)
 
@@ -300,7 +300,7 @@ def test_005_exactly_the_batch_with_the_producers_last_offset_stays(module: Modu
     assert len(list(iterate_batches(run(module, data, producers=[(8, 2, 1)])[0]))) == 1
 
 
-def test_006_a_range_in_which_only_empty_batches_survive(module: ModuleType) -> None:
+def test_a_range_in_which_only_empty_batches_survive(module: ModuleType) -> None:
     data = b"".join(
         build_batch([rec(b"k%d" % n)], base_offset=n, producer_id=n, producer_epoch=0, base_sequence=0)
         for n in range(5)
@@ -319,7 +319,7 @@ def test_006_a_range_in_which_only_empty_batches_survive(module: ModuleType) -> 
     assert (counts.max_timestamp, counts.offset_of_max_timestamp) == (NOW, 0)
 
 
-def test_007_an_empty_control_batch_goes_unless_it_must_stay(module: ModuleType) -> None:
+def test_an_empty_control_batch_goes_unless_it_must_stay(module: ModuleType) -> None:
     empty = build_batch(
         [], base_offset=3, last_offset=3, producer_id=7, producer_epoch=2, is_transactional=True, is_control=True
     )
@@ -343,7 +343,7 @@ def transaction(offset: int, producer: int, *records: Record) -> bytes:
     )
 
 
-def test_003_aborted_records_supersede_nothing_and_go(module: ModuleType) -> None:
+def test_aborted_records_supersede_nothing_and_go(module: ModuleType) -> None:
     data = build_batch([rec(b"k", b"committed")]) + transaction(1, 5, rec(b"k", b"aborted")) + marker(2, 5, 0, False)
     survivors, counts, transactions = run(module, data, aborted=[(5, 1, 2)])
     assert [r.value for r in iterate_records(survivors)] == [b"committed"]
@@ -363,7 +363,7 @@ def test_aborted_is_a_matter_of_producer_and_offset(module: ModuleType) -> None:
     assert survivors == plain, "idempotent, not transactional"
 
 
-def test_004_a_marker_lives_while_a_record_of_its_transaction_does(module: ModuleType) -> None:
+def test_a_marker_lives_while_a_record_of_its_transaction_does(module: ModuleType) -> None:
     data = transaction(0, 5, rec(b"k")) + marker(1, 5, 0, True) + build_batch([rec(b"j")], base_offset=2)
     survivors, counts, _ = run(module, data, now=NOW + 99 * DAY)
     assert survivors == data
@@ -381,7 +381,7 @@ def test_004_a_marker_lives_while_a_record_of_its_transaction_does(module: Modul
     assert counts.markers_expired == 1
 
 
-def test_004_state_is_carried_over_segments_and_a_copy_of_it_starts_again(module: ModuleType) -> None:
+def test_state_is_carried_over_segments_and_a_copy_of_it_starts_again(module: ModuleType) -> None:
     parts = [transaction(n, 5, rec(b"%d" % n)) for n in range(4)] + [marker(4, 5, 0, True)]
     whole = b"".join(parts)
     map_ = module.OffsetMap(2400)
@@ -400,7 +400,7 @@ def test_004_state_is_carried_over_segments_and_a_copy_of_it_starts_again(module
     assert saved.open_producers() == [5]
 
 
-def test_002_a_map_that_is_full_within_an_aborted_transaction(module: ModuleType) -> None:
+def test_a_map_that_is_full_within_an_aborted_transaction(module: ModuleType) -> None:
     data = build_batch([rec(b"k"), rec(b"j")]) + transaction(2, 5, rec(b"k")) + build_batch([rec(b"m")], base_offset=3)
     data += transaction(4, 5, rec(b"j")) + marker(5, 5, 0, False)
     survivors, counts, transactions = run(module, data, aborted=[(5, 2, 5)], entries=2)
@@ -437,7 +437,7 @@ def test_other_control_records_stay(module: ModuleType) -> None:
 # ---- buffers ----
 
 
-def test_008_survivors_that_grow_when_they_are_compressed_again(module: ModuleType) -> None:
+def test_survivors_that_grow_when_they_are_compressed_again(module: ModuleType) -> None:
     """What is left is noise, and the batch was smaller than that because of what went."""
     noise = random.Random(1).randbytes(3000)
     data = build_batch([rec(b"a", noise), rec(b"b", noise)], compression=Compression.ZSTD, level=19)
@@ -449,7 +449,7 @@ def test_008_survivors_that_grow_when_they_are_compressed_again(module: ModuleTy
     assert len(survivors) > len(stamped)
 
 
-def test_013_a_batch_larger_than_the_output_says_how_much_it_takes(module: ModuleType) -> None:
+def test_a_batch_larger_than_the_output_says_how_much_it_takes(module: ModuleType) -> None:
     data = build_batch([rec(b"a", b"x" * 5000)])
     map_ = module.OffsetMap(2400)
     map_.reset(SECRET)
@@ -465,7 +465,7 @@ def test_013_a_batch_larger_than_the_output_says_how_much_it_takes(module: Modul
     assert out == data
 
 
-def test_014_a_segment_of_aborted_batches_needs_no_output_at_all(module: ModuleType) -> None:
+def test_a_segment_of_aborted_batches_needs_no_output_at_all(module: ModuleType) -> None:
     data = b"".join(transaction(n, 5, rec(b"k", b"x" * 3000)) for n in range(50))
     survivors, counts, _ = run(module, data, aborted=[(5, 0, 60)], room=0)
     assert survivors == b""

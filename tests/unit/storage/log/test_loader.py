@@ -97,7 +97,7 @@ def test_recovery_leaves_no_snapshot_at_the_end_of_the_segment_that_may_still_gr
     assert log.append_as_leader(again, 0, len(again)).duplicate
 
 
-def test_lesson_41_a_crash_while_loading_is_followed_by_recovery(world: World) -> None:
+def test_a_crash_while_loading_is_followed_by_recovery(world: World) -> None:
     """KAFKA-10471, 15375: at whatever call of the load the process dies."""
     clean = world.fake
     calls = 0
@@ -117,7 +117,7 @@ def test_lesson_41_a_crash_while_loading_is_followed_by_recovery(world: World) -
 
 
 @pytest.mark.parametrize("how", ["killed", "power cut"])
-def test_lesson_41_the_mark_of_a_clean_stop_has_gone_before_a_log_is_looked_at(
+def test_the_mark_of_a_clean_stop_has_gone_before_a_log_is_looked_at(
     world: World, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     looked_at: list[str] = []
@@ -143,7 +143,7 @@ def test_lesson_41_the_mark_of_a_clean_stop_has_gone_before_a_log_is_looked_at(
 
 @pytest.mark.parametrize(("policy", "end"), [("hole", 500), ("kafka", 8)])
 @pytest.mark.damaged("a segment is taken away below checkpoints that name it")
-def test_lesson_42_a_recovery_point_is_never_beyond_the_end(world: World, policy: str, end: int) -> None:
+def test_a_recovery_point_is_never_beyond_the_end(world: World, policy: str, end: int) -> None:
     """What was durable can't be missing without a loss; its offsets are not given out again, but where Kafka would."""
     world.fake.put(f"{ROOT}/recovery-point-offset-checkpoint", b"0\n1\nt 0 500\n")
     world.fake.unlink(f"{ROOT}/.kafka_cleanshutdown")
@@ -182,7 +182,7 @@ def test_a_damaged_index_is_rebuilt_quietly(
     assert sum("rebuilt" in message for message in caplog.messages) <= 1
 
 
-def test_lesson_48_a_missing_index_of_an_empty_active_segment_is_no_damage(
+def test_a_missing_index_of_an_empty_active_segment_is_no_damage(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """KAFKA-13603."""
@@ -230,7 +230,7 @@ def test_foreign_files_are_left_alone(world: World) -> None:
     assert all(f"{T}/{name}" in world.fake.paths() for name in ("notes.txt", "123.log", "x.log"))
 
 
-# --- lesson 47: what is left of a swap ---
+# --- what is left of a swap ---
 
 
 def compacted(world: World) -> dict[str, bytes]:
@@ -260,7 +260,7 @@ STAGES = (".swap", ".cleaned", ".deleted")
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.damaged("the swap takes out offsets as no cleaner does")
-def test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after(world: World, clean: bool) -> None:
+def test_every_prefix_of_the_swap_loads_as_before_or_after(world: World, clean: bool) -> None:
     """KAFKA-6324, 12520: .cleaned written → .swap → originals .deleted → names without .swap, a crash after each step."""
     files = compacted(world)
     system = world.fake
@@ -296,7 +296,7 @@ def test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after(world: Worl
         if values == VALUES:  # and so are their indexes
             assert all(state.contents()[name] == system.contents()[name] for name in expected), f"after step {done}"
         outcomes.append(values == AFTER)
-        # Lesson 46 (KAFKA-5829, 12520): finishing a swap reads no more than the swapped segment and its indexes.
+        # KAFKA-5829, 12520: finishing a swap reads no more than the swapped segment and its indexes.
         if clean:
             assert other.manager.recovery_stats.bytes_scanned <= len(files[".log"])
     assert outcomes == sorted(outcomes)
@@ -305,7 +305,7 @@ def test_lesson_47_every_prefix_of_the_swap_loads_as_before_or_after(world: Worl
 
 
 @pytest.mark.damaged("the swap takes out offsets as no cleaner does")
-def test_lesson_47_a_swaps_log_has_its_name_durably_before_any_index_has_one(world: World) -> None:
+def test_a_swaps_log_has_its_name_durably_before_any_index_has_one(world: World) -> None:
     """An index that has lost its .swap while its log has not would be taken for the original's, and removed."""
     for suffix, data in compacted(world).items():
         world.fake.put(path(0, suffix, ".swap"), data)
@@ -322,7 +322,7 @@ def test_lesson_47_a_swaps_log_has_its_name_durably_before_any_index_has_one(wor
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_lesson_47_a_load_that_is_cut_short_takes_no_half_of_a_swap_for_a_whole(world: World, clean: bool) -> None:
+def test_a_load_that_is_cut_short_takes_no_half_of_a_swap_for_a_whole(world: World, clean: bool) -> None:
     """Of two new segments the last has got its .swap, the first has not: the group is not complete, and stays so whatever
     a power cut leaves of its removal."""
     files = compacted(world)
@@ -386,7 +386,7 @@ def test_a_cleaned_file_takes_the_swaps_of_its_group_with_it(world: World) -> No
 
 
 @pytest.mark.damaged("the swap takes out offsets as no cleaner does")
-def test_lesson_46_good_snapshots_stay_where_a_swap_is_finished(world: World) -> None:
+def test_good_snapshots_stay_where_a_swap_is_finished(world: World) -> None:
     world.start()
     log = world.manager.get("t", 0)
     assert log is not None
@@ -403,7 +403,7 @@ def test_lesson_46_good_snapshots_stay_where_a_swap_is_finished(world: World) ->
     assert set(kept) <= set(snapshots)
 
 
-def test_lesson_45_a_broken_snapshot_is_rebuilt(world: World) -> None:
+def test_a_broken_snapshot_is_rebuilt(world: World) -> None:
     """KAFKA-5747."""
     log = start(world)
     append(log, "i", producer_id=1, producer_epoch=0, base_sequence=0)
@@ -421,7 +421,7 @@ def test_lesson_45_a_broken_snapshot_is_rebuilt(world: World) -> None:
 
 
 @pytest.mark.damaged("small files are cut; one that a clean start does not read stays cut")
-def test_lesson_44_small_files_cut_anywhere_still_start(world: World) -> None:
+def test_small_files_cut_anywhere_still_start(world: World) -> None:
     """KAFKA-9892, 16541: byte by byte."""
     names = ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"]
     small = [f"{ROOT}/{name}" for name in names] + [f"{T}/leader-epoch-checkpoint", f"{T}/partition.metadata"]

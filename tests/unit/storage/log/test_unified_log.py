@@ -214,7 +214,7 @@ def test_producers_are_known_after_stop_kill_and_truncation(world: World) -> Non
     assert append(log, "a", producer_id=7, producer_epoch=0, base_sequence=6) == 6
 
 
-def test_lesson_52_a_producers_state_outlives_its_records_and_lasts_its_time() -> None:
+def test_a_producers_state_outlives_its_records_and_lasts_its_time() -> None:
     """KAFKA-9144, 7190, 7692: sequences wrap past 2^31 - 1; retention takes records, not what is known of their producer;
     that goes when producer.id.expiration.ms have passed, not before, and restarts make no difference.
     """
@@ -312,7 +312,7 @@ def test_each_roll_condition_begins_a_segment(world: World) -> None:
 
 
 def test_new_settings_hold_for_the_next_append(world: World) -> None:
-    """KAFKA-7366 (lesson 35)."""
+    """KAFKA-7366."""
     log = world.log()
     append(log, "a")
     append(log, "b")
@@ -360,7 +360,7 @@ def test_the_time_index_rises_though_producers_times_do_not_and_gets_its_last_en
     assert entries(1 << 20) == [(70, 6)]
 
 
-def test_lesson_38_an_idle_or_emptied_log_rolls_onto_no_existing_base_offset(world: World) -> None:
+def test_an_idle_or_emptied_log_rolls_onto_no_existing_base_offset(world: World) -> None:
     """KAFKA-6388, 654, 6492."""
     log = world.log()
     log.roll()
@@ -495,7 +495,7 @@ def world_with_a_race(event: str) -> tuple[World, UnifiedLog, list[str]]:
 
 
 @pytest.mark.parametrize("event", ["retention", "both"])
-def test_lesson_51_a_reader_that_retention_overtakes_is_told_that_the_offset_has_gone(event: str) -> None:
+def test_a_reader_that_retention_overtakes_is_told_that_the_offset_has_gone(event: str) -> None:
     """KAFKA-9838: between the look at the list and the opening of the file."""
     _world, log, happened = world_with_a_race(event)
     with pytest.raises(OffsetOutOfRangeError, match="not within 2"):
@@ -503,7 +503,7 @@ def test_lesson_51_a_reader_that_retention_overtakes_is_told_that_the_offset_has
     assert happened
 
 
-def test_lesson_51_a_reader_that_truncation_overtakes_sees_the_log_as_it_is_then() -> None:
+def test_a_reader_that_truncation_overtakes_sees_the_log_as_it_is_then() -> None:
     world, log, happened = world_with_a_race("truncation")
     with pytest.raises(OffsetOutOfRangeError, match=r"not within 0\.\.3"):
         log.read(4, 1000)
@@ -514,7 +514,7 @@ def test_lesson_51_a_reader_that_truncation_overtakes_sees_the_log_as_it_is_then
 
 
 @pytest.mark.parametrize(("event", "left"), [("retention", range(2, 7)), ("truncation", range(3)), ("both", [2])])
-def test_lesson_51_a_look_up_that_is_overtaken_answers_from_what_is_left(event: str, left: Sequence[int]) -> None:
+def test_a_look_up_that_is_overtaken_answers_from_what_is_left(event: str, left: Sequence[int]) -> None:
     """KAFKA-12153, 3510: by time, and for the largest timestamp."""
     target = 1 if event == "retention" else 4
     _world, log, happened = world_with_a_race(event)
@@ -546,7 +546,7 @@ def test_a_disk_that_fails_under_a_reader_is_an_error_and_not_a_missing_offset(w
         log.lookup_by_timestamp(START_MS)
 
 
-def test_lesson_51_readers_race_with_rolls_truncation_and_retention(tmp_path: Path) -> None:
+def test_readers_race_with_rolls_truncation_and_retention(tmp_path: Path) -> None:
     """KAFKA-9838, 12153, 3510: four readers see whole batches, in order, or OFFSET_OUT_OF_RANGE; nothing else."""
     world = World(RealFileSystem(), directories=[str(tmp_path)])
     world.start(segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=200, retention_bytes=6000)
@@ -588,7 +588,7 @@ def test_lesson_51_readers_race_with_rolls_truncation_and_retention(tmp_path: Pa
     try:
         for reader in readers:
             reader.start()
-        # A second or so here; `make slow` goes on for the lesson's ten minutes.
+        # A second or so here; `make slow` goes on for ten minutes.
         end = time.monotonic() + float(os.environ.get("TIDELOG_STRESS_S", "0"))
         for step in itertools.takewhile(lambda step: step < 800 or time.monotonic() < end, itertools.count()):
             append(log, "x" * 60, timestamp=START_MS + log.log_end_offset)
@@ -611,7 +611,7 @@ def test_lesson_51_readers_race_with_rolls_truncation_and_retention(tmp_path: Pa
 # --- durability ---
 
 
-def test_lesson_40_flush_messages_counts_records(world: World) -> None:
+def test_flush_messages_counts_records(world: World) -> None:
     """KAFKA-802: not batches."""
     world.start(flush_messages=5)
     log = world.log("t2")
@@ -664,7 +664,7 @@ def test_a_partial_sync_over_a_roll(world: World) -> None:
     assert [record.offset for record in read_records(log, 0)] == [0, 1, 2]
 
 
-def test_lesson_42_the_recovery_point_moves_only_after_the_sync(world: World) -> None:
+def test_the_recovery_point_moves_only_after_the_sync(world: World) -> None:
     """KAFKA-10101."""
     log = world.log()
     append(log, "a")
@@ -681,7 +681,7 @@ def test_lesson_42_the_recovery_point_moves_only_after_the_sync(world: World) ->
     assert log.recovery_point == 1
 
 
-def test_lesson_43_the_names_of_a_new_log_and_segment_are_durable_after_the_flush(world: World) -> None:
+def test_the_names_of_a_new_log_and_segment_are_durable_after_the_flush(world: World) -> None:
     """KAFKA-3968: whatever a power cut leaves, what was flushed is found."""
     world.start(segment_bytes=150)
     log = world.log("t2")
@@ -733,7 +733,7 @@ def test_a_snapshot_that_a_full_disk_kept_from_being_written_is_written_by_the_s
     assert (info.first_offset, info.duplicate) == (0, True)
 
 
-def test_lesson_49_a_full_disk_at_any_call_of_an_append_gives_no_offset_twice(world: World) -> None:
+def test_a_full_disk_at_any_call_of_an_append_gives_no_offset_twice(world: World) -> None:
     """KAFKA-7866: fail each mutating call of an append that rolls and indexes, then go on."""
     for fail_at in range(1, 14):
         world.start(segment_bytes=700, index_interval_bytes=0, segment_index_bytes=4096)
@@ -763,7 +763,7 @@ def test_lesson_49_a_full_disk_at_any_call_of_an_append_gives_no_offset_twice(wo
 # --- deletion ---
 
 
-def test_lesson_31_retention_reaches_the_active_segment_with_no_write_arriving(world: World) -> None:
+def test_retention_reaches_the_active_segment_with_no_write_arriving(world: World) -> None:
     """KAFKA-15047."""
     world.start(retention_ms=1000)
     log = world.log("t2")
@@ -774,7 +774,7 @@ def test_lesson_31_retention_reaches_the_active_segment_with_no_write_arriving(w
     assert append(log, "b", timestamp=world.time.milliseconds()) == 1
 
 
-def test_lesson_55_file_times_count_only_without_timestamps_and_survive_a_restart(world: World) -> None:
+def test_file_times_count_only_without_timestamps_and_survive_a_restart(world: World) -> None:
     """KAFKA-3802."""
     world.start(retention_ms=10_000, segment_bytes=100)
     log = world.log("t2")
@@ -820,7 +820,7 @@ def test_retention_bytes_is_each_partitions_and_counts_log_files_alone(world: Wo
 
 
 @pytest.mark.parametrize("what", ["segments", "topic"])
-def test_lesson_36_with_no_delay_files_go_at_once_and_a_stop_ends(tmp_path: Path, what: str) -> None:
+def test_with_no_delay_files_go_at_once_and_a_stop_ends(tmp_path: Path, what: str) -> None:
     """KAFKA-16588: with the pool's own threads, which a task that is due again and again would keep for ever."""
 
     class ThreadedWorld(World):
@@ -849,7 +849,7 @@ def test_lesson_36_with_no_delay_files_go_at_once_and_a_stop_ends(tmp_path: Path
     assert world.scheduler.threads == 0
 
 
-def test_lesson_50_the_end_is_kept_when_everything_was_deleted(world: World) -> None:
+def test_the_end_is_kept_when_everything_was_deleted(world: World) -> None:
     """KAFKA-8306."""
     for restart in (world.stop, world.kill):
         log = world.log()
@@ -907,7 +907,7 @@ def test_an_index_entry_comes_after_more_than_the_interval_and_so_does_one_that_
             world.start()
 
 
-def test_lesson_54_delete_records_lists_no_directory(world: World) -> None:
+def test_delete_records_lists_no_directory(world: World) -> None:
     """KAFKA-9393: 10,000 segments; neither the deletion nor the look-ups scan the directory."""
     world.start(segment_bytes=70)
     log = world.log("t2")
@@ -928,7 +928,7 @@ def test_lesson_54_delete_records_lists_no_directory(world: World) -> None:
     assert listed == []
 
 
-def test_lesson_37_sizes_are_not_cut_to_32_bits(world: World) -> None:
+def test_sizes_are_not_cut_to_32_bits(world: World) -> None:
     """KAFKA-5584."""
     world.start(segment_bytes=100)
     log = world.log("t2")

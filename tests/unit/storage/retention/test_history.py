@@ -32,7 +32,7 @@ def world() -> Iterator[World]:
         world.stop()
 
 
-def test_lesson_32_a_record_from_the_year_2100(world: World) -> None:
+def test_a_record_from_the_year_2100_is_refused_or_counted(world: World) -> None:
     """KAFKA-20609, KIP-937: refused by default; where the limit was lifted it holds its segment as in Kafka, and is counted;
     retention by append time, chosen in one of two ways, is not held."""
     limit = {"message_timestamp_after_max_ms": 2**63 - 1, "retention_ms": 7 * DAY, "segment_bytes": 100}
@@ -64,7 +64,7 @@ def test_lesson_32_a_record_from_the_year_2100(world: World) -> None:
     assert [(d.base_offset, d.policy) for d in log.delete_old_segments()] == [(0, "append-time")]
 
 
-def test_lesson_35_new_segment_settings_hold_at_once(world: World) -> None:
+def test_new_segment_settings_hold_at_once(world: World) -> None:
     """KAFKA-7366: alter, and the next append rolls."""
     for changed in (
         {"segment_bytes": 100},
@@ -80,7 +80,7 @@ def test_lesson_35_new_segment_settings_hold_at_once(world: World) -> None:
 
 
 @pytest.mark.damaged("the files are sparse: zeros, no batches")
-def test_lesson_37_a_log_of_sparse_files_beyond_two_and_four_gib(tmp_path: Path) -> None:
+def test_sizes_of_a_log_beyond_two_and_four_gib_are_right(tmp_path: Path) -> None:
     """KAFKA-5584, with real files that have the size and no blocks."""
     world = World(RealFileSystem(), directories=[str(tmp_path)])
     world.start(segment_bytes=100, retention_ms=-1)
@@ -100,7 +100,9 @@ def test_lesson_37_a_log_of_sparse_files_beyond_two_and_four_gib(tmp_path: Path)
     world.stop()
 
 
-def test_lesson_54_ten_thousand_segments(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletion_and_look_ups_among_ten_thousand_segments_touch_few(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """KAFKA-9393. Deletion lists no directory, publishes in one step; a look-up touches O(log n) segments."""
     world.start(segment_bytes=70, retention_ms=-1)
     log = world.log("t2")
@@ -138,7 +140,7 @@ def test_lesson_54_ten_thousand_segments(world: World, monkeypatch: pytest.Monke
     assert log.retention.deleted["start-offset"].segments == 9_999
 
 
-def test_lesson_54_deleting_many_segments_takes_as_much_work_for_each_as_deleting_few(world: World) -> None:
+def test_deleting_many_segments_takes_as_much_work_for_each_as_deleting_few(world: World) -> None:
     """And DeleteRecords itself, which leaves them to retention, takes the same whatever their number."""
     world.start(segment_bytes=70, retention_ms=-1)
     for count in (200, 2_000):
@@ -153,7 +155,7 @@ def test_lesson_54_deleting_many_segments_takes_as_much_work_for_each_as_deletin
         assert (log.segment_count, log.log_start_offset) == (1, count)
 
 
-def test_lesson_54_the_count_of_work_sees_searches_that_are_made_in_c(world: World) -> None:
+def test_the_count_of_work_sees_searches_that_are_made_in_c(world: World) -> None:
     world.start(segment_bytes=70, retention_ms=-1)
     log = world.log("t2")
     for _ in range(20):

@@ -63,7 +63,7 @@ def test_each_cause_stops_at_the_first_segment_that_it_spares(settings: dict[str
     assert [base for base, _ in deleted(THREE, **settings)] == expected  # type: ignore[arg-type]
 
 
-def test_lesson_29_one_call_deletes_all_that_more_calls_would() -> None:
+def test_one_call_deletes_all_that_more_calls_would() -> None:
     """KAFKA-12177: what size takes makes room for time to go on."""
     segments = views((0, 10, NOW - 900), (10, 500, NOW - 1), (20, 500, NOW - 900), (30, 500, NOW))
     once = deleted(segments, retention_ms=100, retention_bytes=1000)
@@ -72,12 +72,12 @@ def test_lesson_29_one_call_deletes_all_that_more_calls_would() -> None:
     assert deleted(rest, retention_ms=100, retention_bytes=1000) == []
 
 
-def test_lesson_30_nothing_at_or_above_the_high_watermark() -> None:
+def test_nothing_at_or_above_the_high_watermark_is_deleted() -> None:
     assert [base for base, _ in deleted(THREE, high=19, retention_ms=0)] == [0]
     assert deleted(THREE, high=9, retention_ms=0) == []
 
 
-def test_lesson_33_retention_bytes_below_segment_bytes_keeps_the_active_segment() -> None:
+def test_retention_bytes_below_segment_bytes_keeps_the_active_segment() -> None:
     for limit in (0, 1, 99):
         assert [base for base, _ in deleted(THREE, retention_bytes=limit)] == [0, 10]
 

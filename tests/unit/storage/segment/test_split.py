@@ -80,7 +80,7 @@ def start(world: World) -> UnifiedLog:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("is_last", [True, False])
 @pytest.mark.damaged("its segment is made by hand, without the markers of its transactions")
-def test_lesson_10_a_segment_that_spans_2_31_offsets_is_split_on_load(
+def test_a_segment_that_spans_2_31_offsets_is_split_on_load(
     is_last: bool, clean: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KAFKA-5413, 6264: an old cleaner joined segments whose offsets lie further apart than an index entry can say."""
