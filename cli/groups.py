@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..protocol.messages.describe_groups import DescribedGroup
-    from .modern_groups import ShownGroup
+    from .heartbeat_groups import ShownGroup
     from .support.kafka_client import KafkaClient
     from .support.offsets import Partition
 
@@ -140,7 +140,7 @@ def _described(client: KafkaClient, groups: list[str]) -> list[DescribedGroup]:
 
 def _shown(client: KafkaClient, names: list[str]) -> list[ShownGroup]:
     """Each group as its type tells of it. Classic ones, and names that are not there, are asked for as classic ones."""
-    from .modern_groups import DESCRIBE, ShownGroup, ShownMember
+    from .heartbeat_groups import DESCRIBE, ShownGroup, ShownMember
 
     types = {listed.group_id: listed.group_type.lower() for listed in _listed(client, [])}
     found = []
@@ -178,7 +178,7 @@ def _assigned(assignment: bytes) -> list[Partition]:
 
 def describe(client: KafkaClient, groups: list[str]) -> list[dict[str, Any]]:
     """Descriptions of groups, in the form for JSON."""
-    from .modern_groups import share_offsets
+    from .heartbeat_groups import share_offsets
     from .support.kafka_client import KafkaFailure
     from .support.offsets import LATEST, offsets_at, partitions_of
 

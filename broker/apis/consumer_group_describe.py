@@ -60,11 +60,11 @@ def consumer_group_describe(
 def _describe(group_id: str, tells_operations: bool, context: RequestContext) -> DescribedGroup:
     if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    modern, topics = context.broker.groups.modern, context.broker.topics
-    machine = modern.machine(GroupType.CONSUMER)
+    heartbeat_groups, topics = context.broker.groups.heartbeat_groups, context.broker.topics
+    machine = heartbeat_groups.machine(GroupType.CONSUMER)
     try:
         check_enabled(context.broker)
-        group: ConsumerGroup = machine.group(modern.read(group_id), group_id)
+        group: ConsumerGroup = machine.group(heartbeat_groups.read(group_id), group_id)
     except ProtocolError as error:
         shown = None if error.code is ErrorCode.UNSUPPORTED_VERSION else error.message
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=shown)

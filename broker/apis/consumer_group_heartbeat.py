@@ -46,15 +46,15 @@ def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     try:
         check_enabled(context.broker)
-        modern = context.broker.groups.modern
-        machine = modern.machine(GroupType.CONSUMER)
+        heartbeat_groups = context.broker.groups.heartbeat_groups
+        machine = heartbeat_groups.machine(GroupType.CONSUMER)
         check_topics(request.subscribed_topic_names, context)
         asked = _read(request, context)
         machine.check(asked)
         context.broker.groups.check_room(
             request.group_id, request.member_id, (asked.subscribed_topics, asked.expression)
         )
-        outcome = modern.run(
+        outcome = heartbeat_groups.run(
             request.group_id, lambda group, now_ms: machine.heartbeat(group, asked, now_ms), kind=GroupType.CONSUMER
         )
     except ProtocolError as error:

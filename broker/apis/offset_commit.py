@@ -3,7 +3,7 @@
 - 0 was for offsets in ZooKeeper: they go where all others do, as a consumer's outside of any group. The times that 1 has
   for each partition are not looked at.
 - 2 to 4 may set a time of retention; 6: leader epochs; 7: static members; 9: a group that does not exist is
-  GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before), and members of modern groups commit with their epoch; 10: topics by id.
+  GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before), and members of heartbeat groups commit with their epoch; 10: topics by id.
 - Each partition must exist. The answer waits until the commit is as durable as `__consumer_offsets` is set to be.
 """
 

@@ -18,7 +18,7 @@ from ...protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ..groups.modern.group import JOINING_EPOCH, LEAVING_EPOCH
+from ..groups.heartbeat.group import JOINING_EPOCH, LEAVING_EPOCH
 from ..groups.share.machine import ShareHeartbeat, ShareHeartbeatResult
 from ..metadata.features import SHARE_VERSION
 from ..requests.access import requires_field, requires_request

@@ -60,7 +60,7 @@ def _one(group_id: str, tells_operations: bool, context: RequestContext) -> Desc
         check_streams_enabled(context.broker)
         if not group_id:
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
-        group = context.broker.groups.modern.read(group_id)
+        group = context.broker.groups.heartbeat_groups.read(group_id)
         if not isinstance(group, StreamsGroup):
             why = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
             raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, why)

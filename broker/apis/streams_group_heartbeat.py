@@ -50,7 +50,7 @@ _SHOWN_ERRORS = 3
 def streams_group_heartbeat(
     request: StreamsGroupHeartbeatRequest, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
-    modern = context.broker.groups.modern
+    heartbeat_groups = context.broker.groups.heartbeat_groups
     try:
         check_streams_enabled(context.broker)
         read = read_heartbeat(request, context.client_id or "", context.client_host)
@@ -59,7 +59,7 @@ def streams_group_heartbeat(
         if read.topology is not None:
             sinks = (name for each in read.topology.subtopologies for name in each.sink_topics)
             check_topics({*read.topology.required_topics(), *sinks}, context)
-        to_make = modern.machine(GroupType.STREAMS).topics_to_make(modern.read(read.group_id), read)
+        to_make = heartbeat_groups.machine(GroupType.STREAMS).topics_to_make(heartbeat_groups.read(read.group_id), read)
     except ProtocolError as error:
         return _refused(error)
     if to_make:
@@ -126,10 +126,10 @@ def _tell(errors: list[str], topic: str, error: Exception) -> None:
 def _run(
     read: StreamsHeartbeat, failed: str, context: RequestContext
 ) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
-    modern = context.broker.groups.modern
-    machine = modern.machine(GroupType.STREAMS)
+    heartbeat_groups = context.broker.groups.heartbeat_groups
+    machine = heartbeat_groups.machine(GroupType.STREAMS)
     try:
-        outcome = modern.run(
+        outcome = heartbeat_groups.run(
             read.group_id, lambda group, now_ms: machine.heartbeat(group, read, now_ms), kind=GroupType.STREAMS
         )
     except ProtocolError as error:

@@ -66,7 +66,7 @@ def offsets_text(key: bytes | None, value: bytes | None) -> tuple[str | None, st
     version = int.from_bytes(key[:2], "big", signed=True)
     is_offset = version in range(OffsetCommitKey.VERSIONS[0], OffsetCommitKey.VERSIONS[1] + 1)
     if not is_offset and version != GroupMetadataKey.VERSIONS[0]:
-        return _modern_text(version, key, value)
+        return _heartbeat_group_text(version, key, value)
     try:
         decoded, _ = decode(OffsetCommitKey if is_offset else GroupMetadataKey, version, key, 2)
         key_text = _json({"type": str(version), "data": as_data(decoded, version)})
@@ -83,7 +83,7 @@ def offsets_text(key: bytes | None, value: bytes | None) -> tuple[str | None, st
     return key_text, _json({"version": str(version), "data": data})
 
 
-def _modern_text(version: int, key: bytes, value: bytes | None) -> tuple[str | None, str | None]:
+def _heartbeat_group_text(version: int, key: bytes, value: bytes | None) -> tuple[str | None, str | None]:
     """A record of a group of one of the newer protocols."""
     layout = heartbeat_group_layouts().get(version)
     if layout is None:

@@ -1,7 +1,7 @@
 """The group coordinator: groups of all types and their committed offsets, as one object.
 
     apis/join_group, … ────► GroupCoordinator ─┬─► GroupMembership ─► classic/rebalance (decides) ─► classic/metadata
-    apis/consumer_group_heartbeat, … ──────────├─► ModernGroups ─► modern/registry: a machine for each type
+    apis/consumer_group_heartbeat, … ──────────├─► HeartbeatGroups ─► heartbeat/registry: a machine for each type
     apis/offset_commit, …                      ├─► GroupCommits ─► store/offsets
                                                └─► Shards ─► CoordinatorRuntime: `__consumer_offsets`
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from ...storage.clock import Time
     from ..runtime.timer import Timer
     from ..server import Broker
-    from .modern.machine import Environment
-    from .modern.runtime import ModernGroups
+    from .heartbeat.machine import Environment
+    from .heartbeat.runtime import HeartbeatGroups
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,17 @@ class GroupCoordinator:
     """Made at start; `start` when topics are known, `close` before the logs are closed."""
 
     __slots__ = (
-        "_commits", "_environment", "_loop", "_membership", "_modern", "_room", "_run_blocking", "_runtime", "_shards",
-        "_time", "_timer",
+        "_commits",
+        "_environment",
+        "_heartbeat_groups",
+        "_loop",
+        "_membership",
+        "_room",
+        "_run_blocking",
+        "_runtime",
+        "_shards",
+        "_time",
+        "_timer",
     )  # fmt: skip
 
     def __init__(
@@ -85,13 +94,13 @@ class GroupCoordinator:
         environment: Callable[[], Environment],
         new_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
-        """`environment` makes what modern groups look at; it is called when there is one."""
+        """`environment` makes what heartbeat groups look at; it is called when there is one."""
         self._loop = loop
         self._time = time
         self._timer = timer
         self._run_blocking = run_blocking
         self._environment = environment
-        self._modern: ModernGroups | None = None
+        self._heartbeat_groups: HeartbeatGroups | None = None
         self._runtime = CoordinatorRuntime(GROUP_METADATA_TOPIC, log, Shard, time, timer, loop, run_blocking)
         self._shards = Shards(self._runtime)
         self._room = MemberRoom(
@@ -113,9 +122,9 @@ class GroupCoordinator:
         """The coordinator of a whole broker. Offsets of topics that are deleted are forgotten."""
 
         def environment() -> Environment:
-            from .modern.machine import Environment, random_id
-            from .modern.settings import GroupSettings
-            from .modern.topic_image import RegistryImage
+            from .heartbeat.machine import Environment, random_id
+            from .heartbeat.settings import GroupSettings
+            from .heartbeat.topic_image import RegistryImage
 
             settings = GroupSettings(lambda: broker.config, lambda group_id: broker.resources.own(GROUP, group_id))
             return Environment(RegistryImage(broker.topics, broker.time), settings, random_id)
@@ -163,7 +172,7 @@ class GroupCoordinator:
         self._room.recount()
         self._membership.loaded(shard)
         if any(not isinstance(group, GroupMetadata) for group in shard.groups.values()):
-            self.modern.loaded(shard)
+            self.heartbeat_groups.loaded(shard)
         self._commits.loaded(shard)
 
     async def ensure_topic(self) -> None:
@@ -174,8 +183,8 @@ class GroupCoordinator:
         """Answers everybody who waits with NOT_COORDINATOR, then takes no requests."""
         if self._runtime.closed:
             return
-        if self._modern is not None:
-            self._modern.close()
+        if self._heartbeat_groups is not None:
+            self._heartbeat_groups.close()
         for shard in self._runtime:
             for group in list(shard.groups.values()):
                 self._remove(shard, group, ErrorCode.NOT_COORDINATOR)
@@ -186,15 +195,15 @@ class GroupCoordinator:
         if isinstance(group, GroupMetadata):
             self._membership.remove(shard, group, error)
         else:
-            self.modern.forget(shard, group)
+            self.heartbeat_groups.forget(shard, group)
 
     @property
-    def modern(self) -> ModernGroups:
+    def heartbeat_groups(self) -> HeartbeatGroups:
         """Groups of the newer protocols; made, and their code imported, when first asked for."""
-        if self._modern is None:
-            from .modern.runtime import ModernGroups
+        if self._heartbeat_groups is None:
+            from .heartbeat.runtime import HeartbeatGroups
 
-            self._modern = ModernGroups(
+            self._heartbeat_groups = HeartbeatGroups(
                 self._shards,
                 self._environment(),
                 self._time,
@@ -204,7 +213,7 @@ class GroupCoordinator:
                 self._remove,
                 self._membership.adopt,
             )
-        return self._modern
+        return self._heartbeat_groups
 
     @property
     def is_open(self) -> bool:
@@ -238,15 +247,15 @@ class GroupCoordinator:
         return self._membership.rebalances
 
     @property
-    def modern_rebalances(self) -> Mapping[GroupType, int]:
+    def heartbeat_group_rebalances(self) -> Mapping[GroupType, int]:
         """Group epochs begun since the start, by type of group."""
-        return {} if self._modern is None else self._modern.rebalances
+        return {} if self._heartbeat_groups is None else self._heartbeat_groups.rebalances
 
     # -- membership
 
     def _is_consumer_group(self, group_id: str) -> bool:
         """Whether that is a consumer group (KIP-848) with members: classic ones among them are served there."""
-        if self._modern is None or not group_id or not self.is_open:
+        if self._heartbeat_groups is None or not group_id or not self.is_open:
             return False
         group = self._runtime.shard_of(group_id).groups.get(group_id)
         return group is not None and group.group_type is GroupType.CONSUMER and not group.is_empty
@@ -264,10 +273,10 @@ class GroupCoordinator:
             return JoinResult(error.code, request.member_id)
         if not self._is_consumer_group(request.group_id):
             return self._membership.join(request)
-        machine = self.modern.machine(GroupType.CONSUMER)
+        machine = self.heartbeat_groups.machine(GroupType.CONSUMER)
         try:
             self._membership.check_session_timeout(request)
-            return self.modern.run(
+            return self.heartbeat_groups.run(
                 request.group_id, lambda group, now_ms: machine.join(group, request, now_ms), kind=GroupType.CONSUMER
             )
         except ProtocolError as error:
@@ -278,9 +287,9 @@ class GroupCoordinator:
         """The answer, or an awaitable of it."""
         if not self._is_consumer_group(request.group_id):
             return self._membership.sync(request)
-        machine = self.modern.machine(GroupType.CONSUMER)
+        machine = self.heartbeat_groups.machine(GroupType.CONSUMER)
         try:
-            return self.modern.run(
+            return self.heartbeat_groups.run(
                 request.group_id, lambda group, _: machine.sync(group, request), kind=GroupType.CONSUMER
             )
         except ProtocolError as error:
@@ -289,9 +298,9 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
         if not self._is_consumer_group(group_id):
             return self._membership.heartbeat(group_id, member_id, group_instance_id, generation)
-        machine = self.modern.machine(GroupType.CONSUMER)
+        machine = self.heartbeat_groups.machine(GroupType.CONSUMER)
         try:
-            code: ErrorCode = self.modern.run_at_once(
+            code: ErrorCode = self.heartbeat_groups.run_at_once(
                 group_id,
                 lambda group, _: machine.classic_heartbeat(group, group_id, member_id, group_instance_id, generation),
                 kind=GroupType.CONSUMER,
@@ -303,9 +312,9 @@ class GroupCoordinator:
     def leave(self, group_id: str, members: Sequence[LeavingMember]) -> tuple[ErrorCode, list[LeftMember]]:
         if not self._is_consumer_group(group_id):
             return self._membership.leave(group_id, members)
-        machine = self.modern.machine(GroupType.CONSUMER)
+        machine = self.heartbeat_groups.machine(GroupType.CONSUMER)
         try:
-            left = self.modern.run_at_once(
+            left = self.heartbeat_groups.run_at_once(
                 group_id, lambda group, _: machine.leave(group, group_id, members), kind=GroupType.CONSUMER
             )
         except ProtocolError as error:

@@ -1,8 +1,8 @@
 """Reads one partition of `__consumer_offsets` back into groups and offsets.
 
 Runs in a pool thread while the daemon serves; nobody else sees what is being built. About two microseconds a record,
-so that a million offsets are there within the time that clients take to ask again. Records of modern groups are replayed by
-their types (`modern/registry.py`), those of types that are not known here are left where they are, and records that
+so that a million offsets are there within the time that clients take to ask again. Records of heartbeat groups are replayed by
+their types (`heartbeat/registry.py`), those of types that are not known here are left where they are, and records that
 cannot be read are counted, named once, and passed over.
 """
 
@@ -113,7 +113,7 @@ class _Replay:
                         del loaded.groups[what.group]
                 else:
                     loaded.groups[what.group] = read_group_value(what.group, value)
-            elif key is None or not self._modern(key, value):
+            elif key is None or not self._replay_heartbeat_group(key, value):
                 loaded.skipped += 1
         except OffsetsRecordError as error:
             if not loaded.broken:
@@ -122,8 +122,8 @@ class _Replay:
                 )
             loaded.broken += 1
 
-    def _modern(self, key: bytes, value: bytes | None) -> bool:
-        from .modern.registry import replay_bytes
+    def _replay_heartbeat_group(self, key: bytes, value: bytes | None) -> bool:
+        from .heartbeat.registry import replay_bytes
 
         return replay_bytes(self._loaded.groups, key, value)
 

@@ -58,7 +58,7 @@ class CommitRequest:
     """Sent by clients of before 2018 (versions 2 to 4); the offset expires that long from now, whatever else is set."""
     unknown_group_error: ErrorCode = ErrorCode.GROUP_ID_NOT_FOUND
     version: int = 9
-    """Of OffsetCommit: members of modern groups need 9."""
+    """Of OffsetCommit: members of heartbeat groups need 9."""
 
     def committer(self, *, transactional: bool = False) -> Committer:
         return Committer(self.member_id, self.group_instance_id, self.generation, transactional, self.version)
@@ -239,7 +239,7 @@ class GroupCommits:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> FetchedGroup | Coroutine[Any, Any, FetchedGroup]:
-        """The group's offsets for `topics`, or all. A group that does not exist has none. A member of a modern group says
+        """The group's offsets for `topics`, or all. A group that does not exist has none. A member of a heartbeat group says
         who it is (KIP-848), so that one whose partitions may be another's by now learns that.
 
         `require_stable` (KIP-447): a partition for which an open transaction holds an offset is answered with

@@ -116,7 +116,7 @@ def group_facts(groups: GroupCoordinator, *, per_group: bool) -> GroupFacts:
         groups.commits,
         groups.expired_offsets,
         groups.rebalances,
-        [(str(kind), count) for kind, count in groups.modern_rebalances.items()],
+        [(str(kind), count) for kind, count in groups.heartbeat_group_rebalances.items()],
         committed,
         omitted,
     )

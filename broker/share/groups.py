@@ -1,6 +1,6 @@
 """ShareGroups: what share groups need besides deciding: state in `__share_group_state` that begins and ends with them.
 
-    apis/share_group_heartbeat ─► ShareGroups ─┬─► ModernGroups ─► groups.share.machine.Machine   `__consumer_offsets`
+    apis/share_group_heartbeat ─► ShareGroups ─┬─► HeartbeatGroups ─► groups.share.machine.Machine   `__consumer_offsets`
          …_share_group_offsets                 └─► ShareCoordinator                               `__share_group_state`
 
 Members of a group that joins several topics at once are assigned them with the answer to their first heartbeat: the state is
@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..groups.modern.group import LEAVING_EPOCH
-from ..groups.modern.outcome import Outcome
+from ..groups.heartbeat.group import LEAVING_EPOCH
+from ..groups.heartbeat.outcome import Outcome
 from ..groups.share.group import ShareGroup, StatePartitions
 from ..groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult, share_group
 from ..groups.store.group import Group, GroupType
@@ -26,7 +26,7 @@ from .manager import SharePartitions, synced
 from .records import NO_OFFSET, SharePartitionKey
 
 if TYPE_CHECKING:
-    from ..groups.modern.runtime import ModernGroups
+    from ..groups.heartbeat.runtime import HeartbeatGroups
     from ..metadata.topics import Topic
     from ..server import Broker
 
@@ -52,20 +52,20 @@ class ShareGroups:
         self._broker = broker
         self._shares = shares
         self._preparing: dict[str, asyncio.Task[None]] = {}
-        self._modern.on_member_gone.append(self._member_gone)
+        self._heartbeat_groups.on_member_gone.append(self._member_gone)
         broker.topics.on_deleted.append(lambda _: self.forget_deleted_topics())
 
     @property
-    def _modern(self) -> ModernGroups:
-        return self._broker.groups.modern
+    def _heartbeat_groups(self) -> HeartbeatGroups:
+        return self._broker.groups.heartbeat_groups
 
     @property
     def _machine(self) -> Machine:
-        machine: Machine = self._modern.machine(GroupType.SHARE)
+        machine: Machine = self._heartbeat_groups.machine(GroupType.SHARE)
         return machine
 
     async def _run(self, group_id: str, decide: Callable[[Group | None, int], Outcome[T]]) -> T:
-        answer: Any = self._modern.run(group_id, decide, kind=GroupType.SHARE)
+        answer: Any = self._heartbeat_groups.run(group_id, decide, kind=GroupType.SHARE)
         result: T = await answer if inspect.isawaitable(answer) else answer
         return result
 
@@ -85,7 +85,7 @@ class ShareGroups:
 
     async def _prepare(self, asked: ShareHeartbeat) -> None:
         """Has the state of what the group reads initialized. One at a time for each group; others wait for it."""
-        group = self._modern.read(asked.group_id)
+        group = self._heartbeat_groups.read(asked.group_id)
         names: Collection[str] = asked.topics or ()
         if isinstance(group, ShareGroup):
             names = {*group.names, *names}
@@ -104,7 +104,7 @@ class ShareGroups:
         """What fails is logged, and tried again with the next heartbeat."""
         try:
             await self._shares.coordinator.ensure_topic()
-            wanted = self._machine.uninitialized(self._modern.read(group_id), names)
+            wanted = self._machine.uninitialized(self._heartbeat_groups.read(group_id), names)
             epoch = await self._run(group_id, lambda group, _: self._machine.initializing(group, group_id, wanted))
             starts = {(topic, index): NO_OFFSET for topic, state in wanted.items() for index in state.partitions}
             await self._initialize(group_id, wanted, starts, epoch)
@@ -143,14 +143,14 @@ class ShareGroups:
 
     def describe(self, group_id: str) -> ShareGroup:
         """The group as it is. Raises ProtocolError: GROUP_ID_NOT_FOUND, or what finding a group raises."""
-        return share_group(self._modern.read(group_id), group_id)
+        return share_group(self._heartbeat_groups.read(group_id), group_id)
 
     def offsets(
         self, group_id: str, wanted: Sequence[tuple[str, Sequence[int]]] | None
     ) -> list[tuple[str, Topic | None, dict[int, SharePartitionOffset]]]:
         """(name, topic, offsets by partition) of these topics, or of all that the group has read. The topic is None where
         there is none. Raises ProtocolError as finding the group does."""
-        found = self._modern.read(group_id)
+        found = self._heartbeat_groups.read(group_id)
         if wanted is None:
             known = found.initialized if isinstance(found, ShareGroup) else {}
             wanted = [
@@ -241,7 +241,7 @@ class ShareGroups:
 
     async def delete_state(self, group_id: str) -> None:
         """Of a group that is about to be deleted: nothing of it is kept. Raises ProtocolError."""
-        found = self._modern.read(group_id)
+        found = self._heartbeat_groups.read(group_id)
         if isinstance(found, ShareGroup) and not found.members:
             await self._delete_state(group_id, {*found.initialized, *found.initializing, *found.deleting})
 
@@ -274,7 +274,7 @@ class ShareGroups:
                 log.warning("group %s: what it kept of deleted topics stays: %s", group_id, error)
 
     def _forget(self, group_id: str, gone: Collection[bytes]) -> None:
-        done: Any = self._modern.run(
+        done: Any = self._heartbeat_groups.run(
             group_id, lambda found, _: self._machine.deleted(found, group_id, gone), kind=GroupType.SHARE
         )
         if inspect.isawaitable(done):

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.groups import Groups
-from support.modern_groups import Image, make_environment, state_of
+from support.heartbeat_groups import Image, make_environment, state_of
 from tidelog.broker.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from tidelog.broker.groups.modern.registry import replay_bytes
+from tidelog.broker.groups.heartbeat.registry import replay_bytes
 from tidelog.broker.groups.store.group import GroupType
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.storage.exceptions import KafkaStorageError
@@ -89,10 +89,10 @@ class Machine(RuleBasedStateMachine):
         return [client for client in self.clients if client.alive and not client.away]
 
     def send(self, client: Client, request: HeartbeatRequest) -> HeartbeatResult | ErrorCode:
-        modern = self.harness.groups.modern
-        machine = modern.machine(GroupType.CONSUMER)
+        heartbeat_groups = self.harness.groups.heartbeat_groups
+        machine = heartbeat_groups.machine(GroupType.CONSUMER)
         try:
-            return modern.run(
+            return heartbeat_groups.run(
                 GROUP, lambda group, now_ms: machine.heartbeat(group, request, now_ms), kind=GroupType.CONSUMER
             )
         except ProtocolError as error:

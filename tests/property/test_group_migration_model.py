@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from support.groups import Groups, run_callbacks
-from support.modern_groups import Image, make_environment, state_of
+from support.heartbeat_groups import Image, make_environment, state_of
 from tidelog.broker.groups.classic.events import (
     GroupProtocol,
     JoinRequest,
@@ -30,7 +30,7 @@ from tidelog.broker.groups.classic.events import (
 from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.consumer.classic_protocol import assignment_bytes, named, read_assignment, read_subscription
 from tidelog.broker.groups.consumer.group import ConsumerGroup
-from tidelog.broker.groups.modern.registry import replay_bytes
+from tidelog.broker.groups.heartbeat.registry import replay_bytes
 from tidelog.broker.groups.store.records import GroupKey, read_key
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
@@ -79,10 +79,10 @@ class MigrationMachine(consumer_groups.Machine):
         alpha=st.integers(1, 4),
         beta=st.integers(0, 3),
         classics=st.lists(st.booleans(), min_size=1, max_size=3),
-        modern=st.integers(0, 2),
+        newer=st.integers(0, 2),
     )
-    def start(self, alpha: int, beta: int, classics: list[bool], modern: int) -> None:
-        """`classics`: whether each of those that are there first is eager; `modern`: how many come after them."""
+    def start(self, alpha: int, beta: int, classics: list[bool], newer: int) -> None:
+        """`classics`: whether each of those that are there first is eager; `newer`: how many come after them."""
         self.image = Image(alpha=alpha, **({"beta": beta} if beta else {}))
         self.environment = make_environment(self.image)
         self.loop = asyncio.new_event_loop()
@@ -95,7 +95,7 @@ class MigrationMachine(consumer_groups.Machine):
         for eager in classics:
             self.a_classic_one_joins(frozenset(("alpha", "beta")), eager)
         self.all_work(10)
-        for _ in range(modern):
+        for _ in range(newer):
             self.joins(frozenset(("alpha", "gamma")), "", False, None)
 
     def all_groups(self) -> list[Any]:
@@ -131,13 +131,13 @@ class MigrationMachine(consumer_groups.Machine):
             self.time_passes(STEP_MS)
             for classic in self.classics:
                 self.turn(classic)
-            for modern in self.live():
-                self.beat(modern)
+            for client in self.live():
+                self.beat(client)
 
     @rule(seconds=st.integers(1, 15))
-    def all_modern_ones_leave(self, seconds: int) -> None:
-        for modern in self.live():
-            self.depart(modern)
+    def all_heartbeat_ones_leave(self, seconds: int) -> None:
+        for client in self.live():
+            self.depart(client)
         self.all_work(seconds)
 
     @rule(data=st.data())
@@ -283,11 +283,11 @@ class MigrationMachine(consumer_groups.Machine):
             lost = not client.waits and self.now - client.heard_ms >= SESSION_MS
             if client.member_id and (lost or self.now >= client.gives_up_by_ms):
                 client.is_out()
-        for modern in self.live():
-            if self.now - modern.seen_ms >= consumer_groups.SESSION_MS or self.now >= modern.gives_up_by_ms:
-                modern.used.clear()
-                modern.told.clear()
-                modern.gives_up_by_ms = NEVER
+        for client in self.live():
+            if self.now - client.seen_ms >= consumer_groups.SESSION_MS or self.now >= client.gives_up_by_ms:
+                client.used.clear()
+                client.told.clear()
+                client.gives_up_by_ms = NEVER
 
     # -- what happens around them
 
@@ -363,8 +363,8 @@ class MigrationMachine(consumer_groups.Machine):
             for classic in self.classics:
                 self.turn(classic)
                 self.turn(classic)
-            for modern in self.live():
-                self.beat(modern)
+            for client in self.live():
+                self.beat(client)
         self.clients = self.live()
         if not self.clients and not self.classics:
             assert all(group.is_empty for group in self.all_groups())
@@ -376,11 +376,11 @@ class MigrationMachine(consumer_groups.Machine):
         assert ids == group.members.keys()
         names = {topic.topic_id: topic.name for topic in self.image.topics.values()}
         wanted, read = set(), set()
-        for modern in self.clients:
-            topics = modern.topics | {
-                name for name in self.image.names() if consumer_groups.matches(modern.expression, name)
+        for client in self.clients:
+            topics = client.topics | {
+                name for name in self.image.names() if consumer_groups.matches(client.expression, name)
             }
-            mine = {(names[topic_id], p) for topic_id, p in modern.used}
+            mine = {(names[topic_id], p) for topic_id, p in client.used}
             assert {topic for topic, _ in mine} <= topics
             wanted |= topics
             read |= mine

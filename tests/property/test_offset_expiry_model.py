@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from support.groups import Groups, Member, subscription
-from support.modern_groups import Image, make_environment
+from support.heartbeat_groups import Image, make_environment
 from tidelog.broker.groups.classic.events import GroupProtocol, LeavingMember
 from tidelog.broker.groups.consumer.requests import HeartbeatRequest
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
@@ -116,13 +116,13 @@ class OffsetExpiryMachine(RuleBasedStateMachine):
             self.epoch = self.beat(0)
 
     def beat(self, epoch: int) -> int:
-        modern = self.harness.groups.modern
-        machine = modern.machine(GroupType.CONSUMER)
+        heartbeat_groups = self.harness.groups.heartbeat_groups
+        machine = heartbeat_groups.machine(GroupType.CONSUMER)
         request = HeartbeatRequest(
             CONSUMER, self.consumer_id, epoch, None, None, 1_000, frozenset((READ,)), client_id="c", client_host="/h",
             owned={} if epoch == 0 else None,
         )  # fmt: skip
-        answer = modern.run(
+        answer = heartbeat_groups.run(
             CONSUMER, lambda group, now_ms: machine.heartbeat(group, request, now_ms), kind=GroupType.CONSUMER
         )
         return int(answer.member_epoch)

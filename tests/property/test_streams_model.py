@@ -20,7 +20,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.modern_groups import Image, state_of
+from support.heartbeat_groups import Image, state_of
 from support.streams_groups import GROUP, StreamsClient, StreamsWorld
 from tidelog.broker.groups.streams.assignor import Candidate, TaskGroup, assign
 from tidelog.broker.groups.streams.tasks import NO_TASKS, Task, each_task

@@ -217,7 +217,7 @@ class Groups:
         first_id: int = 1,
         environment: Any = None,
     ) -> None:
-        """`environment`: what modern groups see, from `support.modern_groups`; classic ones need none."""
+        """`environment`: what heartbeat groups see, from `support.heartbeat_groups`; classic ones need none."""
         self.loop = loop or asyncio.new_event_loop()
         self.owns_loop = loop is None
         self.time = time or MockTime()

@@ -115,7 +115,7 @@ class Node:
         for topic, count in TOPICS.items():
             for index in range(count):
                 self._partition(topic, index)
-        self.environment: Any = None  # there are no modern groups here
+        self.environment: Any = None  # there are no heartbeat groups here
         self.features = Features({"transaction.version": self.version})
         self.timer = MockTimer(self.time)
         self.groups = GroupCoordinator(

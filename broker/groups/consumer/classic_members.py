@@ -22,9 +22,9 @@ from ..classic.events import (
     SyncResult,
 )
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE
-from ..modern.group import MemberState
-from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..heartbeat.group import MemberState
+from ..heartbeat.machine import Environment
+from ..heartbeat.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..store.timers import DelayKind
 from .classic_protocol import assignment_bytes, by_id, named, read_subscription, version_of
 from .draft import Draft

@@ -15,7 +15,7 @@ from ....protocol.messages.consumer_protocol import (
 )
 from ....protocol.schema import M, decode, encode_with_version
 from ..assignors.spec import Partitions
-from ..modern.topic_image import TopicImage
+from ..heartbeat.topic_image import TopicImage
 
 
 def version_of(data: bytes) -> int:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from ..assignors import range as range_assignor
 from ..assignors import uniform as uniform_assignor
 from ..assignors.spec import Assignor, GroupSpec, MemberSpec, Partitions
-from ..modern import regex_subscription as expressions
-from ..modern.group import MemberState, counted, metadata_hash
-from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, Outcome, Work
-from ..modern.regex_subscription import ResolvedExpression
-from ..modern.topic_image import TopicImage
+from ..heartbeat import regex_subscription as expressions
+from ..heartbeat.group import MemberState, counted, metadata_hash
+from ..heartbeat.machine import Environment
+from ..heartbeat.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, Outcome, Work
+from ..heartbeat.regex_subscription import ResolvedExpression
+from ..heartbeat.topic_image import TopicImage
 from ..store.group import Group
 from ..store.timers import DelayKind
 from ..store.visible_topics import Visible, all_visible

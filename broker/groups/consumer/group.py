@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import ErrorCode
 from ..assignors.spec import Partitions
 from ..classic.events import GroupProtocol
-from ..modern.group import ModernGroup, ModernMember, counted
-from ..modern.regex_subscription import ResolvedExpression
+from ..heartbeat.group import HeartbeatGroup, HeartbeatMember, counted
+from ..heartbeat.regex_subscription import ResolvedExpression
 from ..store.group import CommittedPartition, Committer, GroupType
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ClassicMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerMember(ModernMember):
+class ConsumerMember(HeartbeatMember):
     """`expression` is empty where the member has none. `pending` is to be revoked: it may still use that."""
 
     rebalance_timeout_ms: int = -1
@@ -57,7 +57,7 @@ class ConsumerMember(ModernMember):
         return self.subscribed_topics, self.expression, () if self.classic is None else self.classic.protocols
 
 
-class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
+class ConsumerGroup(HeartbeatGroup[ConsumerMember, Partitions]):
     """Changed by the replay functions of `records.py` alone."""
 
     group_type = GroupType.CONSUMER
@@ -190,7 +190,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Partitions]):
         return ErrorCode.NONE
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        from ..modern.registry import encoded
+        from ..heartbeat.registry import encoded
         from .records import group_tombstones
 
         return [encoded(record) for record in group_tombstones(self)]

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..assignors.spec import Partitions
-from ..modern.group import AWAY_EPOCH, JOINING_EPOCH
-from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..heartbeat.group import AWAY_EPOCH, JOINING_EPOCH
+from ..heartbeat.machine import Environment
+from ..heartbeat.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..store.timers import DelayKind
 from .draft import Draft
 from .group import ConsumerGroup, ConsumerMember

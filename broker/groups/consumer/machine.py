@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848: the entry point of the type (see `../modern/registry.py`).
+"""Consumer groups of KIP-848: the entry point of the type (see `../heartbeat/registry.py`).
 
 ConsumerGroupHeartbeat ─► heartbeat ─────────┐             ┌─► assignors/range, assignors/uniform
 JoinGroup … of a member ► classic_members ───┴─► draft ────┼─► reconciliation
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..classic.events import JoinRequest, JoinResult, LeavingMember, LeftMember, SyncRequest, SyncResult
 from ..classic.metadata import GroupMetadata
-from ..modern.group import JOINING_EPOCH, MemberState
-from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelaySet, Effect, Outcome
+from ..heartbeat.group import JOINING_EPOCH, MemberState
+from ..heartbeat.machine import Environment
+from ..heartbeat.outcome import Delay, DelaySet, Effect, Outcome
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.timers import DelayKind
 from . import classic_members

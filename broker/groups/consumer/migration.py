@@ -17,11 +17,11 @@ from ...coordinator.internal_topic import CoordinatorRecord
 from ..assignors.spec import Partitions
 from ..classic.metadata import CONSUMER_PROTOCOL_TYPE, STABLE, GroupMetadata, Member
 from ..classic.records import group_value
-from ..modern.group import counted, metadata_hash
-from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
-from ..modern.registry import Groups, replay
-from ..modern.topic_image import TopicImage
+from ..heartbeat.group import counted, metadata_hash
+from ..heartbeat.machine import Environment
+from ..heartbeat.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..heartbeat.registry import Groups, replay
+from ..heartbeat.topic_image import TopicImage
 from ..store.records import group_key
 from ..store.timers import DelayKind
 from .classic_protocol import assignment_bytes, by_id, named, read_assignment, read_subscription, version_of

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..assignors.spec import Partitions
-from ..modern.group import MemberState
+from ..heartbeat.group import MemberState
 from .group import ConsumerMember, Owned
 
 #: Who has a partition now, if anybody.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode
 from ..assignors.spec import Partitions
-from ..modern.group import ModernGroup, ModernMember
+from ..heartbeat.group import HeartbeatGroup, HeartbeatMember
 from ..store.group import CommittedPartition, Committer, GroupType
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareMember(ModernMember):
+class ShareMember(HeartbeatMember):
     """`assigned` is what it reads."""
 
     assigned: Partitions = field(default_factory=dict)
@@ -36,7 +36,7 @@ class StatePartitions(NamedTuple):
     partitions: frozenset[int]
 
 
-class ShareGroup(ModernGroup[ShareMember, Partitions]):
+class ShareGroup(HeartbeatGroup[ShareMember, Partitions]):
     """Changed by the replay functions of `member_records.py` alone."""
 
     group_type = GroupType.SHARE
@@ -73,7 +73,7 @@ class ShareGroup(ModernGroup[ShareMember, Partitions]):
         return ErrorCode.GROUP_ID_NOT_FOUND
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        from ..modern.registry import encoded
+        from ..heartbeat.registry import encoded
         from .member_records import tombstones
 
         return [encoded(record) for record in tombstones(self)]

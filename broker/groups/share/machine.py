@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeVar
 from ....protocol.errors import ErrorCode, ProtocolError
 from ..assignors.simple import assign
 from ..assignors.spec import Partitions
-from ..modern.group import JOINING_EPOCH, counted, metadata_hash
-from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..heartbeat.group import JOINING_EPOCH, counted, metadata_hash
+from ..heartbeat.machine import Environment
+from ..heartbeat.outcome import Delay, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.timers import DelayKind
 from . import member_records as share_records

@@ -1,6 +1,6 @@
 """The records of share groups: how each is made of the state, and what each does to it.
 
-By the version of their keys (`../modern/replay.py` has what is the same for all):
+By the version of their keys (`../heartbeat/replay.py` has what is the same for all):
 
     10  one member: what it told       12  assignment epoch, time      14  one member: epoch, what it reads
     11  group epoch, metadata hash     13  one member: its target      15  partitions whose state is kept
@@ -31,10 +31,10 @@ from ....protocol.messages.share_group_records import (
     TopicPartitionsInfo,
 )
 from ..assignors.spec import Partitions
-from ..modern.group import LEAVING_EPOCH, MemberState
-from ..modern.outcome import GroupRecord
-from ..modern.registry import RecordKind
-from ..modern.replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
+from ..heartbeat.group import LEAVING_EPOCH, MemberState
+from ..heartbeat.outcome import GroupRecord
+from ..heartbeat.registry import RecordKind
+from ..heartbeat.replay import GroupReplay, forget_member, forget_target, forget_target_epoch, put_target_epoch
 from .group import ShareGroup, ShareMember, StatePartitions
 
 # -- made of the state

@@ -1,7 +1,7 @@
 """The four types of groups, what all of them have in common, and which type may take over an id.
 
 One registry holds all groups by id (`Shard.groups`). A classic group is a `classic.metadata.GroupMetadata`; the others are
-`modern.group.ModernGroup`s (KIP-848 consumer, KIP-932 share, KIP-1071 streams). What shards, commits, listing,
+`heartbeat.group.HeartbeatGroup`s (KIP-848 consumer, KIP-932 share, KIP-1071 streams). What shards, commits, listing,
 deletion and expiry do with a group they do through `Group`, whatever its type.
 """
 
@@ -32,7 +32,7 @@ class Committer(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
     generation: int = -1
-    """The member epoch, in a modern group."""
+    """The member epoch, in a heartbeat group."""
     transactional: bool = False
     version: int = 9
 

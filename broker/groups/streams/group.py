@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....protocol.errors import ErrorCode
-from ..modern.group import ModernGroup, ModernMember
+from ..heartbeat.group import HeartbeatGroup, HeartbeatMember
 from ..store.group import CommittedPartition, Committer, GroupType
 from ..store.member_memory import said_bytes
 from .tasks import OWNS_NOTHING, OwnedTasks, Task, Tasks, each_task
@@ -39,7 +39,7 @@ class StreamsEndpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsMember(ModernMember):
+class StreamsMember(HeartbeatMember):
     """One thread of a process. `pending` is to be given up: it may still use that."""
 
     previous_member_epoch: int = 0
@@ -64,7 +64,7 @@ class Roles(NamedTuple):
     warmup: dict[Task, dict[str, int]]
 
 
-class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
+class StreamsGroup(HeartbeatGroup[StreamsMember, Tasks]):
     """Changed by the replay functions of `records.py` alone, but for what is not in records."""
 
     group_type = GroupType.STREAMS
@@ -182,7 +182,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return ErrorCode.NONE if member_epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        from ..modern.registry import encoded
+        from ..heartbeat.registry import encoded
         from .records import group_tombstones
 
         return [encoded(record) for record in group_tombstones(self)]

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..modern.group import MemberState, metadata_hash
-from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome
+from ..heartbeat.group import MemberState, metadata_hash
+from ..heartbeat.machine import Environment
+from ..heartbeat.outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome
 from ..store.group import Claim, Group, GroupType, claim
 from ..store.timers import DelayKind
 from .assignor import Candidate, TaskGroup, assign
@@ -34,7 +34,7 @@ from .tasks import NO_TASKS, Tasks, task_set
 from .topology import ConfiguredTopology, InternalTopic, StatusCode, StreamsStatus, Topology, configured
 
 if TYPE_CHECKING:
-    from ..modern.topic_image import TopicImage
+    from ..heartbeat.topic_image import TopicImage
     from .topology import ConfiguredTopology
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ..modern.group import MemberState
-from ..modern.machine import Environment
-from ..modern.outcome import Delay, DelaySet, Effect, Outcome
+from ..heartbeat.group import MemberState
+from ..heartbeat.machine import Environment
+from ..heartbeat.outcome import Delay, DelaySet, Effect, Outcome
 from ..store.group import Group
 from ..store.timers import DelayKind
 from . import records as streams_records

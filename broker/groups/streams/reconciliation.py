@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, ProtocolError
-from ..modern.group import MemberState
+from ..heartbeat.group import MemberState
 from .group import StreamsGroup, StreamsMember
 from .tasks import OWNS_NOTHING, OwnedTasks, Task, Tasks, TaskSet, task_set
 

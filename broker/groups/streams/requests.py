@@ -13,7 +13,7 @@ from ....protocol.errors import ErrorCode, ProtocolError
 from ....protocol.messages import streams_group_heartbeat as wire
 from ....storage.segment.names import is_valid_topic
 from ...metadata.topics import INTERNAL_TOPICS
-from ..modern.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
+from ..heartbeat.group import AWAY_EPOCH, JOINING_EPOCH, LEAVING_EPOCH
 from .group import StreamsEndpoint
 from .tasks import OwnedTasks, Tasks, TaskSet, task_set
 from .topology import CopartitionGroup, InternalTopic, StreamsStatus, Subtopology, Topology, check_topology

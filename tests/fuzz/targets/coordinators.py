@@ -13,9 +13,9 @@ from support.messages import random_struct
 from tidelog.broker.coordinator.internal_topic import BatchReader, CoordinatorRecord, ReplayBatch, coordinator_batch
 from tidelog.broker.groups.classic.records import group_value, read_group_value
 from tidelog.broker.groups.consumer import classic_protocol as consumer_protocol
+from tidelog.broker.groups.heartbeat import regex_subscription as expressions
+from tidelog.broker.groups.heartbeat.registry import TYPES, record_kind
 from tidelog.broker.groups.loading import load_partition
-from tidelog.broker.groups.modern import regex_subscription as expressions
-from tidelog.broker.groups.modern.registry import TYPES, record_kind
 from tidelog.broker.groups.store import records as offsets
 from tidelog.broker.share import records as share
 from tidelog.broker.share.loading import load_share_state
@@ -138,16 +138,16 @@ def share_state(data: bytes) -> None:
         assert share.read_update(share.update_value(update)) == update
 
 
-def modern_records() -> Iterator[bytes]:
+def heartbeat_group_records() -> Iterator[bytes]:
     for versions in (entry.key_versions for entry in TYPES.values()):
         for version in sorted(versions):
             kind = record_kind(version)
             assert kind is not None
-            yield from messages(f"modern {version}", (kind.key, kind.value))
+            yield from messages(f"heartbeat_groups {version}", (kind.key, kind.value))
     yield from offset_records()
 
 
-@target(seeds=modern_records, growth=2000)
+@target(seeds=heartbeat_group_records, growth=2000)
 def replayed_groups(data: bytes) -> None:
     """`__consumer_offsets` played back: records of any kind, twice and with a tombstone; nothing may stop a start."""
     key, value = split(data)

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.target import target
-from fuzz.targets.coordinators import modern_records, offset_records, pair, share_states, split, transaction_states
+from fuzz.targets.coordinators import (
+    heartbeat_group_records,
+    offset_records,
+    pair,
+    share_states,
+    split,
+    transaction_states,
+)
 from fuzz.targets.files import metadata_values
 from fuzz.targets.records import MOST, batches, logs, mended
 from support.messages import random_struct
@@ -221,7 +228,7 @@ def archive_manifest(data: bytes) -> None:
 
 
 def record_pairs() -> Iterator[bytes]:
-    for number, seeds in enumerate((modern_records, offset_records, transaction_states, share_states)):
+    for number, seeds in enumerate((heartbeat_group_records, offset_records, transaction_states, share_states)):
         yield from (bytes([0 if number < 2 else number - 1]) + data for data in seeds())
     yield from (b"\3" + pair(b"", value) for value in metadata_values())
 

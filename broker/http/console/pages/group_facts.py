@@ -88,11 +88,11 @@ def find_group(state: ConsoleState, group_id: str) -> Listed:
 
 def describe_group(state: ConsoleState, listed: Listed) -> Described:
     """Description of a group with its members. PageError."""
-    modern = ApiKey.__members__.get(f"{listed.type.upper()}_GROUP_DESCRIBE")
-    if modern is not None and state.calls.has(modern):
-        (group,) = state.calls.ask(modern, lambda request: request(group_ids=[listed.group_id])).groups
+    describe = ApiKey.__members__.get(f"{listed.type.upper()}_GROUP_DESCRIBE")
+    if describe is not None and state.calls.has(describe):
+        (group,) = state.calls.ask(describe, lambda request: request(group_ids=[listed.group_id])).groups
         _check(group.error_code, getattr(group, "error_message", None))
-        return _modern(state, group)
+        return _heartbeat_group(state, group)
     (group,) = state.calls.ask(ApiKey.DESCRIBE_GROUPS, lambda request: request(groups=[listed.group_id])).groups
     _check(group.error_code, getattr(group, "error_message", None))
     members = tuple(_classic_member(group.protocol_type, member) for member in group.members)
@@ -131,18 +131,18 @@ _GROUP_SHOWN = frozenset({"error_code", "error_message", "group_id", "group_stat
 _MEMBER_SHOWN = frozenset({"member_id", "instance_id", "client_id", "client_host"})
 
 
-def _modern(state: ConsoleState, group: Any) -> Described:
+def _heartbeat_group(state: ConsoleState, group: Any) -> Described:
     details = tuple(
         (_words(name), _text(value))
         for name, value in _plain_fields(group)
         if name not in _GROUP_SHOWN and value not in (None, "")
     )
     return Described(
-        group.group_id, group.group_state, details, tuple(_modern_member(member) for member in group.members)
+        group.group_id, group.group_state, details, tuple(_heartbeat_member(member) for member in group.members)
     )
 
 
-def _modern_member(one: Any) -> Member:
+def _heartbeat_member(one: Any) -> Member:
     assigned = list(_assigned(getattr(one, "assignment", None)))
     details = ", ".join(
         f"{_words(name)} {_text(value)}"

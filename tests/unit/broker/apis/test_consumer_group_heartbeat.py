@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.groups import run_callbacks
-from support.modern_groups import Consumers, Image
+from support.heartbeat_groups import Consumers, Image
 from support.permissions import EVERYTHING
 from tidelog.broker.apis.consumer_group_describe import consumer_group_describe
 from tidelog.broker.apis.consumer_group_heartbeat import consumer_group_heartbeat

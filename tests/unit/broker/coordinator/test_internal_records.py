@@ -13,7 +13,7 @@ from tidelog.broker.coordinator.internal_records import (
     share_state_text,
     transactions_text,
 )
-from tidelog.broker.groups.modern.registry import encoded
+from tidelog.broker.groups.heartbeat.registry import encoded
 from tidelog.broker.groups.store.records import OffsetAndMetadata, offset_key, offset_value
 from tidelog.broker.groups.streams.records import target_epoch_record
 from tidelog.broker.share.records import (

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from support.groups import Groups, MemoryCoordinatorLog, now, run_callbacks, subscription
-from support.modern_groups import make_environment
+from support.heartbeat_groups import make_environment
 from tidelog.broker.coordinator.internal_topic import ReplayBatch
 from tidelog.broker.coordinator.runtime import partition_for
 from tidelog.broker.groups.classic.events import LeavingMember, SyncRequest
@@ -189,7 +189,7 @@ def test_without_the_topic_clients_are_sent_to_find_coordinator():
     assert harness.groups.heartbeat("group", "m", None, 1) is ErrorCode.NOT_COORDINATOR
     assert harness.groups.list_groups() == []
     # Once a consumer group (KIP-848) was asked for, requests of classic members look for one first.
-    assert harness.groups.modern is not None
+    assert harness.groups.heartbeat_groups is not None
     assert now(harness.join()).error is ErrorCode.NOT_COORDINATOR
     assert harness.groups.heartbeat("group", "m", None, 1) is ErrorCode.NOT_COORDINATOR
     assert now(harness.groups.sync(SyncRequest("group", 1, "m"))).error is ErrorCode.NOT_COORDINATOR

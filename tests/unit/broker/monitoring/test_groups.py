@@ -28,7 +28,7 @@ class Groups:
             SimpleNamespace(loaded=True, groups=groups, offsets=self.offsets),
             SimpleNamespace(loaded=False, groups={}, offsets=OffsetStore()),
         ]
-        self.modern_rebalances = {GroupType.CONSUMER: 4}
+        self.heartbeat_group_rebalances = {GroupType.CONSUMER: 4}
         self.offset_count, self.commits, self.expired_offsets, self.rebalances = self.offsets.count, 5, 1, 2
 
     def shards(self) -> Any:

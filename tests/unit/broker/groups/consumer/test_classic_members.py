@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from support.groups import now, subscription
-from support.modern_groups import Consumers, Image
+from support.heartbeat_groups import Consumers, Image
 from tidelog.broker.groups.classic.events import GroupProtocol, JoinRequest, LeavingMember, LeftMember, SyncRequest
 from tidelog.broker.groups.consumer.classic_protocol import named, read_assignment
 from tidelog.protocol.errors import ErrorCode as E

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.groups import subscription
-from support.modern_groups import Image
+from support.heartbeat_groups import Image
 from tidelog.broker.groups.consumer.classic_protocol import (
     assignment_bytes,
     by_id,

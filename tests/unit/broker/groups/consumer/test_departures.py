@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from support.modern_groups import Image
+from support.heartbeat_groups import Image
 from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
 from tidelog.broker.groups.consumer.migration import removed
-from tidelog.broker.groups.modern.group import metadata_hash
-from tidelog.broker.groups.modern.outcome import MemberGone
-from tidelog.broker.groups.modern.regex_subscription import ResolvedExpression
-from tidelog.broker.groups.modern.registry import replay
+from tidelog.broker.groups.heartbeat.group import metadata_hash
+from tidelog.broker.groups.heartbeat.outcome import MemberGone
+from tidelog.broker.groups.heartbeat.regex_subscription import ResolvedExpression
+from tidelog.broker.groups.heartbeat.registry import replay
 
 
 def test_members_go_in_a_new_epoch():

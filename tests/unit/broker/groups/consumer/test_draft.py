@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from support.groups import run_callbacks
-from support.modern_groups import Consumers, Image
-from tidelog.broker.groups.modern import regex_subscription as expressions
+from support.heartbeat_groups import Consumers, Image
+from tidelog.broker.groups.heartbeat import regex_subscription as expressions
 from tidelog.protocol.errors import ErrorCode as E
 
 ALL = {("t", p) for p in range(4)}
@@ -61,7 +61,7 @@ def test_the_assignor_that_members_ask_for(consumers):
         for half, low in (((0, 1), 0), ((2, 3), 1))
     }
     assert consumers.refuses("a", server_assignor="mine") is E.UNSUPPORTED_ASSIGNOR
-    assert consumers.harness.groups.modern.machine("consumer").assignor(consumers.group) == "range"
+    assert consumers.harness.groups.heartbeat_groups.machine("consumer").assignor(consumers.group) == "range"
 
 
 def test_an_expression_is_matched_at_once(consumers):
@@ -93,7 +93,7 @@ def test_what_is_no_expression_is_refused(consumers):
     consumers.epochs["a"] = 0
     first = {"rebalance_timeout_ms": 1, "owned": {}, "expression": "((("}
     assert consumers.refuses("a", **first) is E.INVALID_REGULAR_EXPRESSION
-    assert consumers.harness.groups.modern.read("g") is None
+    assert consumers.harness.groups.heartbeat_groups.read("g") is None
 
 
 def test_expressions_are_matched_anew_now_and_then(consumers):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from support.modern_groups import Image
+from support.heartbeat_groups import Image
 from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.consumer.draft import expressions_resolved
 from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
-from tidelog.broker.groups.modern.regex_subscription import ResolvedExpression
-from tidelog.broker.groups.modern.registry import replay
+from tidelog.broker.groups.heartbeat.regex_subscription import ResolvedExpression
+from tidelog.broker.groups.heartbeat.registry import replay
 
 
 def test_topics_that_are_others_begin_an_epoch():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidelog.broker.groups.classic.events import GroupProtocol
 from tidelog.broker.groups.consumer.group import ClassicMember, ConsumerGroup, ConsumerMember
-from tidelog.broker.groups.modern.regex_subscription import ResolvedExpression
+from tidelog.broker.groups.heartbeat.regex_subscription import ResolvedExpression
 from tidelog.broker.groups.store.group import Committer
 from tidelog.protocol.errors import ErrorCode as E
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.modern_groups import Consumers, Image
-from tidelog.broker.groups.modern.group import MemberState
+from support.heartbeat_groups import Consumers, Image
+from tidelog.broker.groups.heartbeat.group import MemberState
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.protocol.errors import ErrorCode as E
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from support.modern_groups import make_environment
+from support.heartbeat_groups import make_environment
 from tidelog.broker.groups.classic.events import GroupProtocol
 from tidelog.broker.groups.consumer.group import ClassicMember, ConsumerGroup, ConsumerMember
 from tidelog.broker.groups.consumer.machine import Machine
-from tidelog.broker.groups.modern.group import MemberState
-from tidelog.broker.groups.modern.outcome import Delay, DelaySet
+from tidelog.broker.groups.heartbeat.group import MemberState
+from tidelog.broker.groups.heartbeat.outcome import Delay, DelaySet
 from tidelog.broker.groups.store.timers import DelayKind
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.groups import now, subscription
-from support.modern_groups import Consumers, Image, state_of
+from support.heartbeat_groups import Consumers, Image, state_of
 from tidelog.broker.groups.classic.events import GroupProtocol
 from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.consumer.classic_protocol import assignment_bytes
@@ -58,7 +58,7 @@ def test_the_first_new_member_takes_the_group_over(made):
     assert consumers.has(alice.member_id) == {("t", p) for p in range(4)}
     assert alice.heartbeat() is E.REBALANCE_IN_PROGRESS
     again = consumers.harness.restarted()
-    assert state_of(again.groups.modern.read("g")) == state_of(group)
+    assert state_of(again.groups.heartbeat_groups.read("g")) == state_of(group)
     bob.harness = again
     assert bob.heartbeat() is E.REBALANCE_IN_PROGRESS
 
@@ -83,7 +83,7 @@ def test_the_last_new_member_leaves_a_classic_group_behind(made):
     assert isinstance(group, GroupMetadata)
     assert (group.state_name, group.generation, len(group.members)) == ("PreparingRebalance", 2, 2)
     again = consumers.harness.restarted()
-    assert again.groups.modern.read("g").members.keys() == group.members.keys()
+    assert again.groups.heartbeat_groups.read("g").members.keys() == group.members.keys()
     for member in (alice, bob):
         assert member.heartbeat(2) is E.REBALANCE_IN_PROGRESS
         member.join(protocols=(GroupProtocol("range", subscription("t")),))

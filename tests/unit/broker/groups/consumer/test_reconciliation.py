@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidelog.broker.groups.consumer.group import ConsumerMember
 from tidelog.broker.groups.consumer.reconciliation import reconciled
-from tidelog.broker.groups.modern.group import MemberState
+from tidelog.broker.groups.heartbeat.group import MemberState
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 T, U = b"t" * 16, b"u" * 16

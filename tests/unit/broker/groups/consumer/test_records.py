@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from support.modern_groups import state_of
+from support.heartbeat_groups import state_of
 from tidelog.broker.groups.classic.events import GroupProtocol
 from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.consumer import records
 from tidelog.broker.groups.consumer.group import ClassicMember, ConsumerGroup, ConsumerMember
-from tidelog.broker.groups.modern.group import MemberState
-from tidelog.broker.groups.modern.regex_subscription import ResolvedExpression
-from tidelog.broker.groups.modern.registry import encoded, replay, replay_bytes
+from tidelog.broker.groups.heartbeat.group import MemberState
+from tidelog.broker.groups.heartbeat.regex_subscription import ResolvedExpression
+from tidelog.broker.groups.heartbeat.registry import encoded, replay, replay_bytes
 from tidelog.broker.groups.store.records import OffsetsRecordError
 from tidelog.protocol.messages.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from support.groups import Groups
-from support.modern_groups import Image, make_environment, state_of
-from tidelog.broker.groups.modern.registry import replay_bytes
+from support.heartbeat_groups import Image, make_environment, state_of
+from tidelog.broker.groups.heartbeat.registry import replay_bytes
 from tidelog.broker.groups.share.group import ShareGroup, StatePartitions
 from tidelog.broker.groups.share.machine import Machine, ShareHeartbeat, ShareHeartbeatResult
 from tidelog.broker.groups.store.group import GroupType
@@ -21,17 +21,17 @@ class Rig:
     def __init__(self, **settings: Any) -> None:
         self.image = Image(orders=2, bills=1)
         self.harness = Groups(environment=make_environment(self.image, **settings))
-        self.modern = self.harness.groups.modern
-        self.machine: Machine = self.modern.machine(GroupType.SHARE)
+        self.heartbeat_groups = self.harness.groups.heartbeat_groups
+        self.machine: Machine = self.heartbeat_groups.machine(GroupType.SHARE)
 
     def run(self, decide: Any) -> Any:
-        answer = self.modern.run("g", decide, kind=GroupType.SHARE)
+        answer = self.heartbeat_groups.run("g", decide, kind=GroupType.SHARE)
         self.check_replay()
         return answer
 
     @property
     def group(self) -> ShareGroup:
-        group = self.modern.read("g")
+        group = self.heartbeat_groups.read("g")
         assert isinstance(group, ShareGroup)
         return group
 
@@ -41,14 +41,14 @@ class Rig:
         for key, value in self.harness.log.records:
             assert key is not None
             assert replay_bytes(groups, key, value)
-        known = self.modern.read("g")
+        known = self.heartbeat_groups.read("g")
         assert (groups.get("g") is None) == (known is None)
         if known is not None:
             assert state_of(groups["g"]) == state_of(known)
 
     def ready(self, *names: str) -> None:
         """The topics' state is kept."""
-        wanted = self.machine.uninitialized(self.modern.read("g"), names)
+        wanted = self.machine.uninitialized(self.heartbeat_groups.read("g"), names)
         self.run(lambda group, _: self.machine.initializing(group, "g", wanted))
         self.run(lambda group, _: self.machine.initialized(group, "g", wanted, {}))
 
@@ -135,14 +135,14 @@ def test_a_group_of_another_type_keeps_its_id(rigs: Callable[..., Rig]) -> None:
     rig.harness.member("classic", group_id="g").join()
     asked = ShareHeartbeat("g", "ann", 0, None, frozenset({"orders"}), "c", "/h")
     with pytest.raises(ProtocolError) as caught:
-        rig.modern.run("g", lambda group, now: rig.machine.heartbeat(group, asked, now), kind=GroupType.SHARE)
+        rig.heartbeat_groups.run("g", lambda group, now: rig.machine.heartbeat(group, asked, now), kind=GroupType.SHARE)
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_session_ends_without_heartbeats(rigs: Callable[..., Rig]) -> None:
     rig = rigs()
     gone: list[Any] = []
-    rig.modern.on_member_gone.append(lambda *what: gone.append(what))
+    rig.heartbeat_groups.on_member_gone.append(lambda *what: gone.append(what))
     rig.ready("orders")
     rig.beat("ann", 0, "orders")
     rig.harness.time.advance(30_000)
@@ -152,14 +152,14 @@ def test_a_session_ends_without_heartbeats(rigs: Callable[..., Rig]) -> None:
     rig.harness.time.advance(1)
     assert gone == [(GroupType.SHARE, "g", "ann")]
     assert rig.group.is_empty
-    assert rig.modern.delay_count("g") == 0
+    assert rig.heartbeat_groups.delay_count("g") == 0
     rig.check_replay()
 
 
 def test_members_that_were_loaded_have_a_session(rigs: Callable[..., Rig]) -> None:
     rig = rigs()
     rig.beat("ann", 0, "orders")
-    rig.modern.loaded(rig.harness.groups.shards()[0])
+    rig.heartbeat_groups.loaded(rig.harness.groups.shards()[0])
     effects = rig.machine.loaded(rig.group, 0)
     assert len(effects) == 1
 
@@ -211,5 +211,5 @@ def test_a_share_group_has_no_committed_offsets_and_stays(rigs: Callable[..., Ri
     assert (group.may_expire, group.may_delete()) == (False, ErrorCode.NONE)
     rig.ready("orders")
     assert rig.harness.groups.delete_group("g") is ErrorCode.NONE
-    assert rig.modern.read("g") is None
+    assert rig.heartbeat_groups.read("g") is None
     rig.check_replay()

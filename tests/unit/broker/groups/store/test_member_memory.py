@@ -126,7 +126,7 @@ def test_a_classic_group_knows_what_its_members_brought() -> None:
     assert group.member_bytes == 0
 
 
-def test_a_modern_group_knows_what_its_members_said() -> None:
+def test_a_heartbeat_group_knows_what_its_members_said() -> None:
     group = ConsumerGroup("g")
     group.put(ConsumerMember(member_id="a", subscribed_topics=frozenset(["one", "three"])))
     old = ClassicMember(1, (GroupProtocol("range", bytes(90)),))

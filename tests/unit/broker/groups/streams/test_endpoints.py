@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from support.modern_groups import Image
+from support.heartbeat_groups import Image
 from support.streams_groups import TOPOLOGY
 from tidelog.broker.groups.streams.group import StreamsEndpoint, StreamsMember
 from tidelog.broker.groups.streams.heartbeat import endpoints_of

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from support.streams_groups import TOPOLOGY
-from tidelog.broker.groups.modern.group import MemberState
+from tidelog.broker.groups.heartbeat.group import MemberState
 from tidelog.broker.groups.store.group import Committer, GroupType
 from tidelog.broker.groups.streams.group import StreamsGroup, StreamsMember
 from tidelog.broker.groups.streams.tasks import OwnedTasks, Task

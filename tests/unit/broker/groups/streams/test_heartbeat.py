@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.modern_groups import Image
+from support.heartbeat_groups import Image
 from support.streams_groups import GROUP, TOPOLOGY, StreamsClient, StreamsWorld
 from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.consumer.group import ConsumerGroup
-from tidelog.broker.groups.modern.group import MemberState
+from tidelog.broker.groups.heartbeat.group import MemberState
 from tidelog.broker.groups.streams.group import StreamsEndpoint
 from tidelog.broker.groups.streams.tasks import NO_TASKS, Tasks
 from tidelog.broker.groups.streams.topology import StatusCode, Subtopology, Topology

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.streams_groups import StreamsClient, StreamsWorld
-from tidelog.broker.groups.modern.group import MemberState
+from tidelog.broker.groups.heartbeat.group import MemberState
 
 AT_ONCE = {"group_streams_initial_rebalance_delay_ms": 0, "group_streams_assignment_interval_ms": 0}
 

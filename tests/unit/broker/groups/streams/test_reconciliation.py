@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.broker.groups.modern.group import MemberState
+from tidelog.broker.groups.heartbeat.group import MemberState
 from tidelog.broker.groups.streams.group import StreamsGroup, StreamsMember
 from tidelog.broker.groups.streams.reconciliation import reconciled
 from tidelog.broker.groups.streams.tasks import NO_TASKS, OWNS_NOTHING, OwnedTasks, Tasks, task_set

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.modern_groups import state_of
+from support.heartbeat_groups import state_of
 from support.streams_groups import TOPOLOGY
 from tidelog.broker.groups.classic.metadata import GroupMetadata
-from tidelog.broker.groups.modern.group import MemberState
-from tidelog.broker.groups.modern.registry import encoded, replay, replay_bytes
+from tidelog.broker.groups.heartbeat.group import MemberState
+from tidelog.broker.groups.heartbeat.registry import encoded, replay, replay_bytes
 from tidelog.broker.groups.store.records import OffsetsRecordError
 from tidelog.broker.groups.streams import records
 from tidelog.broker.groups.streams.group import StreamsEndpoint, StreamsGroup, StreamsMember

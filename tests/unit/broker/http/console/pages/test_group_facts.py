@@ -31,7 +31,7 @@ class Tasks(Struct):
     partitions: Sequence[int] = array(INT32)
 
 
-class ModernMember(Struct):
+class HeartbeatMember(Struct):
     member_id: str = string()
     instance_id: str | None = string(nullable="0+", default=None)
     member_epoch: int = int32()
@@ -40,7 +40,7 @@ class ModernMember(Struct):
     subscribed_topic_names: Sequence[str] = array(STRING)
 
 
-class ModernGroup(Struct):
+class HeartbeatGroup(Struct):
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     group_id: str = string()
@@ -68,8 +68,8 @@ class State:
 
 def member(**fields: Any) -> Any:
     """As a decoded one, with an assignment of any shape."""
-    given = {one.name: one.default for one in ModernMember.FIELDS} | fields
-    return SimpleNamespace(FIELDS=ModernMember.FIELDS, **given)
+    given = {one.name: one.default for one in HeartbeatMember.FIELDS} | fields
+    return SimpleNamespace(FIELDS=HeartbeatMember.FIELDS, **given)
 
 
 def test_a_type_that_is_described_by_an_api_of_its_own() -> None:
@@ -86,7 +86,7 @@ def test_a_type_that_is_described_by_an_api_of_its_own() -> None:
         assignment=assignment,
     )
     group = SimpleNamespace(
-        FIELDS=ModernGroup.FIELDS, error_code=0, error_message=None, group_id="g", group_state="Stable", group_epoch=7,
+        FIELDS=HeartbeatGroup.FIELDS, error_code=0, error_message=None, group_id="g", group_state="Stable", group_epoch=7,
         members=[one]
     )  # fmt: skip
     state: Any = State(STREAMS_GROUP_DESCRIBE=SimpleNamespace(groups=[group]))
@@ -107,7 +107,7 @@ def test_partitions_of_topics() -> None:
     topic = SimpleNamespace(topic_name="t", topic_id=b"", partitions=[1, 0])
     one = member(member_id="m", client_id="c", client_host="/h", assignment=SimpleNamespace(topic_partitions=[topic]))
     group = SimpleNamespace(
-        FIELDS=ModernGroup.FIELDS,
+        FIELDS=HeartbeatGroup.FIELDS,
         error_code=0,
         error_message=None,
         group_id="g",

@@ -1,11 +1,11 @@
-"""State that all modern groups have."""
+"""State that all heartbeat groups have."""
 
 from __future__ import annotations
 
 import pytest
-from support.modern_groups import Image
+from support.heartbeat_groups import Image
 from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
-from tidelog.broker.groups.modern.group import MemberState, counted, metadata_hash
+from tidelog.broker.groups.heartbeat.group import MemberState, counted, metadata_hash
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from support.groups import Groups, now
-from support.modern_groups import Image, make_environment, state_of
+from support.heartbeat_groups import Image, make_environment, state_of
 from tidelog.broker.groups.classic.metadata import GroupMetadata
 from tidelog.broker.groups.consumer import records
 from tidelog.broker.groups.consumer.group import ConsumerGroup, ConsumerMember
-from tidelog.broker.groups.modern.machine import random_id
-from tidelog.broker.groups.modern.outcome import Delay, DelayCleared, DelaySet, MemberGone, Outcome
+from tidelog.broker.groups.heartbeat.machine import random_id
+from tidelog.broker.groups.heartbeat.outcome import Delay, DelayCleared, DelaySet, MemberGone, Outcome
 from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit
 from tidelog.broker.groups.store.group import Committer, GroupType
 from tidelog.broker.groups.store.records import group_key
@@ -28,7 +28,7 @@ def harness():
 
 
 def group_of(harness, group_id="g"):
-    return harness.groups.modern.read(group_id)
+    return harness.groups.heartbeat_groups.read(group_id)
 
 
 def joined(*members, epoch=2, replaced=None):
@@ -46,7 +46,7 @@ def joined(*members, epoch=2, replaced=None):
 
 
 def run(harness, outcome, group_id="g"):
-    return harness.groups.modern.run(group_id, lambda group, now_ms: outcome, kind=GroupType.CONSUMER)
+    return harness.groups.heartbeat_groups.run(group_id, lambda group, now_ms: outcome, kind=GroupType.CONSUMER)
 
 
 def test_records_are_written_and_then_hold(harness):
@@ -69,7 +69,7 @@ def test_what_cannot_be_written_has_not_happened(harness):
         run(harness, joined("a"))
     assert caught.value.code is ErrorCode.NOT_COORDINATOR
     assert group_of(harness) is None
-    assert harness.groups.modern.delay_count("g") == 0
+    assert harness.groups.heartbeat_groups.delay_count("g") == 0
 
 
 def test_the_answer_waits_until_the_write_is_durable(harness):
@@ -99,11 +99,11 @@ def test_a_session_ends(harness):
     assert group_of(harness).group_epoch == 3
     harness.time.advance(SESSION_MS)
     assert group_of(harness).state_name == "Empty"
-    assert harness.groups.modern_rebalances[GroupType.CONSUMER] == 2
+    assert harness.groups.heartbeat_group_rebalances[GroupType.CONSUMER] == 2
 
 
 def test_delays_are_cleared_whatever_their_epoch_and_with_their_member(harness):
-    delays = harness.groups.modern.delay_count
+    delays = harness.groups.heartbeat_groups.delay_count
     run(harness, joined("a", "b"))
     of_a = [Delay(kind, "a", 2) for kind in (DelayKind.REBALANCE, DelayKind.JOIN, DelayKind.SYNC)]
     run(harness, Outcome(None, effects=[DelaySet(each, 1000) for each in [*of_a, Delay(DelayKind.REBALANCE, "b", 2)]]))
@@ -122,14 +122,14 @@ def test_a_group_that_is_forgotten_has_no_delays(harness, leave):
     run(harness, joined("a"))
     harness.time.advance(SESSION_MS)
     run(harness, Outcome(None, effects=[DelaySet(Delay(DelayKind.ASSIGNMENT, ""), 1000)]))
-    assert harness.groups.modern.delay_count("g") == 1
+    assert harness.groups.heartbeat_groups.delay_count("g") == 1
     if leave == "closed":
         harness.groups.close()
     elif leave == "deleted":
         assert harness.groups.delete_group("g") is ErrorCode.NONE
     else:
         run(harness, Outcome(None, successor=GroupMetadata("g", 0)))
-    assert harness.groups.modern.delay_count("g") == 0
+    assert harness.groups.heartbeat_groups.delay_count("g") == 0
 
 
 def test_a_session_whose_end_cannot_be_written_is_tried_again(harness):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.modern_groups import make_environment
+from support.heartbeat_groups import make_environment
 
 NAME = "consumer.session.timeout.ms"
 

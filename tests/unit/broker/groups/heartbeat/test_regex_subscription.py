@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidelog.broker.groups.modern import regex_subscription as expressions
+from tidelog.broker.groups.heartbeat import regex_subscription as expressions
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 
 

@@ -1,4 +1,4 @@
-"""One modern group, and one member of it: the state that all types have, and what `store.group.Group` asks of any group.
+"""One heartbeat group, and one member of it: the state that all types have, and what `store.group.Group` asks of any group.
 
 A group's state is what its records say, nothing else: `replay` functions of its type change it, and nobody besides. So what a
 restart reads is what was there, and a write that fails has changed nothing. Members and assignments are immutable values.
@@ -51,7 +51,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModernMember:
+class HeartbeatMember:
     """What every type knows of a member. Equal members are written once."""
 
     member_id: str
@@ -73,11 +73,11 @@ class ModernMember:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
 
-MemberT = TypeVar("MemberT", bound=ModernMember)
+MemberT = TypeVar("MemberT", bound=HeartbeatMember)
 TargetT = TypeVar("TargetT")
 
 
-class ModernGroup(ABC, Generic[MemberT, TargetT]):
+class HeartbeatGroup(ABC, Generic[MemberT, TargetT]):
     """`TargetT` is a member's target assignment: `Partitions`, or a streams group's tasks."""
 
     group_type: ClassVar[GroupType]

@@ -2,7 +2,7 @@
 
 Start reading at `runtime.py` (what is common: write, replay, delays, answers) and `registry.py` (which type is where). A type is
 
-- its record's layouts in `protocol/messages`, and a group class on `group.ModernGroup`;
+- its record's layouts in `protocol/messages`, and a group class on `group.HeartbeatGroup`;
 - functions that replay each of its records into that class: the only code that changes a group, live and while loading;
 - a machine: pure functions from (group, request, time) to an `outcome.Outcome` of an answer, records and delays.
 

@@ -1,4 +1,4 @@
-"""The topics as modern groups see them: by name, by id, and a number that says when to look again.
+"""The topics as heartbeat groups see them: by name, by id, and a number that says when to look again.
 
 Nothing is called back: a group compares `changes` with each heartbeat, and only where it differs the hash of its topics.
 Loop thread.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from support.modern_groups import make_environment
+from support.heartbeat_groups import make_environment
 from tidelog.broker.coordinator.internal_records import heartbeat_group_layouts
-from tidelog.broker.groups.modern.registry import TYPES, machine_class, record_kind
+from tidelog.broker.groups.heartbeat.registry import TYPES, machine_class, record_kind
 from tidelog.broker.groups.store.group import GroupType
 
 
@@ -22,6 +22,6 @@ def test_each_type_has_the_records_that_it_says():
     assert set(heartbeat_group_layouts()) == seen
 
 
-def test_classic_records_are_not_of_a_modern_type():
+def test_classic_records_are_not_of_a_heartbeat_type():
     assert GroupType.CLASSIC not in TYPES
     assert [record_kind(version) for version in (0, 1, 2, 99, -1)] == [None] * 5

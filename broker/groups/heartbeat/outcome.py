@@ -1,4 +1,4 @@
-"""What a machine answers: frozen values that `runtime.ModernGroups` carries out.
+"""What a machine answers: frozen values that `runtime.HeartbeatGroups` carries out.
 
 In this order: the records are written as one batch (if that fails, the request fails and nothing has happened), then replayed
 into the groups, then delays are set, then the answer goes out when the write is durable.
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class GroupRecord(NamedTuple):
-    """One record of a modern group. A null value is a tombstone."""
+    """One record of a heartbeat group. A null value is a tombstone."""
 
     key: Message
     value: Message | None

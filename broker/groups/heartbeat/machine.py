@@ -1,4 +1,4 @@
-"""What a type of modern group does, as `runtime.ModernGroups` sees it, and what it may look at while it decides."""
+"""What a type of heartbeat group does, as `runtime.HeartbeatGroups` sees it, and what it may look at while it decides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Environment:
 class Machine(Protocol):
     """Pure but for its environment: (group, what happened, time) → Outcome. It may keep no state of a group. Loop thread.
 
-    Requests are methods of the type's own, called through `ModernGroups.run`; they raise ProtocolError to refuse."""
+    Requests are methods of the type's own, called through `HeartbeatGroups.run`; they raise ProtocolError to refuse."""
 
     def __init__(self, environment: Environment) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Modern groups without a broker: topics in a dict, settings in a namespace, states to compare.
+"""Heartbeat groups without a broker: topics in a dict, settings in a namespace, states to compare.
 
 image = Image(orders=4)
 environment = make_environment(image, group_consumer_session_timeout_ms=10_000)
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 
 from support.groups import Groups
 from tidelog.broker.groups.consumer.requests import HeartbeatRequest, HeartbeatResult
-from tidelog.broker.groups.modern.machine import Environment
-from tidelog.broker.groups.modern.settings import GroupSettings
-from tidelog.broker.groups.modern.topic_image import ImageTopic
+from tidelog.broker.groups.heartbeat.machine import Environment
+from tidelog.broker.groups.heartbeat.settings import GroupSettings
+from tidelog.broker.groups.heartbeat.topic_image import ImageTopic
 from tidelog.broker.groups.store.group import GroupType
 from tidelog.config.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
@@ -102,7 +102,7 @@ class Consumers:
 
     @property
     def group(self) -> Any:
-        return self.harness.groups.modern.read("g")
+        return self.harness.groups.heartbeat_groups.read("g")
 
     @property
     def time(self) -> Any:
@@ -110,12 +110,14 @@ class Consumers:
 
     def send(self, **fields: Any) -> HeartbeatResult:
         """Raises ProtocolError."""
-        modern = self.harness.groups.modern
-        machine = modern.machine(GroupType.CONSUMER)
+        heartbeat_groups = self.harness.groups.heartbeat_groups
+        machine = heartbeat_groups.machine(GroupType.CONSUMER)
         request = HeartbeatRequest(**{"group_id": "g", "client_id": "c", "client_host": "/h", **fields})
         return cast(
             "HeartbeatResult",
-            modern.run("g", lambda group, now_ms: machine.heartbeat(group, request, now_ms), kind=GroupType.CONSUMER),
+            heartbeat_groups.run(
+                "g", lambda group, now_ms: machine.heartbeat(group, request, now_ms), kind=GroupType.CONSUMER
+            ),
         )
 
     def joins(self, name: str, *topics: str, **fields: Any) -> Seen:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 from support.mock_time import MockTime
-from tidelog.broker.groups.modern.topic_image import ImageTopic, RegistryImage
+from tidelog.broker.groups.heartbeat.topic_image import ImageTopic, RegistryImage
 
 
 def test_the_image_follows_the_registry():

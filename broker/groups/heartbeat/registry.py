@@ -1,4 +1,4 @@
-"""Which types of modern groups there are, and where: the one table that a new type is entered in.
+"""Which types of heartbeat groups there are, and where: the one table that a new type is entered in.
 
 A type's module has
     RECORDS     key version → `RecordKind`: how its records are laid out, and what replays each into the groups
@@ -47,7 +47,7 @@ TYPES: Mapping[GroupType, GroupTypeEntry] = {
     GroupType.SHARE: GroupTypeEntry("share.machine", frozenset(range(10, 16))),
 }
 _TYPE_OF_KEY = {version: kind for kind, entry in TYPES.items() for version in entry.key_versions}
-#: All modern values have this version so far; the key's version is the kind.
+#: All values of heartbeat groups have this version so far; the key's version is the kind.
 VALUE_VERSION = 0
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 from tidelog.broker.groups.consumer.group import ConsumerGroup
-from tidelog.broker.groups.modern.group import ModernGroup
-from tidelog.broker.groups.modern.outcome import GroupRecord
-from tidelog.broker.groups.modern.registry import TYPES, Groups, record_kind, replay
+from tidelog.broker.groups.heartbeat.group import HeartbeatGroup
+from tidelog.broker.groups.heartbeat.outcome import GroupRecord
+from tidelog.broker.groups.heartbeat.registry import TYPES, Groups, record_kind, replay
 from tidelog.broker.groups.share.group import ShareGroup
 from tidelog.broker.groups.store.group import GroupType
 from tidelog.broker.groups.streams.group import StreamsGroup
 
-CLASSES: dict[GroupType, type[ModernGroup[Any, Any]]] = {
+CLASSES: dict[GroupType, type[HeartbeatGroup[Any, Any]]] = {
     GroupType.CONSUMER: ConsumerGroup,
     GroupType.SHARE: ShareGroup,
     GroupType.STREAMS: StreamsGroup,

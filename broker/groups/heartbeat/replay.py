@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from .group import NO_ASSIGNMENT_EPOCH, ModernGroup
+from .group import NO_ASSIGNMENT_EPOCH, HeartbeatGroup
 from .registry import Groups, RecordKind
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KeyT = TypeVar("KeyT", bound="Message")
 ValueT = TypeVar("ValueT", bound="Message")
-AnyGroup = ModernGroup[Any, Any]
+AnyGroup = HeartbeatGroup[Any, Any]
 GroupT = TypeVar("GroupT", bound=AnyGroup)
 
 

@@ -1,6 +1,6 @@
-"""Drives modern groups of all types: finds the group, has its machine decide, writes, replays, sets delays, answers.
+"""Drives heartbeat groups of all types: finds the group, has its machine decide, writes, replays, sets delays, answers.
 
-    apis/consumer_group_heartbeat ─► GroupCoordinator ─► ModernGroups.run ─► machine (decides) ─► Outcome
+    apis/consumer_group_heartbeat ─► GroupCoordinator ─► HeartbeatGroups.run ─► machine (decides) ─► Outcome
                                                               │
                   Shards.append ◄── records ──────────────────┤
                   registry.replay(shard.groups, record) ◄─────┤   the only way in which a group changes
@@ -20,7 +20,7 @@ from ....protocol.errors import ErrorCode, ProtocolError
 from ...coordinator.runtime import RunBlocking, Unsynced, when_durable
 from ..store.group import Group, GroupType
 from ..store.timers import DelayKind, GroupTimers
-from .group import ModernGroup
+from .group import HeartbeatGroup
 from .outcome import Delay, DelayCleared, DelaySet, Effect, GroupRecord, MemberGone, Outcome, Work
 from .registry import TYPES, encoded, machine_class, replay
 
@@ -41,8 +41,8 @@ Remove = Callable[["Shard", Group, ErrorCode], None]
 Adopt = Callable[["Shard", Group, "str | None"], None]
 
 
-class ModernGroups:
-    """Made with the first modern group or request; see `GroupCoordinator.modern`."""
+class HeartbeatGroups:
+    """Made with the first heartbeat group or request; see `GroupCoordinator.heartbeat_groups`."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class ModernGroups:
         """The shard's groups were read from the log."""
         now_ms = self._time.milliseconds()
         for group in list(shard.groups.values()):
-            if isinstance(group, ModernGroup):
+            if isinstance(group, HeartbeatGroup):
                 for effect in self.machine(group.group_type).loaded(group, now_ms):
                     self._apply(group.group_id, effect)
 
@@ -181,7 +181,7 @@ class ModernGroups:
     def _delay_passed(self, group_id: str, delay: Delay) -> None:
         shard = self._shards.shard_of(group_id)
         group = shard.groups.get(group_id)
-        if not isinstance(group, ModernGroup):
+        if not isinstance(group, HeartbeatGroup):
             return
         try:
             outcome = self.machine(group.group_type).delay_passed(group, delay, self._time.milliseconds())
