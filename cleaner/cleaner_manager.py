@@ -28,7 +28,7 @@ from .eligibility import CleaningFacts, Eligibility, Reason, evaluate
 from .exceptions import CleaningAborted
 from .log_facts import COMPACT_POLICY, DirtySection, dirty_section, earliest_horizon, segment_facts
 from .pass_history import PassHistory
-from .settled import settled
+from .steady_reads import read_steady
 
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
@@ -280,7 +280,7 @@ class CleanerManager:
 
     def facts(self, log: UnifiedLog) -> CleaningFacts:
         """The current facts that `evaluate` decides on. Blocks as `examine` does; OSError, StorageError."""
-        return settled(log, lambda: self._facts(log))
+        return read_steady(log, lambda: self._facts(log))
 
     def _facts(self, log: UnifiedLog) -> CleaningFacts:
         state = self._state(log)

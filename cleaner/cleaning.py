@@ -28,7 +28,7 @@ from .kernel import mixed_formats
 from .kernel._kernel import OffsetMap, RecordFilter, Transactions, check_offsets
 from .kernel.mixed_formats import MixedFilter
 from .kernel.results import FilterCounts, Stop
-from .removals import removed_by_pass
+from .removal_counts import removed_by_pass
 from .segment_groups import SegmentSizes, group_segments
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...cleaner.removals import CAUSES as REMOVAL_CAUSES
+from ...cleaner.removal_counts import CAUSES as REMOVAL_CAUSES
 from ...storage.ledger.ledger import DAMAGED, ELSEWHERE
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...cleaner.cleaner_manager import CleanerManager
 from ...cleaner.cleaner_pool import CleanerPool
 from ...cleaner.log_facts import COMPACT_POLICY
-from ...cleaner.removals import Removals, removed_between, removed_by_pass
+from ...cleaner.removal_counts import RemovalCounts, removed_between, removed_by_pass
 from ...config.dynamic import with_dynamic_settings
 from ...config.exceptions import ConfigError
 from ...config.log_config import LogConfig, log_config
@@ -52,7 +52,7 @@ class OfflineResult(NamedTuple):
 
     topic: str
     partition: int
-    removed: Removals
+    removed: RemovalCounts
     passes: int
     bytes_before: int
     bytes_after: int
@@ -167,7 +167,7 @@ class OfflineCompaction:
         manager.load()
         self._pool = CleanerPool(manager, pool_settings(self._config), time=self._time, secret=self._secret)
         cleaner = self._pool.make_cleaner()
-        size, segments, passes, removed = one.size, one.segment_count, 0, Removals()
+        size, segments, passes, removed = one.size, one.segment_count, 0, RemovalCounts()
         one.local.open_ledger(count=True)
         before = one.ledger.value
         roll = True

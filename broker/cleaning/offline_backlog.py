@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...cleaner.cleaner_manager import CleanerManager
 from ...cleaner.cleaner_pool import CleanerPool
 from ...cleaner.log_facts import COMPACT_POLICY
-from ...cleaner.removals import Removals, removed_by_pass
+from ...cleaner.removal_counts import RemovalCounts, removed_by_pass
 from ...config.dynamic import with_dynamic_settings
 from ...config.exceptions import ConfigError
 from ...config.log_config import LogConfig, log_config
@@ -42,7 +42,7 @@ class CleanedLog(NamedTuple):
     """What became of one log; sizes of its `.log` files in bytes. `error`: why it was left as it was."""
 
     name: str
-    removed: Removals
+    removed: RemovalCounts
     bytes_before: int
     bytes_after: int
     error: str | None = None
@@ -138,7 +138,7 @@ class OfflineBacklog:
             return list(executor.map(work, wanted))
 
     def _clean(self, one: UnifiedLog, manager: CleanerManager, cleaner: Cleaner) -> CleanedLog:
-        size, removed, roll = one.size, Removals(), True
+        size, removed, roll = one.size, RemovalCounts(), True
         while True:
             taken = manager.take(one, roll=roll)
             assert taken is not None, "nobody else has it"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cleaner.exceptions import CleaningAborted
 from ...cleaner.log_facts import COMPACT_POLICY
-from ...cleaner.removals import Removals, removed_between, removed_by_pass, removed_by_retention
+from ...cleaner.removal_counts import RemovalCounts, removed_between, removed_by_pass, removed_by_retention
 from ...protocol.records.exceptions import RecordError
 from ...storage.exceptions import StorageError
 from .ledger_facts import describe_ledger
@@ -53,7 +53,7 @@ class CleanRequest:
         self.finished_ms: int | None = None
         self.partitions = 0
         self.partitions_done = 0
-        self.removed: dict[int, Removals] = {}
+        self.removed: dict[int, RemovalCounts] = {}
         self.ledgers: dict[int, dict[str, Any] | None] = {}
         self.errors: dict[int, str] = {}
         self.done = threading.Event()
@@ -61,7 +61,7 @@ class CleanRequest:
     def describe(self) -> dict[str, Any]:
         """As JSON has it. Its state is waiting, running, and at the end done, or failed where `errors` has a partition that could
         not be cleaned, or not to its end."""
-        total = Removals()
+        total = RemovalCounts()
         for one in list(self.removed.values()):
             total = total.plus(one)
         finished = "failed" if self.errors else "done"
@@ -229,14 +229,14 @@ class CleanRequests:
     def _settle(request: CleanRequest, one: UnifiedLog, before: Ledger | None) -> None:
         """The ledger has what passes took that did not come to their end, too."""
         request.ledgers[one.partition] = describe_ledger(one)
-        after, told = one.ledger.value, request.removed.get(one.partition, Removals())
+        after, told = one.ledger.value, request.removed.get(one.partition, RemovalCounts())
         if before is not None and after is not None:
             told = removed_between(before, after)._replace(bytes=told.bytes)
         request.removed[one.partition] = told
 
     @staticmethod
-    def _add(request: CleanRequest, one: UnifiedLog, removed: Removals) -> None:
-        request.removed[one.partition] = request.removed.get(one.partition, Removals()).plus(removed)
+    def _add(request: CleanRequest, one: UnifiedLog, removed: RemovalCounts) -> None:
+        request.removed[one.partition] = request.removed.get(one.partition, RemovalCounts()).plus(removed)
 
     # --- the control of a pass ---
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...cleaner.eligibility import evaluate
 from ...cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, explain
-from ...cleaner.settled import settled, settled_views
+from ...cleaner.steady_reads import read_steady, steady_views
 from ...storage.deletion_policy import LogFacts, NamedPolicy, find_policy
 from ...storage.exceptions import DeletionPolicyError
 from ...storage.ledger.ledger import SegmentExtent
@@ -44,7 +44,7 @@ def situation_of(
     log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True, owners: Owners | None = None
 ) -> Situation:
     """Everything that cleaning and retention of this log decide on, now. Pool threads; blocks. OSError, StorageError."""
-    return settled(log, lambda: _situation_of(log, manager, is_cleaner_enabled, owners or {}))
+    return read_steady(log, lambda: _situation_of(log, manager, is_cleaner_enabled, owners or {}))
 
 
 def _situation_of(log: UnifiedLog, manager: CleanerManager, is_cleaner_enabled: bool, owners: Owners) -> Situation:
@@ -81,7 +81,7 @@ def why_log(
     log: UnifiedLog, manager: CleanerManager, *, is_cleaner_enabled: bool = True, owners: Owners | None = None
 ) -> list[SegmentReasons]:
     """The reasons of each segment. As `situation_of`."""
-    views = settled_views(log)
+    views = steady_views(log)
     return explain(views, situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners))
 
 
@@ -95,7 +95,7 @@ def why_partition(
 ) -> dict[str, Any]:
     """One partition's part of the answer, with at most `limit` segments. As `situation_of`."""
     log.local.open_ledger()
-    views = settled_views(log)
+    views = steady_views(log)
     situation = situation_of(log, manager, is_cleaner_enabled=is_cleaner_enabled, owners=owners)
     reasons = explain(views, situation)
     ledger = log.ledger.value

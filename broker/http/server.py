@@ -244,9 +244,9 @@ class HttpServer:
             return _json(start_response, refusal.status, json.dumps({"error": str(refusal)}).encode() + b"\n", headers)
         if "text/html" not in environ.get("HTTP_ACCEPT", ""):
             return _text(start_response, refusal.status, f"{refusal}\n", headers)
-        from .console.turned_away import turned_away
+        from .console.access_denied import access_denied
 
-        page = turned_away(refusal.status, str(refusal))
+        page = access_denied(refusal.status, str(refusal))
         start_response(page.status, [*page.headers, *headers])
         return [] if environ.get("REQUEST_METHOD") == "HEAD" else [page.body]
 

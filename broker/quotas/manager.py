@@ -193,7 +193,7 @@ class QuotaManager:
         now, scope = self.now_ms(), (key, *limit.scope)
         rate = self._rate(scope)
         rate.record(units, now)
-        return self._told(key, rate.throttle_ms(limit.bound, now))
+        return self._throttled(key, rate.throttle_ms(limit.bound, now))
 
     def connected(self, address: str, listener: str) -> int:
         """Charge a new connection from `address` to `listener`; returns the time in ms before it may be read: for its
@@ -211,7 +211,7 @@ class QuotaManager:
                 rate = self._rate((CONNECTION_CREATION_RATE, whose, where))
                 rate.record(1, now)
                 wait = max(wait, rate.throttle_ms(max(bound, SMALLEST_RATE), now))
-        return self._told(CONNECTION_CREATION_RATE, wait) if wait else 0
+        return self._throttled(CONNECTION_CREATION_RATE, wait) if wait else 0
 
     def use(self, config: BrokerConfig) -> None:
         """Apply a changed configuration."""
@@ -240,7 +240,7 @@ class QuotaManager:
             rate = self._rates[scope] = WindowedRate(self._windows, self._window_ms)
         return rate
 
-    def _told(self, key: str, throttle_ms: int) -> int:
+    def _throttled(self, key: str, throttle_ms: int) -> int:
         throttle_ms = min(throttle_ms, MAX_THROTTLE_MS)
         self.throttled_ms[key] += throttle_ms
         return throttle_ms

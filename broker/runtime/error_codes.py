@@ -43,12 +43,12 @@ def error_code(error: Exception) -> tuple[ErrorCode, str]:
         if isinstance(error, kind):
             if code is ErrorCode.KAFKA_STORAGE_ERROR and kind is not storage.DiskFullError:
                 log.error("storage failed: %s", error)
-            return code, _told(error) if code is ErrorCode.KAFKA_STORAGE_ERROR else str(error)
+            return code, _client_message(error) if code is ErrorCode.KAFKA_STORAGE_ERROR else str(error)
     log.exception("a request met a defect", exc_info=error)
     return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker met an unexpected error; its log has the details"
 
 
-def _told(error: Exception) -> str:
+def _client_message(error: Exception) -> str:
     """Message for a client about a disk error: the code's text and the system's, without a path."""
     if isinstance(error, storage.DiskFullError):
         return "the disk is full but for its reserve"

@@ -78,7 +78,7 @@ def heartbeat(
     effects: list[Effect] = []
     statuses: list[StreamsStatus] = []
 
-    updated = _told(member, request)
+    updated = _updated_member(member, request)
     changed = updated != member or member_id not in group.members
     if changed:
         records.append(member_record(group_id, updated))
@@ -148,7 +148,7 @@ def heartbeat(
 
     moved = request.is_joining or updated.assigned != member.assigned
     # Who says an older epoch or other tasks may have missed an answer (Kafka 4.3 leaves it without them).
-    missed = request.member_epoch != member.member_epoch or not updated.assigned.is_what(request.said)
+    missed = request.member_epoch != member.member_epoch or not updated.assigned.matches_report(request.said)
     tasks = updated.assigned if moved or missed else None
     endpoint_epoch = group.endpoint_epoch + (moved and updated.endpoint is not None)
     endpoints = None
@@ -298,8 +298,8 @@ def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
     )
 
 
-def _told(member: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
-    """The member as the request says."""
+def _updated_member(member: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
+    """Return the member with what the request changes of it."""
     topology, timeout_ms = request.topology, request.rebalance_timeout_ms
     return replace(
         member,

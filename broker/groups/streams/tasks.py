@@ -71,8 +71,8 @@ class OwnedTasks(NamedTuple):
             for subtopology, partitions in theirs.items()
         )
 
-    def is_what(self, said: Tasks | None) -> bool:
-        """Whether a member says to have just these, or says nothing."""
+    def matches_report(self, said: Tasks | None) -> bool:
+        """True if the member's report names just these tasks, or if it sent none."""
         return said is None or said == (task_set(self.active), self.standby, self.warmup)
 
 

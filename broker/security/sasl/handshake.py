@@ -35,8 +35,8 @@ class Authentication:
     """SASL state of one connection, for the first authentication and later ones. Loop thread."""
 
     __slots__ = (
-        "_attempt", "_connection", "_exchange", "_expiry", "_hand_over", "_security", "_steps", "_told", "done", "expired",
-        "mechanism", "raw",
+        "_attempt", "_connection", "_exchange", "_expiry", "_hand_over", "_is_logged", "_security", "_steps", "done",
+        "expired", "mechanism", "raw",
     )  # fmt: skip
 
     def __init__(self, connection: Client, security: ListenerSecurity, hand_over: Callable[[bool], None]) -> None:
@@ -47,7 +47,7 @@ class Authentication:
         self._exchange: Exchange | None = None
         self._attempt: Attempt | None = None
         self._steps = 0
-        self._told = False
+        self._is_logged = False
         self._expiry: asyncio.TimerHandle | None = None
         self.mechanism = ""
         self.done = False
@@ -116,7 +116,7 @@ class Authentication:
         step = await answer if isinstance(answer, Awaitable) else answer
         if step.refused:
             await self._noted(step.refused)
-            self._told = True
+            self._is_logged = True
         if step.user is not None and self.expired | self.done and user(step.user) != self._connection.principal:
             raise Refusal("a connection can't become another user's")
         return step
@@ -128,7 +128,7 @@ class Authentication:
             await self._late("was turned away", str(refusal))
             if refusal.is_all:  # an error would be the last thing that a client who did nothing wrong tries here
                 raise ConnectionAborted(f"turned away with all from its address: {refusal}")
-        elif not self._told:
+        elif not self._is_logged:
             await self._noted(str(refusal))
         self._connection.close_after_sending()
 

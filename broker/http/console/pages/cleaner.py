@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from .....cleaner.eligibility import Cause
-from .....cleaner.removals import removed_by_pass
+from .....cleaner.removal_counts import removed_by_pass
 from ..html import Element, element
 from ..layout import badge, card, document, facts, link, live, note, one_line, progress, quiet, table, topic_link
 from ..page_request import NOT_FOUND, PageError, whole_number
@@ -15,7 +15,7 @@ from ..units import ago_text, count_text, duration_text, plural, rate_text, size
 if TYPE_CHECKING:
     from .....cleaner.cleaner_manager import PartitionCleaning
     from .....cleaner.pass_history import EndedPass
-    from .....cleaner.removals import Removals
+    from .....cleaner.removal_counts import RemovalCounts
     from ..page_request import Page, PageRequest
     from ..state import ConsoleState
 
@@ -159,7 +159,7 @@ def _pass_row(one: EndedPass, now_ms: int) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def removed_text(removed: Removals) -> str:
+def removed_text(removed: RemovalCounts) -> str:
     """Format removals: 12 superseded, 3 tombstone."""
     shown = [f"{count_text(count)} {cause}" for cause, count in removed.by_cause().items() if count]
     return ", ".join(shown) or "nothing"

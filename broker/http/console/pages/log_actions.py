@@ -6,8 +6,8 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from .....cleaner.removals import removed_by_retention
-from .....cleaner.settled import settled_views
+from .....cleaner.removal_counts import removed_by_retention
+from .....cleaner.steady_reads import steady_views
 from .....protocol.api_keys import ApiKey
 from .....protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from .....storage.exceptions import StorageError
@@ -113,7 +113,7 @@ def retention(state: ConsoleState, request: PageRequest) -> Page:
 def _due(state: ConsoleState, log: UnifiedLog) -> list[SegmentDeletion]:
     """Segments that retention would delete now."""
     situation = situation_of(log, state.broker.cleaner.manager)
-    return plan_deletions(settled_views(log), situation.log, situation.policies).deletions
+    return plan_deletions(steady_views(log), situation.log, situation.policies).deletions
 
 
 def one_policy(going: list[SegmentDeletion]) -> str:

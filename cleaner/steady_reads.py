@@ -1,5 +1,5 @@
-"""Reads facts of a log's files while retention and swaps may remove them: reads again, with both locked out, if a file
-is missing.
+"""Steady reads: facts of a log's files, read while retention and swaps may remove them. If a file is missing, they are read
+again with both locked out.
 
 A list of segments is a snapshot; their files are opened by name when a fact is asked for. One that went meanwhile is no failure
 of the log. The first try takes no lock, since reading may take long and retention must not wait for it as a rule.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def settled(log: UnifiedLog, read: Callable[[], T]) -> T:
+def read_steady(log: UnifiedLog, read: Callable[[], T]) -> T:
     """Return `read()`, which must take the log's segments itself. Any thread but the loop's. FileNotFoundError: a file
     is missing even with retention and swaps locked out.
     """
@@ -28,6 +28,6 @@ def settled(log: UnifiedLog, read: Callable[[], T]) -> T:
             return read()
 
 
-def settled_views(log: UnifiedLog) -> list[SegmentView]:
-    """Facts of each segment, oldest first. Threads and errors as `settled`."""
-    return settled(log, lambda: list(log.local.segment_views()))
+def steady_views(log: UnifiedLog) -> list[SegmentView]:
+    """Facts of each segment, oldest first. Threads and errors as `read_steady`."""
+    return read_steady(log, lambda: list(log.local.segment_views()))

@@ -1,4 +1,4 @@
-"""The page for who is not let in: in the console's style, and with nothing on it about this daemon."""
+"""The page that a browser gets instead of one it may not see: in the console's style, and nothing on it about this daemon."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .page_request import Page
 from .units import visible
 
 
-def turned_away(status: str, text: str) -> Page:
-    """The whole answer but for the gate's own headers."""
+def access_denied(status: str, text: str) -> Page:
+    """Return the page; the caller adds the headers of its own refusal."""
     title = status.partition(" ")[2]
     page = element(
         "html",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from support.cleaning import CleaningWorld, keyed, put
 from tidelog.cleaner.kernel.results import FilterCounts
-from tidelog.cleaner.removals import Removals, removed_between, removed_by_pass, removed_by_retention
+from tidelog.cleaner.removal_counts import RemovalCounts, removed_between, removed_by_pass, removed_by_retention
 
 
 def world(**settings: object) -> CleaningWorld:
@@ -18,7 +18,7 @@ def test_a_pass_by_cause() -> None:
         "superseded": 1, "tombstone": 2, "aborted": 3, "keyless": 4, "marker": 5, "retention": 0, "delete-records": 6,
     }  # fmt: skip
     assert (removed.records, removed.bytes) == (counts.removed, 700)
-    assert removed.plus(Removals(retention=1, bytes=1)).records == 22
+    assert removed.plus(RemovalCounts(retention=1, bytes=1)).records == 22
 
 
 def test_retention_counts_records_and_not_offsets_where_cleaning_left_gaps() -> None:
@@ -51,4 +51,4 @@ def test_who_names_the_segment_is_the_cause() -> None:
     assert (removed.delete_records, removed.retention) == (0, 60 - bases[2])
     after = made.log().ledger.value
     assert after is not None
-    assert removed_between(before, after) == Removals(retention=60 - bases[2])
+    assert removed_between(before, after) == RemovalCounts(retention=60 - bases[2])

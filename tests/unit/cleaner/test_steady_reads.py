@@ -8,7 +8,7 @@ from support.cleaning import CleaningWorld, Control, put
 from support.logs import World
 from tidelog.cleaner.cleaning import CleaningTask
 from tidelog.cleaner.exceptions import CleaningAborted
-from tidelog.cleaner.settled import settled, settled_views
+from tidelog.cleaner.steady_reads import read_steady, steady_views
 
 
 class Log:
@@ -35,20 +35,20 @@ class Log:
 
 def test_it_reads_again_with_retention_and_swaps_kept_out() -> None:
     log = Log(is_mended=True)
-    assert settled(log, log.read) == "read"  # type: ignore[arg-type]
+    assert read_steady(log, log.read) == "read"  # type: ignore[arg-type]
     assert log.reads == [False, True]
 
 
 def test_a_file_that_is_missing_all_the_same_is_an_error() -> None:
     log = Log(is_mended=False)
     with pytest.raises(FileNotFoundError):
-        settled(log, log.read)  # type: ignore[arg-type]
+        read_steady(log, log.read)  # type: ignore[arg-type]
     assert log.reads == [False, True]
 
 
 def test_what_is_there_is_read_once_and_without_a_lock() -> None:
     log = Log(is_mended=True)
-    assert settled(log, lambda: log.is_steady) is False  # type: ignore[arg-type]
+    assert read_steady(log, lambda: log.is_steady) is False  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -113,4 +113,4 @@ def test_facts_of_segments_that_a_pass_swaps_meanwhile(world: CleaningWorld, mon
         return stat(path)
 
     monkeypatch.setattr(world.file_system, "stat", after_a_pass)
-    assert [view.base_offset for view in settled_views(log)] == [39, 40]
+    assert [view.base_offset for view in steady_views(log)] == [39, 40]

@@ -1,4 +1,4 @@
-"""Removals: numbers of removed records by cause, as `tidelog clean` and `tidelog log compact` print them. The ledger of
+"""RemovalCounts: numbers of removed records by cause, as `tidelog clean` and `tidelog log compact` print them. The ledger of
 each partition (`storage/ledger/ledger.py`) counts under the same causes for ever.
 
     superseded      a later record has the same key
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .kernel.results import FilterCounts
 
 
-class Removals(NamedTuple):
+class RemovalCounts(NamedTuple):
     """Number of removed records by cause, and the bytes of `.log` files freed."""
 
     superseded: int = 0
@@ -37,8 +37,8 @@ class Removals(NamedTuple):
     delete_records: int = 0
     bytes: int = 0
 
-    def plus(self, other: Removals) -> Removals:
-        return Removals(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+    def plus(self, other: RemovalCounts) -> RemovalCounts:
+        return RemovalCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def by_cause(self) -> dict[str, int]:
         """The counts under the names that commands print."""
@@ -50,13 +50,13 @@ class Removals(NamedTuple):
         return sum(self) - self.bytes
 
 
-CAUSES = {name: name.replace("_", "-") for name in Removals._fields if name != "bytes"}
+CAUSES = {name: name.replace("_", "-") for name in RemovalCounts._fields if name != "bytes"}
 """Field → its name in commands and in the ledger."""
 
 
-def removed_by_pass(counts: FilterCounts) -> Removals:
+def removed_by_pass(counts: FilterCounts) -> RemovalCounts:
     """Removals of one cleaner pass."""
-    return Removals(
+    return RemovalCounts(
         superseded=counts.superseded,
         tombstone=counts.tombstones_expired,
         aborted=counts.aborted,
@@ -67,20 +67,20 @@ def removed_by_pass(counts: FilterCounts) -> Removals:
     )
 
 
-def removed_by_retention(deletions: Iterable[SegmentDeletion]) -> Removals:
+def removed_by_retention(deletions: Iterable[SegmentDeletion]) -> RemovalCounts:
     """Removals of a retention run, which takes whole segments."""
-    total = Removals()
+    total = RemovalCounts()
     for deletion in deletions:
         live, size = deletion.live, deletion.size
         is_asked = deletion.policy == START_OFFSET.name
         total = total.plus(
-            Removals(delete_records=live, bytes=size) if is_asked else Removals(retention=live, bytes=size)
+            RemovalCounts(delete_records=live, bytes=size) if is_asked else RemovalCounts(retention=live, bytes=size)
         )
     return total
 
 
-def removed_between(before: Ledger, after: Ledger) -> Removals:
+def removed_between(before: Ledger, after: Ledger) -> RemovalCounts:
     """Removals that a log's ledger booked between two of its states; the ledger does not count bytes."""
-    return Removals(
+    return RemovalCounts(
         **{name: after.removed.get(cause, 0) - before.removed.get(cause, 0) for name, cause in CAUSES.items()}
     )
