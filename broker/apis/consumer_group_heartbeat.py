@@ -20,10 +20,10 @@ from ...protocol.messages.consumer_group_heartbeat import (
 )
 from ..groups.consumer.requests import HeartbeatRequest, HeartbeatResult
 from ..groups.store.group import GroupType
-from ..groups.store.visible_topics import visible_topics
 from ..metadata.features import GROUP_VERSION
 from ..requests.access import requires_field, requires_request, shows
 from ..requests.registry import api
+from ..requests.visible_topics import visible_topics
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:

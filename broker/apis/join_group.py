@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from ...protocol.api_keys import ApiKey
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ..groups.classic.events import GroupProtocol, JoinRequest, JoinResult
-from ..groups.store.visible_topics import visible_topics
 from ..network.pending_response import map_maybe_awaitable
 from ..requests.access import requires_field
 from ..requests.registry import api
+from ..requests.visible_topics import visible_topics
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ..network.connection import Connection
+    from ..produce_fetch.produce_admission import Admission
     from ..server import Broker
-    from ..transactions.produce_admission import Admission
 
 
 @api(
@@ -80,7 +80,7 @@ def produce(
     if transactional_id is None:
         job.append(buffer, topics, ids, denied, None)
         return job.answer()
-    from ..transactions.produce_admission import admit
+    from ..produce_fetch.produce_admission import admit
 
     # What may not be written does not come into the transaction either.
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]

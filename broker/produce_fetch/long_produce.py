@@ -24,7 +24,7 @@ from .produce_job import FIRST_WITH_IDS, UNKNOWN, Denied, ProduceJob, denied_top
 if TYPE_CHECKING:
     from ..network.connection import Connection
     from ..server import Broker
-    from ..transactions.produce_admission import Refusals
+    from .produce_admission import Refusals
 
 Topics = list[tuple[Any, list[tuple[int, int, int]]]]
 
@@ -81,7 +81,7 @@ async def _refused(
     broker: Broker, frame: bytearray, topics: Topics, version: int, transactional_id: str, denied: Denied
 ) -> Refusals:
     """What the transaction does not let in, when its coordinator durably has the rest."""
-    from ..transactions.produce_admission import admit
+    from .produce_admission import admit
 
     open_topics = topics if denied is None else [topic for topic in topics if topic[0] not in denied]
     admission = admit(broker, frame, open_topics, version, transactional_id)

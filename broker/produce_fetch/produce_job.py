@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..partitions.partition import Partition, PartitionTable
     from ..requests.context import RequestContext
     from ..requests.counters import RequestCounters
-    from ..transactions.produce_admission import Refusals
+    from .produce_admission import Refusals
 
 #: (index, error code, base offset, log append time, log start offset, message)
 PartitionAnswer = tuple[int, ErrorCode, int, int, int, str | None]

@@ -394,7 +394,7 @@ def test_producers_are_forgotten_earlier(broker: Broker, admin: KafkaClient) -> 
 
 
 def test_checks_of_transactions(broker: Broker, admin: KafkaClient) -> None:
-    """Read with each request: tests/unit/broker/transactions/test_produce_admission.py has what it does."""
+    """Read with each request: tests/unit/broker/produce_fetch/test_produce_admission.py has what it does."""
     name = "transaction.partition.verification.enable"
     set_broker(admin, name, "false")
     assert inside(broker).config.transaction_partition_verification_enable is False

@@ -30,9 +30,9 @@ from tidelog.broker.metadata.topics import TRANSACTION_STATE
 from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.produce_fetch.produce_admission import admit
 from tidelog.broker.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.transactions.markers import MarkerWriter
-from tidelog.broker.transactions.produce_admission import admit
 from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records

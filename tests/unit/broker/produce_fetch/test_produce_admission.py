@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support.logs import batch
 from support.transactions import Node
-from tidelog.broker.transactions import produce_admission as transactional_produce
-from tidelog.broker.transactions.produce_admission import admit, produce_code, producer_of
+from tidelog.broker.produce_fetch import produce_admission as transactional_produce
+from tidelog.broker.produce_fetch.produce_admission import admit, produce_code, producer_of
 from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.exceptions import InvalidProducerEpochError

@@ -19,7 +19,7 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...protocol.records.attributes import TRANSACTIONAL_MASK
 from ...protocol.records.record_batch import ATTRIBUTES_AT, MAGIC_AT, MAGIC_V2, RECORD_BATCH_OVERHEAD
 from ..groups.store.offsets import TopicPartition
-from .states import VERSION_2, Producer
+from ..transactions.states import VERSION_2, Producer
 
 if TYPE_CHECKING:
     from ..partitions.partition import Partition
