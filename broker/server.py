@@ -33,6 +33,7 @@ from ..storage.manager.log_manager import LogManager
 from ..storage.scheduler import ThreadPoolScheduler
 from ..storage.segment.names import CLUSTER_METADATA_TOPIC, partition_directory_name
 from .cleaning.service import LogCleaner
+from .coordinator.parts import CoordinatorParts
 from .groups.coordinator import GroupCoordinator
 from .http.server import HttpServer
 from .metadata.client_telemetry import ClientTelemetry
@@ -171,6 +172,7 @@ class Broker:
         self.resources: ResourceConfigs
         self.telemetry: ClientTelemetry
         self.topics: TopicRegistry
+        self._coordinator_parts: CoordinatorParts
         self.partitions: PartitionTable
         self.producer_ids: ProducerIds
         self.groups: GroupCoordinator
@@ -265,7 +267,9 @@ class Broker:
         if self._transactions is None:
             from .transactions.coordinator import TransactionCoordinator
 
-            self._transactions = TransactionCoordinator.of(self)
+            self._transactions = TransactionCoordinator.of(
+                self._coordinator_parts, self.groups, self.features, self.producer_ids.next
+            )
         return self._transactions
 
     @property
@@ -291,7 +295,11 @@ class Broker:
             from .share.coordinator import ShareCoordinator
             from .share.manager import SharePartitions
 
-            self._share = SharePartitions(self, ShareCoordinator.of(self))
+            parts = self._coordinator_parts
+            self._share = SharePartitions(
+                parts, ShareCoordinator.of(parts), self.groups, self.resources, self.purgatory
+            )
+            self.socket_server.on_closed.append(self._share.connection_closed)
         return self._share
 
     @property
@@ -316,9 +324,12 @@ class Broker:
         await self._open_logs()
         self.partitions = PartitionTable(self.topics, self.loop, self.conversions)
         self.topics.on_deleted.append(self.partitions.forget)
+        self._coordinator_parts = CoordinatorParts(
+            self.partitions, self.topics, self.dynamic, self.time, self.timer, self.loop, self.io_pool
+        )
         self.producer_ids = ProducerIds(self.metadata)
         self.producer_ids.never_below(self.topics.producer_id_floor)
-        self.groups = GroupCoordinator.of(self)
+        self.groups = GroupCoordinator.of(self._coordinator_parts, self.resources)
         self.socket_server.wait_of = self.quotas.connected
         await self.groups.start()
         if self.topics.get(TRANSACTION_STATE) is not None:

@@ -79,8 +79,11 @@ async def _answer(
         most = min(request.max_bytes, broker.fetch_max_bytes)
         if broker.quotas.active:
             most = min(most, broker.quotas.most_fetched(client_id))
-        job = ShareFetchJob(broker, broker.share, key, request, version, most, readable)
-        topics = await job.run(connection)
+        job = ShareFetchJob(broker.share, key, request, version, most, readable)
+        try:
+            topics = await job.run(connection)
+        finally:
+            broker.counters.fetched_bytes += job.fetched_bytes
     except Refused as error:
         return _failed(broker, version, correlation_id, ErrorCode.INVALID_REQUEST, str(error))
     except Exception as error:

@@ -14,11 +14,10 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..coordinator.internal_topic import CoordinatorLog, PartitionCoordinatorLog
+from ..coordinator.internal_topic import CoordinatorLog
 from ..coordinator.runtime import CoordinatorRuntime, RunBlocking
 from ..metadata.store import GROUP
 from .classic.events import (
@@ -44,8 +43,9 @@ from .store.shards import Shard, Shards
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
+    from ..coordinator.parts import CoordinatorParts
+    from ..metadata.resource_config import ResourceConfigs
     from ..runtime.timer import Timer
-    from ..server import Broker
     from .heartbeat.machine import Environment
     from .heartbeat.runtime import HeartbeatGroups
 
@@ -118,7 +118,7 @@ class GroupCoordinator:
         self._runtime.every(config.offsets_retention_check_interval_ms, self._commits.expire)
 
     @classmethod
-    def of(cls, broker: Broker) -> GroupCoordinator:
+    def of(cls, parts: CoordinatorParts, resources: ResourceConfigs) -> GroupCoordinator:
         """The coordinator of a whole broker. Offsets of topics that are deleted are forgotten."""
 
         def environment() -> Environment:
@@ -126,19 +126,19 @@ class GroupCoordinator:
             from .heartbeat.settings import GroupSettings
             from .heartbeat.topic_image import RegistryImage
 
-            settings = GroupSettings(lambda: broker.config, lambda group_id: broker.resources.own(GROUP, group_id))
-            return Environment(RegistryImage(broker.topics, broker.time), settings, random_id)
+            settings = GroupSettings(lambda: parts.config, lambda group_id: resources.own(GROUP, group_id))
+            return Environment(RegistryImage(parts.topics, parts.time), settings, random_id)
 
         coordinator = cls(
-            PartitionCoordinatorLog(GROUP_METADATA_TOPIC, broker.partitions, broker.topics),
-            broker.config,
-            broker.time,
-            broker.timer,
-            broker.loop,
-            partial(broker.loop.run_in_executor, broker.io_pool),
+            parts.log_of(GROUP_METADATA_TOPIC),
+            parts.config,
+            parts.time,
+            parts.timer,
+            parts.loop,
+            parts.run_blocking,
             environment,
         )
-        broker.topics.on_deleted.append(lambda topic: coordinator.topics_deleted([topic]))
+        parts.topics.on_deleted.append(lambda topic: coordinator.topics_deleted([topic]))
         return coordinator
 
     # -- life

@@ -15,11 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..coordinator.internal_topic import CoordinatorLog, CoordinatorRecord, PartitionCoordinatorLog
+from ..coordinator.internal_topic import CoordinatorLog, CoordinatorRecord
 from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced
 from ..metadata.topics import SHARE_GROUP_STATE
 from . import state as states
@@ -30,8 +29,8 @@ from .state import StateEntry, StateShard
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
+    from ..coordinator.parts import CoordinatorParts
     from ..runtime.timer import Timer
-    from ..server import Broker
 
 log = logging.getLogger(__name__)
 
@@ -82,18 +81,18 @@ class ShareCoordinator:
         self.writes = 0
 
     @classmethod
-    def of(cls, broker: Broker) -> ShareCoordinator:
+    def of(cls, parts: CoordinatorParts) -> ShareCoordinator:
         """The coordinator of a whole broker."""
         coordinator = cls(
-            PartitionCoordinatorLog(SHARE_GROUP_STATE, broker.partitions, broker.topics),
-            broker.topics,
-            broker.config,
-            broker.time,
-            broker.timer,
-            broker.loop,
-            partial(broker.loop.run_in_executor, broker.io_pool),
+            parts.log_of(SHARE_GROUP_STATE),
+            parts.topics,
+            parts.config,
+            parts.time,
+            parts.timer,
+            parts.loop,
+            parts.run_blocking,
         )
-        broker.topics.on_deleted.append(lambda _: coordinator.forget_deleted_topics())
+        parts.topics.on_deleted.append(lambda _: coordinator.forget_deleted_topics())
         return coordinator
 
     # -- life

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.share_fetch import ShareFetchRequest
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.log.values import FetchDataInfo
-    from ..server import Broker
 
 RECORD_LIMIT = 1
 """The acquire mode in which `max_records` is not exceeded (KIP-1206)."""
@@ -51,13 +51,13 @@ class ShareFetchJob:
     """Loop thread."""
 
     def __init__(
-        self, broker: Broker, shares: SharePartitions, key: MemberKey, request: ShareFetchRequest, version: int,
+        self, shares: SharePartitions, key: MemberKey, request: ShareFetchRequest, version: int,
         max_bytes: int, may_read: Callable[[str], bool],
     ) -> None:  # fmt: skip
         """`max_bytes`: what the request, the broker and quotas allow. `may_read`: the client, by a topic's name."""
         self._may_read = may_read
-        self._broker = broker
         self._shares = shares
+        self._partitions = shares.parts.partitions
         self._key = key
         self._request = request
         self._version = version
@@ -67,6 +67,8 @@ class ShareFetchJob:
         self._limits = shares.settings.limits(key.group)
         self._held: list[tuple[TopicIdPartition, HeldPartition]] = []
         self._errors: Rows = {}
+        #: Of records in the answer.
+        self.fetched_bytes = 0
 
     async def run(self, connection: object) -> dict[bytes, list[PartitionAnswer]]:
         """The rows of the answer by topic id; whoever gets them gives back their leases.
@@ -113,7 +115,7 @@ class ShareFetchJob:
         ]
         return acknowledge(
             self._shares,
-            self._broker.partitions,
+            self._partitions,
             self._key,
             wanted,
             self._version,
@@ -134,7 +136,7 @@ class ShareFetchJob:
         if not partitions or self._max_bytes <= 0 or self._request.max_records <= 0:
             return {}
         for where in partitions:
-            name = self._broker.partitions.name_of(where.topic_id)
+            name = self._partitions.name_of(where.topic_id)
             if name is not None and not self._may_read(name):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 self._errors[where] = PartitionAnswer(where.partition, code, code.text)
@@ -156,7 +158,7 @@ class ShareFetchJob:
 
     async def _wait(self, max_wait_ms: int) -> Rows:
         watched = [one for _, held in self._held for one in (held, held.partition)]
-        future = self._broker.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(last=last))
+        future = self._shares.purgatory.wait(watched, max_wait_ms, lambda last: self._attempt(last=last))
         try:
             return await future
         except asyncio.CancelledError:
@@ -169,7 +171,7 @@ class ShareFetchJob:
         for _, held in self._held:
             offset = max(held.share.fetch_offset, held.partition.log.log_start_offset)
             if not held.partition.is_warm(offset) or (self._committed and not held.partition.log.aborted_are_loaded):
-                await self._broker.loop.run_in_executor(self._broker.io_pool, self._look_ahead, held, offset)
+                await self._shares.parts.run_blocking(partial(self._look_ahead, held, offset))
 
     def _look_ahead(self, held: HeldPartition, offset: int) -> None:
         """Brings index, batch headers and aborted transactions into memory. Pool thread; errors are the read's own."""
@@ -266,7 +268,7 @@ class ShareFetchJob:
         count = sum(lot.last - lot.first + 1 for lot in acquired)
         self._shares.acquired += count
         position, size = place_of(acquired, spans, info.position)
-        self._broker.counters.fetched_bytes += size
+        self.fetched_bytes += size
         assert info.file is not None
         records = FileSlice(info.file, position, size, held.partition.just_written(info))
         return PartitionAnswer(where.partition, records=records, acquired=acquired), count

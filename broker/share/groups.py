@@ -26,9 +26,9 @@ from .manager import SharePartitions, synced
 from .records import NO_OFFSET, SharePartitionKey
 
 if TYPE_CHECKING:
+    from ..groups.coordinator import GroupCoordinator
     from ..groups.heartbeat.runtime import HeartbeatGroups
     from ..metadata.topics import Topic
-    from ..server import Broker
 
 log = logging.getLogger(__name__)
 
@@ -48,16 +48,18 @@ class SharePartitionOffset(NamedTuple):
 class ShareGroups:
     """Made with the first request for a share group."""
 
-    def __init__(self, broker: Broker, shares: SharePartitions) -> None:
-        self._broker = broker
+    def __init__(self, shares: SharePartitions, members: GroupCoordinator) -> None:
         self._shares = shares
+        self._members = members
+        self._topics = shares.parts.topics
+        self._loop = shares.parts.loop
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._heartbeat_groups.on_member_gone.append(self._member_gone)
-        broker.topics.on_deleted.append(lambda _: self.forget_deleted_topics())
+        self._topics.on_deleted.append(lambda _: self.forget_deleted_topics())
 
     @property
     def _heartbeat_groups(self) -> HeartbeatGroups:
-        return self._broker.groups.heartbeat_groups
+        return self._members.heartbeat_groups
 
     @property
     def _machine(self) -> Machine:
@@ -95,7 +97,7 @@ class ShareGroups:
             return
         task = self._preparing.get(asked.group_id)
         if task is None:
-            task = self._broker.loop.create_task(self._initialize_missing(asked.group_id, names))
+            task = self._loop.create_task(self._initialize_missing(asked.group_id, names))
             self._preparing[asked.group_id] = task
             task.add_done_callback(lambda _: self._preparing.pop(asked.group_id, None))
         await asyncio.shield(task)
@@ -156,11 +158,11 @@ class ShareGroups:
             wanted = [
                 (topic.name, sorted(state.partitions))
                 for topic_id, state in known.items()
-                if (topic := self._broker.topics.by_id(topic_id)) is not None
+                if (topic := self._topics.by_id(topic_id)) is not None
             ]
         rows: list[tuple[str, Topic | None, dict[int, SharePartitionOffset]]] = []
         for name, partitions in wanted:
-            topic = self._broker.topics.get(name)
+            topic = self._topics.get(name)
             rows.append(
                 (
                     name,
@@ -182,7 +184,7 @@ class ShareGroups:
         if state is None:
             return SharePartitionOffset()
         start, done = state.start_offset, state.delivery_complete_count
-        found = self._broker.topics.log(topic.name, partition)
+        found = self._topics.log(topic.name, partition)
         lag = -1
         if start != NO_OFFSET and done >= 0 and found is not None:
             lag = max(0, found.high_watermark - start - done)
@@ -197,7 +199,7 @@ class ShareGroups:
         places: dict[tuple[bytes, int], Place] = {}
         for place in starts:
             name, index = place
-            topic = self._broker.topics.get(name)
+            topic = self._topics.get(name)
             if topic is None or not 0 <= index < topic.partition_count:
                 outcome[place] = ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue
@@ -224,7 +226,7 @@ class ShareGroups:
         outcome: dict[str, ProtocolError | None] = {}
         topics: dict[bytes, str] = {}
         for name in names:
-            topic = self._broker.topics.get(name)
+            topic = self._topics.get(name)
             outcome[name] = None
             if topic is None:
                 outcome[name] = ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -250,7 +252,7 @@ class ShareGroups:
         if not coordinator.is_open:
             return
         for topic_id in topic_ids:
-            topic = self._broker.topics.by_id(topic_id)
+            topic = self._topics.by_id(topic_id)
             for index in range(0 if topic is None else topic.partition_count):
                 key = SharePartitionKey(group_id, topic_id, index)
                 self._shares.drop(key)
@@ -260,13 +262,13 @@ class ShareGroups:
 
     def forget_deleted_topics(self) -> None:
         """Groups keep no partitions of topics that are gone."""
-        for group_id in self._broker.groups.ids_of_type(GroupType.SHARE):
+        for group_id in self._members.ids_of_type(GroupType.SHARE):
             try:
                 group = self.describe(group_id)
                 gone = {
                     topic_id
                     for topic_id in (*group.initialized, *group.initializing, *group.deleting)
-                    if self._broker.topics.by_id(topic_id) is None
+                    if self._topics.by_id(topic_id) is None
                 }
                 if gone:
                     self._forget(group_id, gone)
@@ -278,7 +280,7 @@ class ShareGroups:
             group_id, lambda found, _: self._machine.deleted(found, group_id, gone), kind=GroupType.SHARE
         )
         if inspect.isawaitable(done):
-            self._broker.loop.create_task(_heard(done))
+            self._loop.create_task(_heard(done))
 
 
 async def _heard(done: Awaitable[object]) -> None:

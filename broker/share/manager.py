@@ -25,10 +25,12 @@ from .sessions import MemberKey, ShareSession, ShareSessions, TopicIdPartition
 from .settings import BY_DURATION, EARLIEST, ShareGroupSettings
 
 if TYPE_CHECKING:
+    from ..coordinator.parts import CoordinatorParts
+    from ..groups.coordinator import GroupCoordinator
+    from ..metadata.resource_config import ResourceConfigs
     from ..partitions.partition import Partition
-    from ..partitions.purgatory import DelayedFetch
+    from ..partitions.purgatory import DelayedFetch, FetchPurgatory
     from ..runtime.timer import TimerHandle
-    from ..server import Broker
     from .groups import ShareGroups
 
 log = logging.getLogger(__name__)
@@ -107,15 +109,25 @@ class HeldPartition:
 
 
 class SharePartitions:
-    """Made when it is first asked for; `close` before the coordinator's."""
+    """Made when it is first asked for; `close` before the coordinator's. Whoever makes it calls `connection_closed`."""
 
-    def __init__(self, broker: Broker, coordinator: ShareCoordinator) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        parts: CoordinatorParts,
+        coordinator: ShareCoordinator,
+        members: GroupCoordinator,
+        resources: ResourceConfigs,
+        purgatory: FetchPurgatory,
+    ) -> None:
+        """`members`: where share groups are. Fetches of theirs wait in `purgatory`."""
+        self.parts = parts
         self.coordinator = coordinator
-        self.time = broker.time
-        self.timer = broker.timer
-        self.settings = ShareGroupSettings(broker.resources, broker.config)
-        self.sessions = ShareSessions(broker.config.group_share_max_share_sessions)
+        self.time = parts.time
+        self.timer = parts.timer
+        self.purgatory = purgatory
+        self._members = members
+        self.settings = ShareGroupSettings(resources, parts.config)
+        self.sessions = ShareSessions(parts.config.group_share_max_share_sessions)
         self._held: dict[SharePartitionKey, HeldPartition] = {}
         self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
         #: Since the start: records by type of acknowledgement, records that were acquired, locks' records that ended by time,
@@ -125,8 +137,7 @@ class SharePartitions:
         self.expired = 0
         self.lost_sessions = 0
         self._groups: ShareGroups | None = None
-        broker.socket_server.on_closed.append(self.connection_closed)
-        broker.topics.on_deleted.append(lambda _: self._forget_deleted())
+        parts.topics.on_deleted.append(lambda _: self._forget_deleted())
 
     @property
     def groups(self) -> ShareGroups:
@@ -134,7 +145,7 @@ class SharePartitions:
         if self._groups is None:
             from .groups import ShareGroups
 
-            self._groups = ShareGroups(self._broker, self)
+            self._groups = ShareGroups(self, self._members)
         return self._groups
 
     def close(self) -> None:
@@ -167,7 +178,7 @@ class SharePartitions:
             return held
         task = self._loading.get(key)
         if task is None:
-            task = self._broker.loop.create_task(self._load(key))
+            task = self.parts.loop.create_task(self._load(key))
             self._loading[key] = task
             task.add_done_callback(lambda done: self._loaded(key, done))
         return await asyncio.shield(task)
@@ -190,13 +201,13 @@ class SharePartitions:
         if start == NO_OFFSET:
             start = await self._first_offset(key.group, partition)
         held = HeldPartition(self, key, partition, _share_partition(state, start), state.state_epoch, leader_epoch)
-        if self._broker.partitions.get(partition.log.topic, key.partition) is not partition:
+        if self.parts.partitions.get(partition.log.topic, key.partition) is not partition:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # it went meanwhile
         self._held[key] = held
         return held
 
     def _partition(self, key: SharePartitionKey) -> Partition:
-        table = self._broker.partitions
+        table = self.parts.partitions
         name = table.name_of(key.topic_id)
         if name is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -213,9 +224,7 @@ class SharePartitions:
             return found.log_start_offset
         if reset.kind == BY_DURATION:
             timestamp = self.time.milliseconds() - reset.back_ms
-            at = await self._broker.loop.run_in_executor(
-                self._broker.io_pool, lambda: found.lookup_by_timestamp(timestamp)
-            )
+            at = await self.parts.run_blocking(lambda: found.lookup_by_timestamp(timestamp))
             if at is not None:
                 return at.offset
         return found.high_watermark
@@ -229,7 +238,7 @@ class SharePartitions:
             held.wake()
 
     def _forget_deleted(self) -> None:
-        for key in [key for key in self._held if self._broker.topics.by_id(key.topic_id) is None]:
+        for key in [key for key in self._held if self.parts.topics.by_id(key.topic_id) is None]:
             self.drop(key)
 
     def group_emptied(self, group: str) -> None:

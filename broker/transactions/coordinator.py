@@ -16,11 +16,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, ProtocolError
-from ..coordinator.internal_topic import CoordinatorLog, PartitionCoordinatorLog
+from ..coordinator.internal_topic import CoordinatorLog
 from ..coordinator.runtime import CoordinatorRuntime, RunBlocking, Unsynced, when_durable
 from ..metadata.features import TRANSACTION_VERSION
 from ..metadata.topics import TRANSACTION_STATE
@@ -33,10 +32,11 @@ from .states import Producer, TransactionMetadata, TransactionState
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...storage.clock import Time
+    from ..coordinator.parts import CoordinatorParts
     from ..groups.store.offsets import TopicPartition
     from ..metadata.features import Features
     from ..runtime.timer import Timer
-    from ..server import Broker
+    from .markers import CommittedOffsets
 
 log = logging.getLogger(__name__)
 
@@ -93,18 +93,24 @@ class TransactionCoordinator:
         self._runtime.every(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._expire)
 
     @classmethod
-    def of(cls, broker: Broker) -> TransactionCoordinator:
-        """The coordinator of a whole broker."""
+    def of(
+        cls,
+        parts: CoordinatorParts,
+        groups: CommittedOffsets,
+        features: Features,
+        new_id: Callable[[], Awaitable[int]],
+    ) -> TransactionCoordinator:
+        """The coordinator of a whole broker. `groups` commit what transactions did; `new_id` as of the constructor."""
         return cls(
-            PartitionCoordinatorLog(TRANSACTION_STATE, broker.partitions, broker.topics),
-            MarkerWriter(broker.partitions, broker.groups, broker.time, broker.loop),
-            broker.features,
-            broker.config,
-            broker.time,
-            broker.timer,
-            broker.loop,
-            partial(broker.loop.run_in_executor, broker.io_pool),
-            broker.producer_ids.next,
+            parts.log_of(TRANSACTION_STATE),
+            MarkerWriter(parts.partitions, groups, parts.time, parts.loop),
+            features,
+            parts.config,
+            parts.time,
+            parts.timer,
+            parts.loop,
+            parts.run_blocking,
+            new_id,
         )
 
     # -- life
