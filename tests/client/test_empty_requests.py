@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.inside import daemon_of
 from support.permission_case import TOPICS, Fields, made
 from support.permissions import Rule, Rules, nothing
 from support.wire_client import WireClient
@@ -34,7 +35,7 @@ class World:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.daemon = broker._running()
+        self.daemon = daemon_of(broker)
         for name in TOPICS:
             broker.create_topic(name)
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import trustme
 from support.console_client import Browser
+from support.inside import daemon_of, in_loop
 from support.patience import until
 from tidelog.broker.http.connections import MAX_CONNECTIONS
 from tidelog.broker.http.console.routes import ROUTES
@@ -71,17 +72,17 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }  # fmt: skip
     with Broker(settings) as broker:
         broker.create_topic("t")
-        users = broker._running().users
+        users = daemon_of(broker).users
         for name in ("alice", "bob", "carol"):
             changes = {"SCRAM-SHA-256": new_credential("SCRAM-SHA-256", f"{name}'s secret", b"salt" * 4)}
-            broker._in_loop(lambda name=name, changes=changes: users.change(name, changes))  # type: ignore[misc]
+            in_loop(broker, lambda name=name, changes=changes: users.change(name, changes))  # type: ignore[misc]
         yield Secured(broker, folder, authority)
 
 
 @pytest.fixture(autouse=True)
 def forgiving(secured: Secured) -> None:
     """Failures of one test are not counted in the next."""
-    attempts = secured.broker._running()._guesses.attempts
+    attempts = daemon_of(secured.broker)._guesses.attempts
     attempts.of_users.clear()
     attempts.of_addresses.clear()
 
@@ -169,7 +170,7 @@ def test_an_admin_acts_from_elsewhere_and_under_any_name(secured: Secured, caplo
 
 
 def test_guessing_is_slowed_counted_and_ended(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
-    running = secured.broker._running()
+    running = daemon_of(secured.broker)
     assert running.http is not None
     assert running.http.gate is not None
     before = running.http.gate.users.failures.failures
@@ -205,7 +206,7 @@ def test_who_connects_and_says_nothing_keeps_nobody_out(secured: Secured) -> Non
 
 
 def test_a_renewed_certificate_holds_for_who_comes_next(secured: Secured) -> None:
-    running = secured.broker._running()
+    running = daemon_of(secured.broker)
     https = running.http.https  # type: ignore[union-attr]
     assert https is not None
     before = https.tls.reloads
@@ -217,10 +218,10 @@ def test_a_renewed_certificate_holds_for_who_comes_next(secured: Secured) -> Non
 
 
 def test_settings_of_its_certificate_change_while_it_runs(secured: Secured) -> None:
-    dynamic = secured.broker._running().dynamic
+    dynamic = daemon_of(secured.broker).dynamic
 
     def alter(settings: dict[str, str]) -> None:
-        secured.broker._in_loop(lambda: dynamic.alter("1", lambda _: settings))
+        in_loop(secured.broker, lambda: dynamic.alter("1", lambda _: settings))
 
     with pytest.raises(BrokerError, match="/nowhere: can't be read"):
         alter({"listener.name.http.ssl.keystore.location": "/nowhere"})

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.inside import daemon_of, in_loop
 from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
 from tidelog.broker.http.connections import MAX_CONNECTIONS
@@ -39,8 +40,8 @@ def basic(name: str, password: str) -> str:
 
 
 def add_user(broker: Broker, name: str) -> None:
-    users = broker._running().users
-    broker._in_loop(lambda: users.change(name, {SCRAM: new_credential(SCRAM, f"{name}'s", b"salt" * 4)}))
+    users = daemon_of(broker).users
+    in_loop(broker, lambda: users.change(name, {SCRAM: new_credential(SCRAM, f"{name}'s", b"salt" * 4)}))
 
 
 def ask(broker: Broker, path: str, authorization: str, source: str = "127.0.0.1") -> int:
@@ -66,7 +67,7 @@ def test_clients_who_wait_for_their_refusal_take_no_lane(path: str, tmp_path: Pa
     """As many as may be connected guess at once, and each is answered ten minutes later, or never."""
     with Broker(settings(tmp_path, 600_000)) as broker, contextlib.ExitStack() as all_of_them:
         add_user(broker, "alice")
-        http_server = broker._running().http
+        http_server = daemon_of(broker).http
         assert http_server is not None
         assert http_server.gate is not None
         failures = http_server.gate.users.failures

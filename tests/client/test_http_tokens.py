@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 import trustme
+from support.inside import daemon_of
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from tidelog.cli.main import main
 from tidelog.testing import Broker, BrokerError
@@ -84,7 +85,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture(autouse=True)
 def forgiving(world: World) -> None:
     """Failures of one test are not counted in the next."""
-    attempts = world.broker._running()._guesses.attempts
+    attempts = daemon_of(world.broker)._guesses.attempts
     attempts.of_users.clear()
     attempts.of_addresses.clear()
 
@@ -162,7 +163,7 @@ def test_commands(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_rotated_key_is_found_by_the_first_token_that_names_it(world: World) -> None:
     world.keys.serve(key_set(NEW))
-    users = world.broker._running().http.gate.users  # type: ignore[union-attr]
+    users = daemon_of(world.broker).http.gate.users  # type: ignore[union-attr]
     assert users.verifier is not None
     users.verifier.keys._asked_s = -1e9  # long ago
     new = token_of(private_key("P-256"), "ES256", "new")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.inside import daemon_of, in_loop
 from support.patience import until
 from support.permission_case import made
 from support.wire_client import WireClient, request_frame
@@ -55,9 +56,9 @@ def ask(broker: Broker, key: ApiKey, fields: Any, version: int = 99) -> Any:
 
 @pytest.mark.parametrize("key", JOINS, ids=lambda key: key.label)
 def test_a_member_that_brings_too_much_is_refused_and_leaves_nothing(broker: Broker, key: ApiKey) -> None:
-    before = [group.group_id for group in broker._running().groups.list_groups((), ())]
+    before = [group.group_id for group in daemon_of(broker).groups.list_groups((), ())]
     assert ask(broker, key, JOINS[key]).error_code == ErrorCode.INVALID_REQUEST
-    assert [group.group_id for group in broker._running().groups.list_groups((), ())] == before
+    assert [group.group_id for group in daemon_of(broker).groups.list_groups((), ())] == before
 
 
 def test_a_group_takes_members_until_they_have_brought_what_it_may_have(broker: Broker) -> None:
@@ -67,10 +68,10 @@ def test_a_group_takes_members_until_they_have_brought_what_it_may_have(broker: 
     with contextlib.ExitStack() as clients:
         for _ in range(GROUP_BYTES // MEMBER_BYTES):
             clients.enter_context(WireClient((broker.host, broker.port))).send(frame)
-        until(lambda: broker._in_loop(lambda: _bytes(broker)) == GROUP_BYTES, "all of them have joined")
+        until(lambda: in_loop(broker, lambda: _bytes(broker)) == GROUP_BYTES, "all of them have joined")
         assert ask(broker, ApiKey.JOIN_GROUP, fields, 3).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 async def _bytes(broker: Broker) -> int:
-    group = broker._running().groups._shards.shard_of("full").groups.get("full")
+    group = daemon_of(broker).groups._shards.shard_of("full").groups.get("full")
     return 0 if group is None else group.member_bytes

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.inside import daemon_of
 from support.many_names import crowded, held, is_in_turns
 from support.patience import until
 from support.wire_client import WireClient, request_frame
@@ -53,7 +54,7 @@ def client_of(broker: Broker) -> WireClient:
 
 
 def loop_of(broker: Broker) -> asyncio.AbstractEventLoop:
-    daemon: Any = broker._daemon
+    daemon: Any = daemon_of(broker)
     return daemon.loop
 
 
@@ -98,7 +99,7 @@ def test_produce_and_fetch_of_very_many_partitions_do_not_hold_the_loop(
     produce = ProduceRequest(acks=1, timeout_ms=1, topic_data=produces)
     for request, kind in ((fetch, FetchResponse), (produce, ProduceResponse)):
         frame = request_frame(request, version)
-        daemon: Any = broker._daemon
+        daemon: Any = daemon_of(broker)
         turns = daemon.socket_server.fair_queue.taken
         bodies: list[bytes] = []
         with client_of(broker) as client:
@@ -155,7 +156,7 @@ def test_a_fetch_of_many_partitions_is_woken_by_what_comes(broker: Broker) -> No
         max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1,
         topics=[FetchTopic(topic="quiet", partitions=wanted)],
     )  # fmt: skip
-    daemon: Any = broker._daemon
+    daemon: Any = daemon_of(broker)
     part = PartitionProduceData(index=400, records=bytes(build_batch([Record(0, 1, None, b"v")])))
     with client_of(broker) as waiting, client_of(broker) as writing:
         waiting.send(request_frame(fetch, 12))
@@ -232,7 +233,7 @@ def test_another_client_is_served_in_between(broker: Broker) -> None:
     large = request_frame(MetadataRequest(topics=names, allow_auto_topic_creation=False), 12)
     with client_of(broker) as heavy, client_of(broker) as light:
         light.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-        daemon: Any = broker._daemon
+        daemon: Any = daemon_of(broker)
         requests, turns = daemon.long_requests, daemon.socket_server.fair_queue.taken
         taken = requests.taken
         heavy.send(large)
@@ -256,7 +257,7 @@ def test_those_with_many_names_wait_for_each_other_and_are_answered(broker: Brok
     """Several at once, of several connections, with requests behind them: each gets its own answer, in order."""
     # Who sends a second one has to fit into the buffers of the sockets, as nobody reads before all have sent.
     requests = {30_000: 1, 500: 2, 2_000: 1, 10_000: 1, 700: 2}
-    daemon: Any = broker._daemon
+    daemon: Any = daemon_of(broker)
     taken = daemon.long_requests.taken
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(client_of(broker)) for _ in requests]

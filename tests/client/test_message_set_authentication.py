@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
+from support.inside import daemon_of, in_loop
 from support.message_sets import message_set_address
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
@@ -35,7 +36,7 @@ class Secured(NamedTuple):
         return context
 
     def principals(self) -> set[str]:
-        return {one.principal for one in list(self.broker._running().socket_server.connections)}
+        return {one.principal for one in list(daemon_of(self.broker).socket_server.connections)}
 
 
 def made(tmp_path_factory: pytest.TempPathFactory, **more: str) -> Iterator[Secured]:
@@ -55,9 +56,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, **more: str) -> Iterator[Secu
     }
     with Broker(settings) as broker:
         broker.create_topic("t")
-        users = broker._running().users
+        users = daemon_of(broker).users
         changes = {"SCRAM-SHA-512": new_credential("SCRAM-SHA-512", "alice's secret", b"salt" * 4)}
-        broker._in_loop(lambda: users.change("alice", changes))
+        in_loop(broker, lambda: users.change("alice", changes))
         yield Secured(broker, folder)
 
 
@@ -160,7 +161,7 @@ def test_clients_begin_anew_before_their_session_ends(tmp_path_factory: pytest.T
     settings = {"message.set.authentication": "plain", "listener.name.tcp.plain.connections.max.reauth.ms": "1500"}
     for secured in made(tmp_path_factory, **settings):
         address = message_set_address(secured.broker)
-        server = secured.broker._running().socket_server
+        server = daemon_of(secured.broker).socket_server
         with MessageSetClient(*address, **ALICE) as client:
             client.offsets("t", 0)
             assert client._until_s is not None
@@ -191,7 +192,7 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     for secured in made(tmp_path_factory, **settings):
         for topic in ("read", "written", "hidden"):
             secured.broker.create_topic(topic)
-        authorizer = secured.broker._running().authorizer
+        authorizer = daemon_of(secured.broker).authorizer
         assert authorizer is not None
         rules = [
             Acl(ResourceType.TOPIC, topic, PatternType.LITERAL, "User:alice", "*", operation, Permission.ALLOW)
@@ -199,7 +200,7 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
                 ("t", AclOperation.WRITE), ("t", AclOperation.READ), ("read", AclOperation.READ), ("written", AclOperation.WRITE),
             )
         ]  # fmt: skip
-        assert secured.broker._in_loop(lambda create=authorizer.create, rules=rules: create(rules)) == [None] * len(
+        assert in_loop(secured.broker, lambda create=authorizer.create, rules=rules: create(rules)) == [None] * len(
             rules
         )
         yield secured
@@ -227,7 +228,7 @@ def test_rules_hold_for_each_part_of_a_request_and_tell_nothing(ruled: Secured) 
             except MessageSetError as error:
                 found = error.code
             assert found == code, topic
-    ends = {name: ruled.broker._running().partitions.get(name, 0) for name in topics}
+    ends = {name: daemon_of(ruled.broker).partitions.get(name, 0) for name in topics}
     assert ends.pop("no-such") is None
     assert {name: one.log.log_end_offset for name, one in ends.items() if one} == {
         "t": 1, "read": 0, "written": 1, "hidden": 0,

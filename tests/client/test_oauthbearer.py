@@ -14,6 +14,7 @@ import pytest
 import trustme
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
+from support.inside import daemon_of
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from support.wire_client import WireClient
 from tidelog.broker.security.sasl.jwks_source import MAX_BYTES, HttpSource, SourceError, source_of
@@ -72,10 +73,10 @@ def client(broker: Broker, token: str, **more: str) -> dict[str, Any]:
 def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(broker: Broker, keys: KeyServer) -> None:
     producer = KafkaProducer(**client(broker, token_of(key_id="old"), logicalCluster="lkc-1"))
     producer.send("t", b"x").get(timeout=60)
-    assert "User:alice" in {one.principal for one in list(broker._running().socket_server.connections)}
+    assert "User:alice" in {one.principal for one in list(daemon_of(broker).socket_server.connections)}
     producer.close()
     keys.serve(key_set(NEW))
-    found = broker._running().socket_server.securities["SASL_PLAINTEXT"].tokens
+    found = daemon_of(broker).socket_server.securities["SASL_PLAINTEXT"].tokens
     assert found is not None
     found.keys._asked_s = -1e9  # long ago
     producer = KafkaProducer(**client(broker, token_of(private_key("P-256"), "ES256", "new")))
@@ -93,7 +94,7 @@ def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(bro
     ],
 )
 def test_who_has_another_is_told_why_and_disconnected(broker: Broker, claims: dict[str, Any], why: str) -> None:
-    security = broker._running().socket_server.securities["SASL_PLAINTEXT"]
+    security = daemon_of(broker).socket_server.securities["SASL_PLAINTEXT"]
     before = security.failures
     token = token_of(key_id="old", **claims)
     host, _, port = broker.listener("SASL_PLAINTEXT").rpartition(":")

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.inside import daemon_of
 from support.logs import batch
 from support.patience import until
 from support.permission_case import GROUPS, NEW_TOPICS, OPEN, TOPICS, TRANSACTIONS, Case, Fields, Ids, made
@@ -51,7 +52,7 @@ class Guarded:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.daemon = broker._running()
+        self.daemon = daemon_of(broker)
         self.client = WireClient((broker.host, broker.port))
         for name in TOPICS:
             broker.create_topic(name)

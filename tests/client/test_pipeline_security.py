@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import trustme
+from support.inside import daemon_of, in_loop
 from tidelog.broker.security.credentials import new_credential
 from tidelog.pipeline.exceptions import AuthenticationError, BrokerUnreachableError
 from tidelog.pipeline.planning.brokers import Brokers
@@ -62,10 +63,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     with Broker(settings) as broker:
         broker.create_topic("t")
-        users = broker._running().users
+        users = daemon_of(broker).users
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             changes = {mechanism: new_credential(mechanism, SECRET, b"salt" * 4)}
-            broker._in_loop(lambda changes=changes: users.change("alice", changes))  # type: ignore[misc]
+            in_loop(broker, lambda changes=changes: users.change("alice", changes))  # type: ignore[misc]
         yield Secured(broker, folder)
 
 

@@ -15,6 +15,7 @@ import pytest
 import trustme
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
+from support.inside import daemon_of, in_loop
 from support.patience import until
 from support.wire_client import request_frame
 from tidelog.broker.security.credentials import new_credential
@@ -42,10 +43,10 @@ class Secured(NamedTuple):
         return settings
 
     def principals(self) -> set[str]:
-        return {one.principal for one in list(self.broker._running().socket_server.connections)}
+        return {one.principal for one in list(daemon_of(self.broker).socket_server.connections)}
 
     def expired(self) -> list[object]:
-        connections = list(self.broker._running().socket_server.connections)
+        connections = list(daemon_of(self.broker).socket_server.connections)
         return [one for one in connections if one.authentication is not None and one.authentication.expired]
 
 
@@ -73,10 +74,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     with Broker(settings) as broker:
         broker.create_topic("t")
-        users = broker._running().users
+        users = daemon_of(broker).users
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             changes = {mechanism: new_credential(mechanism, "alice's secret", b"salt" * 4)}
-            broker._in_loop(lambda changes=changes: users.change("alice", changes))  # type: ignore[misc]
+            in_loop(broker, lambda changes=changes: users.change("alice", changes))  # type: ignore[misc]
         yield Secured(broker, folder, authority)
 
 
@@ -225,21 +226,21 @@ def test_a_renewed_certificate_is_shown_to_whoever_comes_next(secured: Secured) 
     before = serial()
     renewed = secured.authority.issue_cert("localhost", "127.0.0.1")
     (secured.folder / "server.pem").write_bytes(renewed.private_key_and_cert_chain_pem.bytes())
-    server = secured.broker._running().socket_server
+    server = daemon_of(secured.broker).socket_server
 
     async def renew() -> None:
         server._renew()
 
-    secured.broker._in_loop(renew)
+    in_loop(secured.broker, renew)
     until(lambda: serial() != before, "the new certificate")
 
 
 def test_settings_of_certificates_change_while_it_runs(secured: Secured) -> None:
     name, context = "listener.name.sasl_ssl.ssl.", ssl.create_default_context(cafile=str(secured.folder / "ca.pem"))
-    dynamic = secured.broker._running().dynamic
+    dynamic = daemon_of(secured.broker).dynamic
 
     def alter(settings: dict[str, str]) -> None:
-        secured.broker._in_loop(lambda: dynamic.alter("1", lambda _: settings))
+        in_loop(secured.broker, lambda: dynamic.alter("1", lambda _: settings))
 
     def version() -> str | None:
         with Raw(secured.broker.listener("SASL_SSL"), context) as raw:

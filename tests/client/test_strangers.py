@@ -9,6 +9,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
+from support.inside import daemon_of, in_loop
 from support.message_sets import message_set_address
 from support.patience import PATIENCE_S
 from support.wire_client import WireClient
@@ -54,9 +55,9 @@ def shown(broker: Broker, listener: str, mechanism: str, name: str) -> Mapping[s
 
 
 def add_user(broker: Broker, name: str, iterations: int = 4096) -> None:
-    users = broker._running().users
+    users = daemon_of(broker).users
     changes = {one: new_credential(one, f"{name}'s", (name + one).encode()[-16:], iterations) for one in MECHANISMS}
-    broker._in_loop(lambda: users.change(name, changes))
+    in_loop(broker, lambda: users.change(name, changes))
 
 
 def all_shown(broker: Broker) -> dict[str, dict[str, list[Mapping[str, str]]]]:
@@ -110,7 +111,7 @@ def test_guesses_lock_a_user_out_where_they_come_from_on_every_listener_and_nowh
         assert by_message_sets(broker, "bob", "bob's") == ErrorCode.NONE, "another user from there"
         assert said(broker, "ONE", "PLAIN", right, OTHER).error_code == ErrorCode.NONE, "the user from elsewhere"
         assert by_message_sets(broker, "alice", "alice's", OTHER) == ErrorCode.NONE
-        metrics = broker._running().socket_server.securities
+        metrics = daemon_of(broker).socket_server.securities
         assert sum(one.turned_away for one in metrics.values()) == 3
 
 

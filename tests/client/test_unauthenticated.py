@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
+from support.inside import daemon_of, in_loop
 from support.logs import batch
 from support.message_sets import message_set_address
 from support.permission_case import TOPICS, made
@@ -106,9 +107,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         with WireClient((broker.host, broker.port), 60) as client:
             request = made(produce.request, {"acks": -1, "timeout_ms": 60_000, "topic_data": rows})
             assert not client.ask(request, 9, response_class(produce)).responses[0].partition_responses[0].error_code  # type: ignore[attr-defined]
-        users = broker._running().users
+        users = daemon_of(broker).users
         changes = {"SCRAM-SHA-256": new_credential("SCRAM-SHA-256", "right", b"salt" * 4)}
-        broker._in_loop(lambda: users.change(USER, changes))
+        in_loop(broker, lambda: users.change(USER, changes))
         told = World(broker, folder, bytearray())
         yield told
         for name in told.kept:
@@ -276,7 +277,7 @@ def test_message_sets_are_not_answered_before_or_after_a_wrong_password(world: W
 
 
 def test_http_tells_nobody_what_is_there(world: World) -> None:
-    address = urllib.parse.urlsplit(world.broker._running().http.url).netloc  # type: ignore[union-attr]
+    address = urllib.parse.urlsplit(daemon_of(world.broker).http.url).netloc  # type: ignore[union-attr]
     told: dict[str, set[bytes]] = {}
     for path in (
         *(route.example for route in ROUTES if not route.path.startswith("/console.")),

@@ -18,6 +18,7 @@ from fuzz.targets.records import RECORDS
 from fuzz.targets.tokens import CLAIMS, HEADER, SET, signed
 from fuzz.targets.tokens import messages as token_messages
 from fuzz.targets.web import basic
+from support.inside import daemon_of
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
 from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.api_keys import ApiKey
@@ -41,7 +42,7 @@ KEYS.write_bytes(SET)
 class GuardedWorld(World):
     def prepare(self, broker: Broker) -> None:
         broker.create_topic("hidden-orders")
-        daemon: Any = broker._running()
+        daemon: Any = daemon_of(broker)
 
         async def append() -> None:
             await daemon.users.change(
