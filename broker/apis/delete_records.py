@@ -89,8 +89,8 @@ async def _move_start(topic: str, index: int, offset: int, context: RequestConte
     wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
     if wanted < 0:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if partition.directory.engaged:  # the log's lock is its writer's, for as long as the disk takes
-        is_moved = await partition.directory.submit(lambda: log.increment_log_start_offset(wanted))
+    if partition.offload.active:  # the log's lock is its writer's, for as long as the disk takes
+        is_moved = await partition.offload.submit(lambda: log.increment_log_start_offset(wanted))
     else:
         is_moved = log.increment_log_start_offset(wanted)
     if is_moved and partition.waiters:

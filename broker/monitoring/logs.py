@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ...storage.io.write_pace import WritePace
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.manager.move import LogMove
+    from ..partitions.append_offload import AppendOffload
     from ..partitions.log_mover import LogMover
-    from ..partitions.slow_directory import SlowDirectory
     from ..server import Broker
 
 _NONE = Deleted(0, 0)
@@ -55,7 +55,7 @@ class LogMetrics:
         yield from families_of(sum_metrics(), All(logs, now_ms))
         yield from families_of(deletion_metrics(), self.deletions(logs))
         yield from families_of_each(space_metrics(), [((path,), space) for path, space in broker.logs.spaces])
-        yield from families_of_each(pace_metrics(), paces_of(broker.logs.paces, broker.partitions.directories))
+        yield from families_of_each(pace_metrics(), paces_of(broker.logs.paces, broker.partitions.offloads))
         yield from families_of(move_metrics(), Moves(broker.logs.moves(), broker.known_mover))
         yield from families_of(omission_metrics(), len(logs) - len(shown))
         places = seen(shown, now_ms)
@@ -98,11 +98,11 @@ class Paces(NamedTuple):
     """Of one log directory: how long its writes take, and its writer thread where there is one."""
 
     pace: WritePace
-    directory: SlowDirectory | None
+    offload: AppendOffload | None
 
 
 def paces_of(
-    paces: Sequence[tuple[str, WritePace]], directories: Mapping[str, SlowDirectory]
+    paces: Sequence[tuple[str, WritePace]], directories: Mapping[str, AppendOffload]
 ) -> list[tuple[tuple[str], Paces]]:
     """Each directory with its path as a label."""
     return [((path,), Paces(pace, directories.get(path))) for path, pace in paces]
@@ -175,9 +175,9 @@ def pace_metrics() -> Table[Paces]:
                lambda paces: paces.pace.take_longest(), directory),
         Metric("tidelog_log_directory_thread_appends", COUNTER,
                "Appends that went through the directory's writer thread.",
-               lambda paces: paces.directory.submitted if paces.directory else 0, directory),
+               lambda paces: paces.offload.submitted if paces.offload else 0, directory),
         Metric("tidelog_log_directory_thread_queue_bytes", GAUGE, "Bytes of batches that this thread has still to write.",
-               lambda paces: paces.directory.queued_bytes if paces.directory else 0, directory),
+               lambda paces: paces.offload.queued_bytes if paces.offload else 0, directory),
     )
 
 

@@ -23,8 +23,8 @@ from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import MoveCancelledError, StorageError
 from ...storage.manager.move import CLOSE_ENOUGH_BYTES
 from ..runtime.error_codes import error_code
-from .log_syncer import LogSyncer
-from .slow_directory import SlowDirectory
+from .append_offload import AppendOffload
+from .disk_workers import DiskWorkers
 
 if TYPE_CHECKING:
     from ...cleaner.cleaner_manager import CleanerManager
@@ -42,7 +42,7 @@ _NO_LIMIT = 1 << 62
 
 
 class _Handover:
-    """What a `SlowDirectory` asks of a pace: engaged until the move has let go."""
+    """The pace of the `AppendOffload` of a move: slow, so that the offload is active, until the move is over."""
 
     def __init__(self) -> None:
         self.is_slow = True
@@ -203,9 +203,9 @@ class LogMover:
         partition = self._partitions.get(move.log.topic, move.log.partition)
         if partition is None or partition.log is not move.log:
             raise MoveCancelledError(f"{move.log.name} is gone")
-        before = partition.ways
-        pace, thread = _Handover(), LogSyncer[Any](self._loop, "log-move", threads=1)
-        queue = SlowDirectory(pace, thread, self._loop)
+        before = partition.disk_binding
+        pace, thread = _Handover(), DiskWorkers[Any](self._loop, "log-move", threads=1)
+        queue = AppendOffload(pace, thread, self._loop)
         drained = threading.Event()
 
         def commit() -> None:
@@ -213,19 +213,19 @@ class LogMover:
             move.commit()
 
         outcome = queue.submit(commit)
-        partition.moved(before[0], queue)
+        partition.rebind(before[0], queue)
         try:
-            if before[1].engaged:
+            if before[1].active:
                 await before[1].submit(_nothing)  # what its thread has of this log comes first
             drained.set()
             with contextlib.suppress(OSError, StorageError):
                 await asyncio.shield(outcome)
             pace.is_slow = False
-            while queue.engaged:
+            while queue.active:
                 await queue.submit(_nothing)
         finally:
             drained.set()
-            partition.moved(*(self._partitions.ways_of(move.log) if move.is_done else before))
+            partition.rebind(*(self._partitions.disk_binding_of(move.log) if move.is_done else before))
             thread.close()
         await outcome
 

@@ -9,7 +9,7 @@ commit). What was appended meanwhile is covered by the next one.
     small and plain                     on the loop thread, at once: by far the most
     needs another format                prepared by the conversions' thread (`format_conversion.py`), unless it is quick
     takes long to look at               checked by that thread: compressed ones, and very large ones (`loop_budget.py`)
-    its directory's disk is slow        written by the directory's writer thread (`slow_directory.py`), also what was prepared
+    its directory's disk is slow        written by the directory's writer thread (`append_offload.py`), also what was prepared
 
 While a disk is slow, whatever takes the log's lock, which the writer may hold for as long as the disk likes, happens in a thread
 too.
@@ -31,10 +31,10 @@ from ...protocol.records.exceptions import OutOfTimeError, RecordTooLargeError
 from ...protocol.records.record_batch import ATTRIBUTES_AT
 from ...storage.exceptions import KafkaStorageError, StorageError
 from ...storage.segment.segment_list import floor_index
+from .append_offload import AppendOffload
+from .disk_workers import DiskWorkers
 from .format_conversion import MOST_QUICK_BYTES, is_quick, quick_expansion
-from .log_syncer import LogSyncer
 from .loop_budget import CHECK_NS, LOOP_NS, TIMED_BYTES
-from .slow_directory import SlowDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
     from ...storage.log.values import FetchDataInfo, LogAppendInfo
     from ..metadata.topics import TopicRegistry
+    from .disk_workers import Outcome
     from .format_conversion import Conversions
-    from .log_syncer import Outcome
     from .loop_budget import LoopBudget
     from .purgatory import DelayedFetch
 
@@ -70,11 +70,11 @@ class Partition:
     __slots__ = (
         "_conversions",
         "_loop",
-        "_syncer",
+        "_sync_workers",
         "_syncing",
         "_unsynced",
-        "directory",
         "log",
+        "offload",
         "refused_sequences",
         "waiters",
     )
@@ -83,20 +83,20 @@ class Partition:
         self,
         log: UnifiedLog,
         loop: asyncio.AbstractEventLoop,
-        syncer: LogSyncer[int],
-        directory: SlowDirectory,
+        sync_workers: DiskWorkers[int],
+        offload: AppendOffload,
         conversions: Conversions,
     ) -> None:
         self.log = log
-        #: How appends get to the log: while it is engaged, by its writer.
-        self.directory = directory
+        #: While this is active, appends are done by its writer thread.
+        self.offload = offload
         #: Fetches that are looked at again when the high watermark moves.
         self.waiters: set[DelayedFetch[Any]] = set()
         #: (producer id, epoch) → the lowest sequence of its transactional batches that were refused (`produce_admission.py`).
         self.refused_sequences: dict[tuple[int, int], int] = {}
         self._conversions = conversions
         self._loop = loop
-        self._syncer = syncer
+        self._sync_workers = sync_workers
         self._syncing = False
         # Who waits for a sync: (offset that the high watermark must reach, whom to tell), in append order.
         self._unsynced: deque[tuple[int, Tell]] = deque()
@@ -114,7 +114,7 @@ class Partition:
         much waits for the conversions' thread.
         """
         log, size = self.log, end - start
-        if is_set or size > TIMED_BYTES or self.directory.engaged or log.converts_batches or budget.ahead is not None:
+        if is_set or size > TIMED_BYTES or self.offload.active or log.converts_batches or budget.ahead is not None:
             return self._append_by_rules(buffer, start, end, budget, is_set)
         if size > CODEC_AT and buffer[start + CODEC_AT] & COMPRESSION_MASK:
             return self._append_compressed(buffer, start, end, budget)
@@ -139,7 +139,7 @@ class Partition:
             return self._write(log.append_message_set if is_set else log.append_as_leader, buffer, start, end)
         if budget.ahead is not None and self in budget.ahead:
             return self._check_in_thread(buffer, start, end, budget)
-        if self.directory.engaged:
+        if self.offload.active:
             return self._write(log.append_as_leader, buffer, start, end)
         if size > CODEC_AT and buffer[start + CODEC_AT] & COMPRESSION_MASK:
             return self._append_compressed(buffer, start, end, budget)
@@ -185,23 +185,23 @@ class Partition:
         self, append: Callable[[bytearray, int, int], LogAppendInfo], buffer: bytearray, start: int, end: int
     ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
         """Has the log `append` what is in the buffer: now, or a copy of it by the directory's writer while its disk is slow."""
-        if not self.directory.engaged:
+        if not self.offload.active:
             info = append(buffer, start, end)
             self.appended()
             return info
         with memoryview(buffer) as view:
             data = bytearray(view[start:end])
         size = end - start
-        return self.directory.submit(lambda: append(data, 0, size), size, self._written)
+        return self.offload.submit(lambda: append(data, 0, size), size, self._written)
 
     def commit(self, append: Callable[[], Appended], size: int) -> Appended | asyncio.Future[Appended]:
         """Runs `append`, which writes `size` bytes that were made ready, as `append` does; it returns None where nothing was
         appended. For `Conversions`."""
-        if not self.directory.engaged:
+        if not self.offload.active:
             info = append()
             self._written(info)
             return info
-        return self.directory.submit(append, size, self._written)
+        return self.offload.submit(append, size, self._written)
 
     def _written(self, info: LogAppendInfo | None) -> None:
         if info is not None:
@@ -234,14 +234,14 @@ class Partition:
             self.log.load_aborted()
             self.log.read(offset, 1).release()
 
-    def moved(self, syncer: LogSyncer[int], directory: SlowDirectory) -> None:
-        """From now on syncs and appends go these ways: the log lies in another directory, or is about to."""
-        self._syncer, self.directory = syncer, directory
+    def rebind(self, sync_workers: DiskWorkers[int], offload: AppendOffload) -> None:
+        """Use these threads for syncs and appends from now on: the log lies in another directory, or is about to."""
+        self._sync_workers, self.offload = sync_workers, offload
 
     @property
-    def ways(self) -> tuple[LogSyncer[int], SlowDirectory]:
+    def disk_binding(self) -> tuple[DiskWorkers[int], AppendOffload]:
         """Who syncs the log, and how appends get to it."""
-        return self._syncer, self.directory
+        return self._sync_workers, self.offload
 
     def wake(self) -> None:
         for waiter in self.waiters:
@@ -264,10 +264,10 @@ class Partition:
             else:
                 future.set_exception(failure)
 
-        self.tell_when_durable(offset, tell)
+        self.on_durable(offset, tell)
         return future
 
-    def tell_when_durable(self, offset: int, tell: Tell) -> None:
+    def on_durable(self, offset: int, tell: Tell) -> None:
         """As `durable`, for where the high watermark lies below `offset`: `tell` gets None, or the failure, later."""
         self._unsynced.append((offset, tell))
         self.sync()
@@ -281,13 +281,13 @@ class Partition:
             self._loop.call_soon(self._start_sync)
 
     def _start_sync(self) -> None:
-        self._syncer.submit(self.log.flush, self._synced)
+        self._sync_workers.submit(self.log.flush, self._synced)
 
     def _synced(self, outcome: Outcome) -> None:
         self._syncing = False
         if isinstance(outcome, BaseException):
             self._sync_failed(outcome)
-        elif not self.directory.engaged:
+        elif not self.offload.active:
             self.log.complete_sync(outcome)
             self._synced_up_to()
         else:
@@ -299,7 +299,7 @@ class Partition:
                 log.complete_sync(offset)
                 return offset
 
-            self._syncer.submit(complete, self._completed)
+            self._sync_workers.submit(complete, self._completed)
 
     def _completed(self, outcome: Outcome) -> None:
         self._syncing = False
@@ -336,16 +336,16 @@ class Partition:
 class PartitionTable:
     """Partitions by topic name and by topic id, made from the logs when first asked for. Loop thread."""
 
-    __slots__ = ("_by_id", "_by_name", "_conversions", "_directories", "_loop", "_syncers", "_topics", "_writers")
+    __slots__ = ("_by_id", "_by_name", "_conversions", "_loop", "_offloads", "_sync_workers", "_topics", "_writers")
 
     def __init__(self, topics: TopicRegistry, loop: asyncio.AbstractEventLoop, conversions: Conversions) -> None:
         self._conversions = conversions
         self._topics = topics
         self._loop = loop
         #: By log directory.
-        self._syncers: dict[str, LogSyncer[int]] = {}
-        self._writers: dict[str, LogSyncer[Any]] = {}
-        self._directories: dict[str, SlowDirectory] = {}
+        self._sync_workers: dict[str, DiskWorkers[int]] = {}
+        self._writers: dict[str, DiskWorkers[Any]] = {}
+        self._offloads: dict[str, AppendOffload] = {}
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, str] = {}
 
@@ -369,35 +369,35 @@ class PartitionTable:
         found = self._topics.log(topic, index)
         if found is None:
             return None
-        partition = Partition(found, self._loop, *self.ways_of(found), self._conversions)
+        partition = Partition(found, self._loop, *self.disk_binding_of(found), self._conversions)
         self._by_name.setdefault(topic, {})[index] = partition
         return partition
 
     @property
-    def directories(self) -> Mapping[str, SlowDirectory]:
-        """Of each log directory that a partition here is in."""
-        return self._directories
+    def offloads(self) -> Mapping[str, AppendOffload]:
+        """Offload of each log directory that holds one of the partitions, by path."""
+        return self._offloads
 
     @property
     def dead_threads(self) -> int:
         """Threads for syncs and for slow directories that ended by themselves. Any thread."""
-        return sum(threads.dead_threads for threads in [*self._syncers.values(), *self._writers.values()])
+        return sum(threads.dead_threads for threads in [*self._sync_workers.values(), *self._writers.values()])
 
-    def ways_of(self, log: UnifiedLog) -> tuple[LogSyncer[int], SlowDirectory]:
+    def disk_binding_of(self, log: UnifiedLog) -> tuple[DiskWorkers[int], AppendOffload]:
         """Which threads sync that log, and how it is appended to."""
         path = os.path.dirname(log.directory)
-        directory = self._directories.get(path)
-        if directory is None:
-            number = len(self._directories)
-            self._syncers[path] = LogSyncer(self._loop, f"sync-{number}")
-            self._writers[path] = LogSyncer(self._loop, f"writer-{number}", threads=1)
-            directory = SlowDirectory(log.log_directory.pace, self._writers[path], self._loop)
-            self._directories[path] = directory
-        return self._syncers[path], directory
+        offload = self._offloads.get(path)
+        if offload is None:
+            number = len(self._offloads)
+            self._sync_workers[path] = DiskWorkers(self._loop, f"sync-{number}")
+            self._writers[path] = DiskWorkers(self._loop, f"writer-{number}", threads=1)
+            offload = AppendOffload(log.log_directory.pace, self._writers[path], self._loop)
+            self._offloads[path] = offload
+        return self._sync_workers[path], offload
 
     def close(self) -> None:
         """No work is taken any more. Syncs under way end by themselves; their outcomes are not waited for."""
-        for threads in (*self._syncers.values(), *self._writers.values()):
+        for threads in (*self._sync_workers.values(), *self._writers.values()):
             threads.close()
 
     def join_writers(self) -> None:

@@ -227,7 +227,7 @@ class ProduceJob(LoopBudget):
         if unsynced is not None:
             pending = PendingResponse(self._after_syncs, len(unsynced))
             for partition, offset in unsynced:
-                partition.tell_when_durable(offset, pending.one_done)
+                partition.on_durable(offset, pending.one_done)
             return pending
         if self._record_errors is None:
             return write_produce_response(self._version, self._correlation_id, self._answers)

@@ -94,7 +94,7 @@ class MarkerWriter:
         if topic == CONSUMER_OFFSETS:
             self._groups.check_loaded(index)
         data = marker_batch(producer.producer_id, producer.producer_epoch, marker, self._time.milliseconds())
-        if found.directory.engaged and topic not in INTERNAL_TOPICS:
+        if found.offload.active and topic not in INTERNAL_TOPICS:
             # Behind the batches of the transaction that are waiting there.
             return self._loop.create_task(_written(found, data, producer, version))
         info = _append(found.log, data, producer, version)
@@ -109,7 +109,7 @@ class MarkerWriter:
 
 async def _written(partition: Partition, data: bytearray, producer: Producer, version: int) -> None:
     end = partition.log.log_end_offset
-    info = await partition.directory.submit(lambda: _append(partition.log, data, producer, version), len(data))
+    info = await partition.offload.submit(lambda: _append(partition.log, data, producer, version), len(data))
     if info is not None:
         partition.appended()
         end = info.last_offset + 1

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
+from tidelog.broker.partitions.append_offload import AppendOffload
+from tidelog.broker.partitions.disk_workers import DiskWorkers
 from tidelog.broker.partitions.format_conversion import QUICK_BYTES, Conversions
-from tidelog.broker.partitions.log_syncer import LogSyncer
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.produce_fetch.produce_job import ProduceJob
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.protocol.records.attributes import Compression
@@ -59,12 +59,12 @@ class Clients:
         loop = asyncio.get_running_loop()
         self.random = random.Random(seed)
         self.paces = [SimpleNamespace(is_slow=False, on_slow=None) for _ in range(2)]
-        self.threads: list[LogSyncer[Any]] = [LogSyncer(loop, f"writer-{number}", threads=1) for number in range(2)]
-        self.directories = [SlowDirectory(*of, loop, 20_000) for of in zip(self.paces, self.threads, strict=True)]
+        self.threads: list[DiskWorkers[Any]] = [DiskWorkers(loop, f"writer-{number}", threads=1) for number in range(2)]
+        self.offloads = [AppendOffload(*of, loop, 20_000) for of in zip(self.paces, self.threads, strict=True)]
         self.conversions = Conversions(loop)
         syncer: Any = SimpleNamespace()
         self.partitions = [
-            Partition(machine.log("t", number), loop, syncer, self.directories[number % 2], self.conversions)
+            Partition(machine.log("t", number), loop, syncer, self.offloads[number % 2], self.conversions)
             for number in range(PARTITIONS)
         ]
         self.count = 0
@@ -87,7 +87,7 @@ class Clients:
                 parts.append((index, start, len(buffer)))
                 sent.append((index, kind, value))
             if self.random.random() < 0.3:
-                self.directories[self.random.randrange(2)].engaged = True
+                self.offloads[self.random.randrange(2)].active = True
             table: Any = SimpleNamespace(get=lambda _, index: self.partitions[index])
             since = self.random.choice([0, FRESH])
             job = ProduceJob(table, RequestCounters(), 2, 7, None, 1, name, since)
@@ -118,9 +118,9 @@ class Clients:
         """Has slow directories be quick again from time to time; to be cancelled."""
         while True:
             await asyncio.sleep(0.002)
-            for directory in self.directories:
-                if directory.engaged:
-                    directory.submit(lambda: None)
+            for offload in self.offloads:
+                if offload.active:
+                    offload.submit(lambda: None)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -131,10 +131,10 @@ async def test_batches_are_in_their_order_once_and_nothing_is_kept_of_clients_th
     letting_go = asyncio.ensure_future(clients.let_go())
     told = await asyncio.wait_for(asyncio.gather(*(clients.client(f"10.0.0.{number % 2}") for number in range(3))), 60)
     conversions = clients.conversions
-    while conversions.under_way or any(directory.engaged for directory in clients.directories):  # noqa: ASYNC110
+    while conversions.under_way or any(offload.active for offload in clients.offloads):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     letting_go.cancel()
-    assert (conversions.queued_bytes, [directory.queued_bytes for directory in clients.directories]) == (0, [0, 0])
+    assert (conversions.queued_bytes, [offload.queued_bytes for offload in clients.offloads]) == (0, [0, 0])
     assert await asyncio.wait_for(conversions.run(lambda: "free", ""), 10) == "free"
     for index, partition in enumerate(clients.partitions):
         stored = [value[:8] for value in values_of(read_records(partition.log, 0))]

@@ -114,8 +114,8 @@ class BothListeners:
 
     def __init__(self, log: UnifiedLog, machine: World, max_magic: int) -> None:
         loop = asyncio.get_running_loop()
-        directory: Any = SimpleNamespace(engaged=False)
-        partition = Partition(log, loop, None, directory, None)  # type: ignore[arg-type]
+        offload: Any = SimpleNamespace(active=False)
+        partition = Partition(log, loop, None, offload, None)  # type: ignore[arg-type]
         broker: Any = SimpleNamespace(
             loop=loop,
             time=machine.time,

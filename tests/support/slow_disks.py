@@ -17,9 +17,9 @@ from typing import Any
 from support.fake_filesystem import FakeFile
 from support.logs import World
 from tidelog.broker.apis.produce import produce
+from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.format_conversion import Conversions
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.protocol.messages.produce import (
     PartitionProduceData,
@@ -35,7 +35,7 @@ VERSION = 9
 
 
 class ManualThreads:
-    """As `LogSyncer` with one thread that works only in `run`."""
+    """As `DiskWorkers` with one thread that works only in `run`."""
 
     def __init__(self) -> None:
         self.queue: deque[tuple[Callable[[], Any], Callable[[Any], None]]] = deque()
@@ -69,17 +69,15 @@ class SlowDisks:
         loop = asyncio.get_running_loop()
         self.syncers = [ManualThreads() for _ in DIRECTORIES]
         self.writers: Any = threads or [ManualThreads() for _ in DIRECTORIES]
-        self.directories: list[SlowDirectory] = []
+        self.offloads: list[AppendOffload] = []
         self.partitions: list[Partition] = []
         self.conversions = Conversions(loop)
         for number, (path, pace) in enumerate(self.machine.manager.paces):
             pace.clock = lambda: self.now
             log = self.machine.log("t", number)
             assert log.directory.startswith(path + "/")
-            self.directories.append(SlowDirectory(pace, self.writers[number], loop, queue_bytes))
-            self.partitions.append(
-                Partition(log, loop, self.syncers[number], self.directories[number], self.conversions)
-            )  # type: ignore[arg-type]
+            self.offloads.append(AppendOffload(pace, self.writers[number], loop, queue_bytes))
+            self.partitions.append(Partition(log, loop, self.syncers[number], self.offloads[number], self.conversions))  # type: ignore[arg-type]
         self.counters = RequestCounters()
         self.broker: Any = SimpleNamespace(
             counters=self.counters, authorizer=None, partitions=SimpleNamespace(get=self._get)

@@ -27,9 +27,9 @@ from tidelog.broker.groups.offset_commits import CommitRequest, OffsetToCommit, 
 from tidelog.broker.groups.store.offsets import TopicPartition
 from tidelog.broker.metadata.features import Features
 from tidelog.broker.metadata.topics import TRANSACTION_STATE
+from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.produce_fetch.produce_admission import admit
 from tidelog.broker.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.transactions.markers import MarkerWriter
@@ -53,7 +53,7 @@ ABORT_KEY = b"\0\0\0\0"
 
 
 class Syncer:
-    """A `LogSyncer` without threads."""
+    """A `DiskWorkers` without threads."""
 
     def __init__(self, *, at_once: bool) -> None:
         self.at_once = at_once
@@ -183,7 +183,7 @@ class Node:
         found = self._table.get((topic, index))
         log = self._log(topic, index) if found is None else None
         if log is not None:
-            directory = SlowDirectory(log.log_directory.pace, self.syncer, self.loop)
+            directory = AppendOffload(log.log_directory.pace, self.syncer, self.loop)
             found = self._table[topic, index] = Partition(log, self.loop, self.syncer, directory, None)  # type: ignore[arg-type]
         return found
 

@@ -51,7 +51,7 @@ async def test_a_slow_directory_is_waited_for_in_its_thread(tmp_path: Path) -> N
         machine.manager.paces[0][1].note(1.0)
         assert await ask(world, 4) == (ErrorCode.NONE, 4)
         assert await ask(world, 11) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-        assert partition.directory.submitted == 2
+        assert partition.offload.submitted == 2
         world.partitions.close()
         world.partitions.join_writers()
 

@@ -17,10 +17,10 @@ from support.mock_time import START_MS
 from support.transactions import Node
 from tidelog.broker.apis.produce import produce
 from tidelog.broker.partitions import partition as partition_module
+from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.format_conversion import MOST_QUICK_BYTES, QUICK_BYTES, Conversions
 from tidelog.broker.partitions.loop_budget import CONVERTIBLE_BYTES, LoopBudget
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.config.log_config import LogConfig
@@ -50,7 +50,7 @@ class FakePartition:
 
     def __init__(self, config: LogConfig) -> None:
         self.log = SimpleNamespace(config=config, converts_batches=False, high_watermark=1)
-        self.directory = SimpleNamespace(engaged=False)
+        self.offload = SimpleNamespace(active=False)
         self.appended = 0
 
     def append(self, _buffer: bytearray, start: int, end: int, _budget: LoopBudget, _is_set: bool) -> LogAppendInfo:
@@ -135,9 +135,9 @@ class OldRig:
         self.log = machine.log()
         self.log.update_config(LogConfig(segment_index_bytes=4096, **config))
         self.syncer = HeldSyncer()
-        directory = SlowDirectory(self.log.log_directory.pace, Writer(self.loop), self.loop)
+        offload = AppendOffload(self.log.log_directory.pace, Writer(self.loop), self.loop)
         conversions = Conversions(self.loop)
-        self.partition = Partition(self.log, self.loop, self.syncer, directory, conversions)  # type: ignore[arg-type]
+        self.partition = Partition(self.log, self.loop, self.syncer, offload, conversions)  # type: ignore[arg-type]
         self.broker: Any = SimpleNamespace(
             counters=RequestCounters(),
             authorizer=None,

@@ -17,9 +17,9 @@ from tidelog.broker.coordinator.internal_topic import (
     coordinator_batch,
     replay_log,
 )
-from tidelog.broker.partitions.log_syncer import LogSyncer
+from tidelog.broker.partitions.append_offload import AppendOffload
+from tidelog.broker.partitions.disk_workers import DiskWorkers
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.attributes import Compression
@@ -158,14 +158,14 @@ class Topics:
 
 @pytest.fixture
 async def syncer():
-    made = LogSyncer(asyncio.get_running_loop(), "test", 1)
+    made = DiskWorkers(asyncio.get_running_loop(), "test", 1)
     yield made
     made.close()
 
 
 def coordinator_on(log, syncer):
     loop = asyncio.get_running_loop()
-    partition = Partition(log, loop, syncer, SlowDirectory(log.log_directory.pace, syncer, loop), None)
+    partition = Partition(log, loop, syncer, AppendOffload(log.log_directory.pace, syncer, loop), None)
     partitions = SimpleNamespace(get=lambda topic, index: partition if index == 0 else None)
     return PartitionCoordinatorLog(TOPIC, partitions, Topics(log))
 

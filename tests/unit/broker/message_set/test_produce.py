@@ -123,7 +123,7 @@ async def test_answers_wait_for_the_sync_that_flush_messages_asks_for(tmp_path: 
     async with listener_world(tmp_path, flush_messages=1) as world:
         partition = world.broker.partitions.get("t", 0)
         syncs: list[Any] = []
-        partition._syncer.submit = lambda work, done: syncs.append((work, done))
+        partition._sync_workers.submit = lambda work, done: syncs.append((work, done))
         one = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD)))))
         both = by_hand.many(by_hand.produce("t", 0, GOOD), by_hand.produce("x", 0, GOOD))
         two = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, both))))
@@ -141,7 +141,7 @@ async def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
     async with listener_world(tmp_path, flush_messages=1) as world:
         partition = world.broker.partitions.get("t", 0)
         syncs: list[Any] = []
-        partition._syncer.submit = lambda work, done: syncs.append(done)
+        partition._sync_workers.submit = lambda work, done: syncs.append(done)
         one = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(PRODUCE, by_hand.produce("t", 0, GOOD)))))
         await asyncio.sleep(0)
         syncs.pop()(OSError("the disk is gone"))
@@ -158,8 +158,8 @@ async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(
 ) -> None:
     partition = world.broker.partitions.get("t", 0)
     queued: list[Any] = []
-    partition.directory.engaged = True
-    partition.directory._threads.submit = lambda work, done: queued.append((work, done))
+    partition.offload.active = True
+    partition.offload._threads.submit = lambda work, done: queued.append((work, done))
     sets = [GOOD, build_legacy_set(RECORDS, magic=1, compression=codec), flipped(GOOD, 30)]
     body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))
     answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
@@ -181,12 +181,12 @@ async def test_while_a_directory_is_slow_appends_go_through_its_writer_in_order(
 
 async def test_a_client_that_leaves_takes_back_what_the_writer_was_not_handed(world: ListenerWorld) -> None:
     partition = world.broker.partitions.get("t", 0)
-    partition.directory.engaged = True
-    partition.directory._bytes = partition.directory._limit  # the writer has enough
+    partition.offload.active = True
+    partition.offload._bytes = partition.offload._limit  # the writer has enough
     body = by_hand.many(by_hand.produce("t", 0, GOOD), by_hand.produce("t", 0, bytes(batch("a"))))
     answer = asyncio.ensure_future(as_coroutine(world.start(by_hand.request(MULTIPRODUCE, body))))
     await asyncio.sleep(0)
-    waiting = [future for *_, future in partition.directory._waiting]
+    waiting = [future for *_, future in partition.offload._waiting]
     assert len(waiting) == 2
     answer.cancel()
     await asyncio.wait([answer])
@@ -233,7 +233,7 @@ async def test_sets_behind_a_converted_one_share_its_sync(tmp_path: Path) -> Non
     async with listener_world(tmp_path, flush_messages=1) as world:
         partition = world.broker.partitions.get("t", 0)
         syncs: list[Any] = []
-        partition._syncer.submit = lambda work, done: syncs.append((work, done))
+        partition._sync_workers.submit = lambda work, done: syncs.append((work, done))
         packed = build_legacy_set(RECORDS, magic=1, compression=Compression.GZIP)
         sets = [packed, GOOD, packed, build_legacy_set(RECORDS, magic=0), GOOD]
         body = by_hand.many(*(by_hand.produce("t", 0, data) for data in sets))

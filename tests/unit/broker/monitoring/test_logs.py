@@ -62,7 +62,7 @@ async def test_a_slow_directory_is_told_by_its_path(monkeypatch: pytest.MonkeyPa
     disks.ask({0: batch("a"), 1: batch("a")})
     waiting = asyncio.ensure_future(disks.ask({1: batch("b")}))
     await disks.turn()
-    paces, directories = disks.machine.manager.paces, {"/b": disks.directories[1]}
+    paces, directories = disks.machine.manager.paces, {"/b": disks.offloads[1]}
     told = rows(families_of_each(pace_metrics(), paces_of(paces, directories)))
     queued = told.pop("tidelog_log_directory_thread_queue_bytes")
     assert queued == [(("/a",), 0), (("/b",), len(batch("b")))]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from support.logs import World, batch, read_records, values_of
 from support.mock_time import START_MS
+from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.format_conversion import QUICK_BYTES, Conversions
 from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
@@ -63,10 +63,10 @@ class Rig:
         self.loop = asyncio.get_running_loop()
         self.writer = HeldWriter()
         self.conversions = conversions or HeldConversions()
-        self.directory = SlowDirectory(machine.log("t", 0).log_directory.pace, self.writer, self.loop)
+        self.offload = AppendOffload(machine.log("t", 0).log_directory.pace, self.writer, self.loop)
         syncer: Any = SimpleNamespace(submit=lambda *_: None)
         self.partitions = [
-            Partition(machine.log("t", number), self.loop, syncer, self.directory, self.conversions)
+            Partition(machine.log("t", number), self.loop, syncer, self.offload, self.conversions)
             for number in range(3)
         ]
 
@@ -142,19 +142,19 @@ async def test_a_quick_set_does_not_overtake_what_the_thread_has(machine: World)
 
 async def test_while_a_disk_is_slow_its_writer_appends_copies_in_their_order(machine: World) -> None:
     rig, budget = Rig(machine), LoopBudget("", 0)
-    rig.directory.engaged = True
+    rig.offload.active = True
     assert [rig.append(0, data, budget) for data in (PLAIN, COMPRESSED)] == ["writer", "writer"]
     assert rig.append(0, SET, budget, is_set=True) == "writer"
     assert rig.values(0) == []
     rig.writer.run()
     assert rig.values(0) == [b"p", b"c", b"s"]
-    assert not rig.directory.engaged
+    assert not rig.offload.active
 
 
 async def test_nothing_overtakes_what_the_thread_has_where_the_disk_turns_slow_meanwhile(machine: World) -> None:
     rig, budget = Rig(machine), LoopBudget("", 0)
     assert rig.append(0, COMPRESSED, budget) == "check"
-    rig.directory.engaged = True
+    rig.offload.active = True
     assert [rig.append(number, PLAIN, budget) for number in (0, 1)] == ["check", "writer"]
 
 
@@ -162,7 +162,7 @@ async def test_what_was_prepared_goes_to_the_log_by_the_writer_too(machine: Worl
     conversions = Conversions(asyncio.get_running_loop())
     rig = Rig(machine, conversions)
     large, budget = bytearray(LARGE_SET), LoopBudget("", FRESH)
-    rig.directory.engaged = True
+    rig.offload.active = True
     appended = rig.partitions[0].append(large, 0, len(large), budget, True)
     assert isinstance(appended, asyncio.Future)
     while not rig.writer.queue:  # noqa: ASYNC110 - a thread is at it

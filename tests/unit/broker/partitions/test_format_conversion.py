@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.logs import World, append, batch, read_records, values_of
 from support.mock_time import START_MS
+from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.format_conversion import (
     JOB_BYTES,
     QUEUE_BYTES,
@@ -21,7 +22,6 @@ from tidelog.broker.partitions.format_conversion import (
 )
 from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.attributes import Compression
@@ -57,9 +57,9 @@ class Rig:
         self.loop = asyncio.get_running_loop()
         self.log = machine.log()
         self.threads = Writer()
-        self.directory = SlowDirectory(self.log.log_directory.pace, self.threads, self.loop)
+        self.offload = AppendOffload(self.log.log_directory.pace, self.threads, self.loop)
         self.conversions = Conversions(self.loop)
-        self.partition = Partition(self.log, self.loop, None, self.directory, self.conversions)  # type: ignore[arg-type]
+        self.partition = Partition(self.log, self.loop, None, self.offload, self.conversions)  # type: ignore[arg-type]
         self.runs = 0
 
     def interrupt(self, between: Callable[[], object]) -> None:
@@ -145,7 +145,7 @@ async def test_a_batch_that_needs_no_conversion_any_more(rig: Rig) -> None:
 
 
 async def test_a_slow_directorys_writer_appends(rig: Rig) -> None:
-    rig.directory.engaged = True
+    rig.offload.active = True
     info = await rig.conversions.append(rig.partition, message_set("a", "b"))
     assert (info.first_offset, rig.values(), rig.threads.works) == (0, [b"a", b"b"], 1)
 
@@ -297,7 +297,7 @@ async def test_who_sends_a_hundred_batches_keeps_another_back_by_one_of_them(rig
 async def test_a_slow_disk_holds_up_no_conversion_for_another(rig: Rig) -> None:
     """The thread is given up before the writer of a slow directory is waited for."""
     kept: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
-    rig.directory.engaged = True
+    rig.offload.active = True
     rig.threads.submit = lambda work, done: kept.append((work, done))  # type: ignore[method-assign]
     slow = rig.conversions.append(rig.partition, message_set("a"), client="10.0.0.1")
     data = compressed("b")

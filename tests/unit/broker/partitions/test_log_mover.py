@@ -70,12 +70,12 @@ async def test_a_log_moves_and_is_appended_to_by_the_new_directorys_ways(tmp_pat
     async with moves(tmp_path) as made:
         partition = made.world.partitions.get("t", 0)
         assert partition is not None
-        before = partition.ways
+        before = partition.disk_binding
         await made.mover.move("t", 0, made.other)
         await soon(made.mover.idle())
         assert made.place == made.other
-        assert partition.ways != before
-        assert partition.ways == made.world.partitions.ways_of(made.log)
+        assert partition.disk_binding != before
+        assert partition.disk_binding == made.world.partitions.disk_binding_of(made.log)
         assert (made.mover.moved, made.mover.failed, made.mover.cancelled) == (1, 0, 0)
         assert made.mover.copied_bytes == made.log.size
         await made.mover.move("t", 0, made.other)
@@ -99,14 +99,14 @@ async def test_appends_during_the_change_over_wait_in_their_order(
         assert partition is not None
         await made.mover.move("t", 0, made.other)
         assert await soon(asyncio.to_thread(begun.wait, 60))
-        assert partition.directory.engaged
+        assert partition.offload.active
         data = [batch(b"%d" % number) for number in range(3)]
         waiting = [partition.append(one, 0, len(one), LoopBudget("", 0)) for one in data]
         assert made.log.log_end_offset == 6
         go_on.set()
         assert [(await soon(one)).first_offset for one in waiting] == [6, 7, 8]
         await soon(made.mover.idle())
-        assert (made.place, partition.directory.engaged) == (made.other, False)
+        assert (made.place, partition.offload.active) == (made.other, False)
         assert len(read_records(made.log, 0)) == 9
 
 
@@ -114,13 +114,13 @@ async def test_what_a_slow_disk_has_of_the_log_comes_before_the_change_over(tmp_
     async with moves(tmp_path) as made:
         partition = made.world.partitions.get("t", 0)
         assert partition is not None
-        slow, release = partition.directory, threading.Event()
-        slow.engaged = True
+        slow, release = partition.offload, threading.Event()
+        slow.active = True
         first = slow.submit(lambda: release.wait(60))
         data = batch(b"late")
         second = partition.append(data, 0, len(data), LoopBudget("", 0))
         await made.mover.move("t", 0, made.other)
-        await until(lambda: partition.directory is not slow)  # the change-over stands in line
+        await until(lambda: partition.offload is not slow)  # the change-over stands in line
         release.set()
         assert await soon(first)
         assert (await soon(second)).first_offset == 6

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.logs import World, append, batch
 from support.topic_world import topic_world
+from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import WARM_TAIL_BYTES, Partition
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.log.values import LogAppendInfo
 
@@ -42,7 +42,7 @@ class Reader:
 
 def partition_of(machine: World, syncer: Syncer) -> Partition:
     log, loop = machine.log(), asyncio.get_running_loop()
-    directory = SlowDirectory(log.log_directory.pace, syncer, loop)
+    directory = AppendOffload(log.log_directory.pace, syncer, loop)
     return Partition(log, loop, syncer, directory, None)  # type: ignore[arg-type]
 
 
@@ -105,9 +105,9 @@ async def test_who_is_told_may_append_at_once_and_waits_for_the_next_sync(rig: A
     def tell(failure: Exception | None) -> None:
         seen.append(failure)
         if len(seen) < 5:
-            partition.tell_when_durable(produce(partition, "again") + 1, tell)
+            partition.on_durable(produce(partition, "again") + 1, tell)
 
-    partition.tell_when_durable(produce(partition, "a") + 1, tell)
+    partition.on_durable(produce(partition, "a") + 1, tell)
     await syncer.run()
     assert seen == [None]
     await syncer.run(OSError(5, "disk"))
@@ -124,7 +124,7 @@ async def test_trouble_with_one_answer_is_none_of_the_others(rig: Any, caplog: p
         raise ValueError("this client's")
 
     for tell in (broken, seen.append):
-        partition.tell_when_durable(produce(partition, "a") + 1, tell)
+        partition.on_durable(produce(partition, "a") + 1, tell)
     await syncer.run()
     assert seen == [None]
     assert "this client's" in caplog.text

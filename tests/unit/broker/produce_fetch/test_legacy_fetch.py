@@ -14,12 +14,12 @@ from support.logs import World, append, batch
 from support.mock_time import START_MS, MockTimer
 from tidelog.broker.apis.fetch import fetch
 from tidelog.broker.network.outbound import FileSlice, SendCounters
+from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.fetch_session import FetchSessions
 from tidelog.broker.partitions.format_conversion import ANSWERS, Conversions
 from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.purgatory import FetchPurgatory
-from tidelog.broker.partitions.slow_directory import SlowDirectory
 from tidelog.broker.produce_fetch import legacy_fetch as old_fetch
 from tidelog.broker.requests.counters import RequestCounters
 from tidelog.config.log_config import LogConfig
@@ -54,7 +54,7 @@ class Rig:
         self.machine = machine
         self.log, other = machine.log("t"), machine.log("u")
         self.partitions = {
-            log.topic: Partition(log, loop, Syncer(), SlowDirectory(log.log_directory.pace, Syncer(), loop), None)  # type: ignore[arg-type]
+            log.topic: Partition(log, loop, Syncer(), AppendOffload(log.log_directory.pace, Syncer(), loop), None)  # type: ignore[arg-type]
             for log in (self.log, other)
         }
         self.sent = SendCounters()

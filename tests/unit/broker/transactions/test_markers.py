@@ -92,7 +92,7 @@ def test_a_marker_stands_behind_the_batches_that_wait_for_a_slow_disk(node: Node
     node.add("tx", producer, ("t", 0))
     node.syncer.at_once = False
     partition = node.partitions.get("t", 0)
-    partition.directory.engaged = True
+    partition.offload.active = True
     late = batch("a", producer_id=producer.producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
     appended = partition.append(late, 0, len(late), LoopBudget("", 0))
     ended = node.begin(node.transactions.end("tx", producer, True, 2))

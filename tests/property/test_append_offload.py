@@ -153,10 +153,10 @@ async def run(steps: list[tuple[Any, ...]], flush_messages: int | None, queue_by
                 for (to, sequence), offset in client.told.items():
                     if to == number:
                         assert values[offset] == client.value(to, sequence)
-        for directory in disks.directories:
-            assert directory.queued_bytes == 0
+        for offload in disks.offloads:
+            assert offload.queued_bytes == 0
         disks.stop()
-        return any(directory.submitted for directory in disks.directories)
+        return any(offload.submitted for offload in disks.offloads)
 
 
 @given(

@@ -1,16 +1,16 @@
-"""SlowDirectory: the way of clients' appends to one data directory while its disk is slow.
+"""AppendOffload: takes clients' appends to one data directory off the loop thread while its disk is slow.
 
-    quick      the handler appends itself, on the loop thread: half as dear as asking a thread
-    engaged    appends are copied and queued; one thread, the directory's writer, does them in the order in which they came
+    inactive   the handler appends itself, on the loop thread: half as dear as asking a thread
+    active     appends are copied and queued; one thread, the directory's writer, does them in the order in which they came
 
-It becomes engaged with the first write that is slow (`storage/io/write_pace.py`) and lets go when writes are quick again and
+It becomes active with the first write that is slow (`storage/io/write_pace.py`) and inactive when writes are quick again and
 nothing is queued or under way, so an append never overtakes another, at neither switch. A connection has one request at a time
 and stands still until it is answered, so its order is kept in any case; the queue keeps that of the connections.
 
 What is handed to the writer is bounded in bytes. What comes then waits here, and with it its connection; a client that goes
 away takes its waiting appends with it, so that clients which give up and come again do not fill the memory.
 
-Everything here happens on the loop thread but the work itself; the thread and its way back are `LogSyncer`'s.
+Everything here happens on the loop thread but the work itself; the thread and its way back are `DiskWorkers`'s.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUEUE_BYTES = 64 << 20
 
 
 class Threads(Protocol):
-    """What `LogSyncer` with one thread does."""
+    """What `DiskWorkers` with one thread does."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """`work` after all before it, then `done` on the loop with what it returned or raised."""
@@ -43,15 +43,15 @@ class Pace(Protocol):
     def is_slow(self) -> bool: ...
 
 
-class SlowDirectory:
-    """One data directory's. Loop thread, but `engaged`, which the writer of a slow write sets, whoever it is.
+class AppendOffload:
+    """The offload of one data directory. Loop thread, but `active`, which the thread of any slow write sets.
 
     Attributes:
-        engaged: appends have to go through `submit`.
+        active: appends have to go through `submit`.
         submitted: how much has gone through it since the start.
     """
 
-    __slots__ = ("_bytes", "_limit", "_loop", "_pace", "_threads", "_under_way", "_waiting", "engaged", "submitted")
+    __slots__ = ("_bytes", "_limit", "_loop", "_pace", "_threads", "_under_way", "_waiting", "active", "submitted")
 
     def __init__(
         self, pace: Pace, threads: Threads, loop: asyncio.AbstractEventLoop, queue_bytes: int = QUEUE_BYTES
@@ -63,12 +63,12 @@ class SlowDirectory:
         self._bytes = 0
         self._under_way = 0
         self._waiting: deque[tuple[Callable[[], Any], int, Callable[[Any], None] | None, asyncio.Future[Any]]] = deque()
-        self.engaged = pace.is_slow
+        self.active = pace.is_slow
         self.submitted = 0
-        pace.on_slow = self._engage
+        pace.on_slow = self._activate
 
-    def _engage(self) -> None:
-        self.engaged = True
+    def _activate(self) -> None:
+        self.active = True
 
     @property
     def queued_bytes(self) -> int:
@@ -117,4 +117,4 @@ class SlowDirectory:
                 future.set_result(outcome)
         self._hand_over()
         if not self._under_way and not self._waiting and not self._pace.is_slow:
-            self.engaged = False
+            self.active = False

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.logs import append, batch, read_records, values_of
 from support.slow_disks import ManualThreads, SlowDisks, answers_of
-from tidelog.broker.partitions.log_syncer import LogSyncer
-from tidelog.broker.partitions.slow_directory import SlowDirectory
+from tidelog.broker.partitions.append_offload import AppendOffload
+from tidelog.broker.partitions.disk_workers import DiskWorkers
 from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.config.log_config import LogConfig
 from tidelog.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ class Queue:
         self.done: list[object] = []
         self.pace = WritePace("/data", lambda: self.now)
         self.threads = ManualThreads()
-        self.directory = SlowDirectory(self.pace, self.threads, asyncio.get_running_loop(), queue_bytes)
+        self.offload = AppendOffload(self.pace, self.threads, asyncio.get_running_loop(), queue_bytes)
 
     def work(self, name: object, seconds: float = 0.0) -> Callable[[], object]:
         def run() -> object:
@@ -40,26 +40,26 @@ class Queue:
         return run
 
 
-async def test_it_is_engaged_with_the_first_slow_write_whoever_writes() -> None:
+async def test_it_is_active_with_the_first_slow_write_whoever_writes() -> None:
     queue = Queue()
-    assert not queue.directory.engaged
+    assert not queue.offload.active
     thread = threading.Thread(target=queue.pace.note, args=(1.0,))
     thread.start()
     thread.join(60)
-    assert queue.directory.engaged
-    assert SlowDirectory(queue.pace, queue.threads, asyncio.get_running_loop()).engaged
+    assert queue.offload.active
+    assert AppendOffload(queue.pace, queue.threads, asyncio.get_running_loop()).active
 
 
 async def test_work_is_done_in_order_and_told_to_who_asked() -> None:
     queue = Queue()
     seen: list[object] = []
-    futures = [queue.directory.submit(queue.work(n), 10, seen.append) for n in range(5)]
+    futures = [queue.offload.submit(queue.work(n), 10, seen.append) for n in range(5)]
     assert queue.done == []
-    assert queue.directory.queued_bytes == 50
+    assert queue.offload.queued_bytes == 50
     queue.threads.run(3)
     assert queue.done == seen == [0, 1, 2]
     assert [future.done() for future in futures] == [True, True, True, False, False]
-    assert (queue.threads.run(9), queue.directory.queued_bytes, queue.directory.submitted) == (2, 0, 5)
+    assert (queue.threads.run(9), queue.offload.queued_bytes, queue.offload.submitted) == (2, 0, 5)
     assert await asyncio.gather(*futures) == list(range(5))
 
 
@@ -70,7 +70,7 @@ async def test_an_error_is_for_who_asked() -> None:
     def fail() -> None:
         raise OSError(28, "full")
 
-    failing, following = queue.directory.submit(fail, 1, seen.append), queue.directory.submit(queue.work("b"))
+    failing, following = queue.offload.submit(fail, 1, seen.append), queue.offload.submit(queue.work("b"))
     queue.threads.run(2)
     with pytest.raises(OSError, match="full"):
         await failing
@@ -81,10 +81,10 @@ async def test_an_error_is_for_who_asked() -> None:
 async def test_what_the_thread_has_is_bounded_and_the_rest_waits_in_order() -> None:
     queue = Queue(queue_bytes=100)
     for n, size in enumerate((60, 40, 1, 250, 5, 90)):
-        queue.directory.submit(queue.work(n), size)
+        queue.offload.submit(queue.work(n), size)
     handed = []
     while queue.threads.queue:
-        handed.append((len(queue.threads.queue), queue.directory.queued_bytes))
+        handed.append((len(queue.threads.queue), queue.offload.queued_bytes))
         queue.threads.run()
     # 60 + 40; 40 + 1; 1 (the one larger than the bound has to be alone); 250; 5 + 90; 90
     assert handed == [(2, 100), (2, 41), (1, 1), (1, 250), (2, 95), (1, 90)]
@@ -94,7 +94,7 @@ async def test_what_the_thread_has_is_bounded_and_the_rest_waits_in_order() -> N
 async def test_who_leaves_takes_along_what_the_thread_does_not_have() -> None:
     queue = Queue(queue_bytes=100)
     seen: list[object] = []
-    handed, waiting, last = (queue.directory.submit(queue.work(n), 100, seen.append) for n in "abc")
+    handed, waiting, last = (queue.offload.submit(queue.work(n), 100, seen.append) for n in "abc")
     handed.cancel()
     waiting.cancel()
     queue.threads.run(9)
@@ -109,25 +109,25 @@ async def test_it_lets_go_only_when_nothing_is_left() -> None:
     queue.pace.note(1.0)
     queue.now += QUIET_S
     for n in range(3):
-        queue.directory.submit(queue.work(n), 10)
+        queue.offload.submit(queue.work(n), 10)
     for left in (2, 1):
         queue.threads.run()
         assert not queue.pace.is_slow
-        assert queue.directory.engaged, f"{left} are still to be done"
+        assert queue.offload.active, f"{left} are still to be done"
     queue.threads.run()
-    assert not queue.directory.engaged
+    assert not queue.offload.active
     queue.pace.note(1.0)
-    assert queue.directory.engaged
+    assert queue.offload.active
 
 
-async def test_it_stays_engaged_while_writes_are_slow() -> None:
+async def test_it_stays_active_while_writes_are_slow() -> None:
     queue = Queue()
     queue.pace.note(1.0)
-    queue.directory.submit(queue.work(1, seconds=0.2))
+    queue.offload.submit(queue.work(1, seconds=0.2))
     queue.now += QUIET_S * 0.9
-    queue.directory.submit(queue.work(2, seconds=0.2))
+    queue.offload.submit(queue.work(2, seconds=0.2))
     queue.threads.run(2)
-    assert queue.directory.engaged
+    assert queue.offload.active
 
 
 # --- partitions on it
@@ -143,7 +143,7 @@ async def disks(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlowDisks]:
 async def test_a_slow_write_sends_what_follows_through_the_thread(disks: SlowDisks) -> None:
     disks.write_s["/b"] = 0.2
     assert isinstance(disks.ask({0: batch("a"), 1: batch("a")}), bytes)
-    assert [directory.engaged for directory in disks.directories] == [False, True]
+    assert [offload.active for offload in disks.offloads] == [False, True]
     answer = asyncio.ensure_future(disks.ask({0: batch("b"), 1: batch("b", "c")}))
     await disks.turn()
     assert not answer.done()
@@ -233,7 +233,7 @@ async def test_a_sync_that_fails_fails_the_answer(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_write_that_hangs_stops_nothing_but_its_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log's lock is the thread's all the while. Were it asked for on the loop, this test would not end."""
-    writers: list[LogSyncer[Any]] = [LogSyncer(asyncio.get_running_loop(), f"w{n}", threads=1) for n in range(2)]
+    writers: list[DiskWorkers[Any]] = [DiskWorkers(asyncio.get_running_loop(), f"w{n}", threads=1) for n in range(2)]
     disks = SlowDisks(monkeypatch, threads=writers)
     hangs, go_on = threading.Event(), threading.Event()
 

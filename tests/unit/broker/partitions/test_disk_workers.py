@@ -6,10 +6,10 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from tidelog.broker.partitions.log_syncer import LogSyncer
+from tidelog.broker.partitions.disk_workers import DiskWorkers
 
 
-async def outcomes(syncer: LogSyncer, syncs: list[Callable[[], int]]) -> list[int | BaseException]:
+async def outcomes(syncer: DiskWorkers, syncs: list[Callable[[], int]]) -> list[int | BaseException]:
     """What the syncs came to, in their order, when all are told."""
     loop = asyncio.get_running_loop()
     futures: list[asyncio.Future[int | BaseException]] = [loop.create_future() for _ in syncs]
@@ -28,7 +28,7 @@ async def outcomes(syncer: LogSyncer, syncs: list[Callable[[], int]]) -> list[in
 
 
 async def test_each_is_told_once_in_whatever_order_the_disk_has() -> None:
-    syncer = LogSyncer(asyncio.get_running_loop(), "test", threads=3)
+    syncer = DiskWorkers(asyncio.get_running_loop(), "test", threads=3)
     try:
         for _ in range(20):
             assert await outcomes(syncer, [lambda n=n: n for n in range(50)]) == list(range(50))  # type: ignore[misc]
@@ -37,7 +37,7 @@ async def test_each_is_told_once_in_whatever_order_the_disk_has() -> None:
 
 
 async def test_an_error_is_an_outcome_and_the_thread_lives_on() -> None:
-    syncer = LogSyncer(asyncio.get_running_loop(), "test", threads=1)
+    syncer = DiskWorkers(asyncio.get_running_loop(), "test", threads=1)
 
     def fail() -> int:
         raise OSError(5, "disk")
@@ -52,7 +52,7 @@ async def test_an_error_is_an_outcome_and_the_thread_lives_on() -> None:
 
 async def test_as_many_at_once_as_there_are_threads() -> None:
     """Each sync waits for two others: with three threads all go on, with two none would."""
-    syncer = LogSyncer(asyncio.get_running_loop(), "test", threads=3)
+    syncer = DiskWorkers(asyncio.get_running_loop(), "test", threads=3)
     barrier = threading.Barrier(3, timeout=60)
     try:
         met = await outcomes(syncer, [barrier.wait] * 3)
@@ -63,7 +63,7 @@ async def test_as_many_at_once_as_there_are_threads() -> None:
 
 async def test_threads_are_made_when_needed_and_end_when_closed() -> None:
     before = threading.active_count()
-    syncer = LogSyncer(asyncio.get_running_loop(), "lazy", threads=4)
+    syncer = DiskWorkers(asyncio.get_running_loop(), "lazy", threads=4)
     assert threading.active_count() == before
     await outcomes(syncer, [lambda: 1])
     made = [thread for thread in threading.enumerate() if thread.name.startswith("lazy-")]
@@ -75,7 +75,7 @@ async def test_threads_are_made_when_needed_and_end_when_closed() -> None:
 
 
 async def test_nothing_is_told_after_the_close() -> None:
-    syncer = LogSyncer(asyncio.get_running_loop(), "test", threads=1)
+    syncer = DiskWorkers(asyncio.get_running_loop(), "test", threads=1)
     begun, go = threading.Event(), threading.Event()
     told: list[object] = []
 
@@ -95,7 +95,7 @@ async def test_nothing_is_told_after_the_close() -> None:
 
 
 async def test_what_the_threads_have_at_the_close_is_done_before_the_join_ends() -> None:
-    syncer = LogSyncer(asyncio.get_running_loop(), "test", threads=1)
+    syncer = DiskWorkers(asyncio.get_running_loop(), "test", threads=1)
     begun, go = threading.Event(), threading.Event()
     done: list[int] = []
 

@@ -1,5 +1,5 @@
 """Threads that wait for disks: the syncs that answers wait for, in one group of threads per log directory; with one
-thread, the appends to a directory that is slow (`slow_directory.py`).
+thread, the appends to a directory that is slow (`append_offload.py`).
 
 With `flush.messages=1` a sync is asked for with every append, so what a sync costs besides the disk counts: the work goes
 to the threads through a C queue, and all that they finished until the loop looks comes back in one wake-up of it. The
@@ -27,11 +27,11 @@ T = TypeVar("T")
 Outcome: TypeAlias = "int | BaseException"
 
 
-class LogSyncer(Generic[T]):
+class DiskWorkers(Generic[T]):
     """Runs functions that block, and calls back on the loop thread. One per log directory.
 
     `submit` and `close`: loop thread. No more than one sync per log is under way, so the queue has at most one entry a
-    partition; `SlowDirectory` bounds its own. Functions start in their order; with one thread they end in it, and are
+    partition; `AppendOffload` bounds its own. Functions start in their order; with one thread they end in it, and are
     told in it.
     """
 
