@@ -88,7 +88,9 @@ class LocalLog:
         segments: The published list. One object as long as the log lives: who reads often may keep it.
         end: `log_end_offset`, and where in the files that is. Set by the appending thread under `lock`.
         synced: As `end`, of the last flush of all.
-        failure: Why the log takes no more appends: an fsync failed, or it is closed.
+        failure: Why the log takes no more appends: an fsync failed, or it was abandoned.
+        is_closed: `close` or `abandon` has begun: background work that comes late leaves the files as they are. A clean stop
+            tells which they are; a deleted log's directory may be another log's by then. Set under `deletion_lock` and `lock`.
         truncations: How often the log was truncated since it was loaded: a pass of the cleaner that began before is void.
         holes: What it has lost to damage, as far as `.damaged` files told when it was loaded.
         ledger: How many records its segments hold and have lost. Changed under `deletion_lock`.
@@ -114,6 +116,7 @@ class LocalLog:
         "flush_lock",
         "holes",
         "hooks",
+        "is_closed",
         "last_flush_ms",
         "ledger",
         "lock",
@@ -164,6 +167,7 @@ class LocalLog:
         self._pending = [segment for segment in segments.view[:-1] if not segment.indexes_synced]
         self._quiet_end = -1
         self.failure: KafkaStorageError | None = None
+        self.is_closed = False
         self.truncations = 0
         self.holes: tuple[Hole, ...] = ()
         self.last_flush_ms = self.unsynced_since_ms = time.milliseconds()
@@ -315,8 +319,11 @@ class LocalLog:
             raise KafkaStorageError(f"{self.name}: rolling failed: {error}") from error
 
     def roll(self) -> LogSegment:
-        """Begin a new active segment now, unless the active one is empty. Returns the active one. Any thread."""
+        """Begin a new active segment now, unless the active one is empty. Returns the active one. Any thread.
+
+        KafkaStorageError, also if the log is closed."""
         with self.lock:
+            self._check_open()
             active = self.segments.active
             if active.size == 0:
                 return active
@@ -339,7 +346,7 @@ class LocalLog:
         try:
             first_timestamp = active.first_timestamp()  # from the disk, perhaps: not under the lock
             with self.lock:
-                if self.segments.active is not active or self.log_end_offset != self._quiet_end:
+                if self.is_closed or self.segments.active is not active or self.log_end_offset != self._quiet_end:
                     return False
                 if not is_due_without_write(first_timestamp, active.created_ms, now, roll_after):
                     return False
@@ -579,7 +586,7 @@ class LocalLog:
             view = self.segments.view
             first = next((index for index, segment in enumerate(view) if segment is old[0]), len(view))
             after = first + len(old)
-            is_void = self.failure is not None or self.truncations != truncations
+            is_void = self.is_closed or self.failure is not None or self.truncations != truncations
             if is_void or after >= len(view) or list(view[first:after]) != list(old):
                 swap.discard()
                 return False
@@ -633,7 +640,7 @@ class LocalLog:
         if self.ledger.needs_count and not count:
             return False
         with self.deletion_lock:
-            return self.ledger.open(self.extents, self.count if count else None)
+            return not self.is_closed and self.ledger.open(self.extents, self.count if count else None)
 
     def mend_indexes(self) -> None:
         """Rebuild the indexes of closed segments in which look-ups have found a wrong entry. Blocks."""
@@ -641,7 +648,7 @@ class LocalLog:
         for base_offset, segment in list(doubted.items()):
             with self.deletion_lock:
                 view = self.segments.view
-                if segment is view[-1]:
+                if segment is view[-1] or self.is_closed:
                     continue
                 try:
                     if any(segment is live for live in view) and not index_trust.rebuild(self.directory, segment):
@@ -657,6 +664,8 @@ class LocalLog:
         if not self.holes:
             return
         with self.deletion_lock:
+            if self.is_closed:
+                return
             directory, first = self.directory, self.segments.view[0].base_offset
             left = []
             for hole in self.holes:
@@ -681,7 +690,7 @@ class LocalLog:
     def save_ledger(self, checkpoint: int) -> None:
         """Write the ledger at the end of a pass, before the cleaner's checkpoint moves to `checkpoint`. Blocks; OSError."""
         with self.deletion_lock:
-            if self.failure is None and self.ledger.open(self.extents, self.count):
+            if not self.is_closed and self.failure is None and self.ledger.open(self.extents, self.count):
                 self.ledger.save(checkpoint)
 
     def extents(self) -> list[SegmentExtent]:
@@ -706,6 +715,8 @@ class LocalLog:
         KafkaStorageError, also if the log had failed before: the next start has to look at it.
         """
         with self.deletion_lock:
+            with self.lock:
+                self.is_closed = True
             if self.failure is not None:
                 raise self.failure
             changed = self.directory_is_dirty or self.recovery_point < self.log_end_offset
@@ -721,13 +732,19 @@ class LocalLog:
                 raise KafkaStorageError(f"{self.name}: closing failed: {error}") from error
 
     def abandon(self) -> None:
-        """Close all files as they are: the log is deleted, or the daemon ends. Reads under way go on."""
-        with self.flush_lock, self.lock:
+        """Close all files as they are: the log is deleted, or the daemon ends. Reads under way go on. Blocks, behind a
+        deletion or a swap too."""
+        with self.deletion_lock, self.flush_lock, self.lock:
+            self.is_closed = True
             self.failure = self.failure or KafkaStorageError(f"{self.name} is closed")
             self.directory_is_dirty = self._parent_is_dirty = False
             self.recovery_point = self.log_end_offset
             for segment in self.segments.view:
                 segment.abandon()
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise KafkaStorageError(f"{self.name} is closed")
 
     def renamed(self, path: str) -> None:
         """Open files in `path` from now on: the directory was renamed, after `abandon`, and goes. No hook is called any more."""
@@ -741,8 +758,9 @@ class LocalLog:
     @contextmanager
     def standing_still(self) -> Iterator[None]:
         """Hold all three locks: within, nothing is appended, rolled, synced, deleted or cleaned. Pool threads. KafkaStorageError:
-        the log has failed."""
+        the log has failed, or is closed."""
         with self.deletion_lock, self.flush_lock, self.lock:
+            self._check_open()
             if self.failure is not None:
                 raise self.failure
             yield

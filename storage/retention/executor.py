@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 
 def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:
-    """Apply retention to `log` now; returns what went and why. Pool threads; blocks. KafkaStorageError."""
+    """Apply retention to `log` now, unless it is closed; returns what went and why. Pool threads; blocks. KafkaStorageError."""
     local = log.local
     with local.deletion_lock:
+        if local.is_closed:  # a stop has told which files there are
+            return []
         try:
             deletions = log.retention.plan(local.segment_views(), _facts(log, time.milliseconds()))
             if not deletions:

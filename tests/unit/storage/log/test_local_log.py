@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -15,10 +16,12 @@ from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.exceptions import KafkaStorageError
 from tidelog.storage.index.time_index import TimestampOffset
 from tidelog.storage.io.file_cache import FileCache
+from tidelog.storage.ledger.keeper import LedgerKeeper
 from tidelog.storage.log.local_log import LocalLog, LogHooks
 from tidelog.storage.log.values import LogOffsetMetadata
 from tidelog.storage.segment.files import LogDirectory, SegmentFiles
 from tidelog.storage.segment.log_segment import LogSegment
+from tidelog.storage.segment.names import Hole
 from tidelog.storage.segment.segment_list import SegmentList
 from tidelog.storage.segment.swap import CleanedSegment
 
@@ -250,6 +253,49 @@ def test_what_goes_with_a_log_is_written_at_a_clean_stop_after_its_records(machi
     assert at == [4]
     left = machine.fake.rebuilt(KeepNone()).contents()
     assert sum(len(data) for path, data in left.items() if path.endswith(".log")) == 4 * SIZE
+
+
+@pytest.mark.parametrize("end", [LocalLog.close, LocalLog.abandon], ids=["closed", "deleted"])
+@pytest.mark.parametrize("job", ["roll", "roll if quiet", "holes", "indexes", "ledger", "pass", "swap", "move"])
+def test_background_work_leaves_the_files_of_a_log_that_has_ended_as_they_are(
+    machine: Machine, end: Callable[[LocalLog], None], job: str
+) -> None:
+    """A clean stop has told which files are there; a deleted log's directory may be another log's by now."""
+    machine.append(7)
+    log = machine.log
+    hole = Hole(0, 0, 1, 1)
+    machine.fake.put(f"{PATH}/{hole.name}", b"damaged")
+    with log.deletion_lock, log.lock:
+        log.delete_files(log.take_out_below(3))
+    log.holes = (hole,)
+    log.roll_if_quiet()
+    machine.time.advance(2 * log.config.segment_ms)
+    old = list(log.segments.view[:1])
+    new = cleaned(machine, old)
+    log.directory.doubted[3] = old[0]
+    machine.fake.put(f"{PATH}/{3:020d}.index", b"")
+    log.ledger = LedgerKeeper(log.directory, 3, checkpoint=0)
+    end(log)
+    machine.fake.trace.clear()
+    if job == "roll":
+        with pytest.raises(KafkaStorageError, match="closed"):
+            log.roll()
+    elif job == "roll if quiet":
+        assert not log.roll_if_quiet()
+    elif job == "holes":
+        log.forget_holes()
+    elif job == "indexes":
+        log.mend_indexes()
+    elif job == "ledger":
+        assert not log.open_ledger(count=True)
+    elif job == "pass":
+        log.save_ledger(3)
+    elif job == "swap":
+        assert not log.replace_segments([new], old)
+    else:
+        with pytest.raises(KafkaStorageError, match="closed"), log.standing_still():
+            pass
+    assert [step for step in machine.fake.trace if not step.path.endswith(".cleaned")] == []
 
 
 def test_an_abandoned_log_holds_no_files_and_takes_nothing(machine: Machine) -> None:

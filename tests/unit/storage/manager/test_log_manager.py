@@ -189,3 +189,25 @@ def test_a_deleted_log_is_freed_without_the_cycle_collector() -> None:
     finally:
         gc.enable()
     world.stop()
+
+
+def test_retention_that_comes_into_a_clean_stop_takes_nothing_from_the_closed_log() -> None:
+    """The stop has told which files there are: what went after that would be a hole for the next start."""
+    world = World()
+    world.start(segment_bytes=100, retention_ms=0)
+    for value in "abc":
+        append(world.log(), value * 60)
+    world.time.advance(60_000)
+    deleted: list[int] = []
+
+    def late(operation: Operation) -> None:
+        if operation.path.startswith(CLEAN_MARK) and not deleted:
+            deleted.append(world.manager.delete_old_segments())
+
+    world.fake.fail_when(late)
+    world.stop()
+    world.fake.heal()
+    assert deleted == [0]
+    world.start()
+    assert (world.log().holes, world.log().log_start_offset, world.log().segment_count) == ((), 0, 3)
+    world.stop()
