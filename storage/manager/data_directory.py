@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import CorruptCheckpointError, DataDirectoryError
@@ -87,6 +87,7 @@ class DataDirectory:
         self._lock: FileLock | None = None
         self._checkpoint_lock = threading.Lock()
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        self._takes_checkpoints = True
         self._clean_mark = CleanShutdownFile(file_system, self.path)
         self.had_clean_shutdown = False
         self.last_stop: Mapping[TopicPartition, LogFiles] = {}
@@ -97,6 +98,7 @@ class DataDirectory:
         """
         try:
             self._make()
+            self._takes_checkpoints = True
             self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
             return read_meta_properties(self._fs, self.path)
         except OSError as error:
@@ -206,11 +208,23 @@ class DataDirectory:
         except OSError as error:
             raise self._unusable(error) from error
 
-    def checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write a checkpoint if it differs from the last one written: an idle broker writes nothing. OSError. Blocks."""
+    def checkpoint(self, name: str, offsets: Callable[[], Mapping[TopicPartition, int]]) -> bool:
+        """Write a checkpoint if it differs from the last one written: an idle broker writes nothing. OSError. Blocks.
+
+        `offsets` is called when no other thread writes a checkpoint: what one that waits has read before could be of a log that
+        was deleted meanwhile, or older than what is written by then. False: after `end_checkpoints`.
+        """
         with self._checkpoint_lock:
-            if self._written.get(name) != offsets:
-                self._write(name, offsets)
+            if self._takes_checkpoints:
+                current = offsets()
+                if self._written.get(name) != current:
+                    self._write(name, current)
+            return self._takes_checkpoints
+
+    def end_checkpoints(self) -> None:
+        """Write no further checkpoint: logs are about to be let go, and say nothing true any more. Blocks behind one."""
+        with self._checkpoint_lock:
+            self._takes_checkpoints = False
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         write_checkpoint(self._fs, self.path, name, offsets)
@@ -231,4 +245,4 @@ class DataDirectory:
         """Create missing checkpoint files, so that all four exist from the first start on. OSError."""
         for name in CHECKPOINTS:
             if not self._fs.exists(f"{self.path}/{name}"):
-                self.checkpoint(name, {})
+                self.checkpoint(name, dict)

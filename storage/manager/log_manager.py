@@ -568,6 +568,8 @@ class LogManager:
 
     def _release(self) -> None:
         """Close files and release locks without writing."""
+        for directory in self._directories:
+            directory.end_checkpoints()
         for log in self._logs.values():
             log.abandon()
         self._logs.clear()

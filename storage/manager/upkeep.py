@@ -195,11 +195,12 @@ class LogUpkeep:
         return self._checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offset)
 
     def _checkpoint(self, name: str, value: Callable[[UnifiedLog], int | None]) -> bool:
-        logs = [*self.logs.items(), *self.arriving.items()]
-        offsets = {key: offset for key, log in logs if (offset := value(log)) is not None}
+        def offsets() -> dict[TopicPartition, int]:
+            logs = [*self.logs.items(), *self.arriving.items()]
+            return {key: offset for key, log in logs if (offset := value(log)) is not None}
+
         try:
-            self.directory.checkpoint(name, offsets)
+            return self.directory.checkpoint(name, offsets)
         except OSError as error:
             logger.error("%s/%s could not be written: %s", self.directory.path, name, error)
             return False
-        return True

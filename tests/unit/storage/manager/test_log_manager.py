@@ -8,11 +8,12 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from support.fake_filesystem import Operation
-from support.logs import ROOT, World, append
+from support.logs import ROOT, World, append, read_records, values_of
 from support.mock_time import MockScheduler, MockTime
 from tidelog.config.loader import load_config
 from tidelog.config.log_config import LogConfig, log_config
@@ -210,4 +211,53 @@ def test_retention_that_comes_into_a_clean_stop_takes_nothing_from_the_closed_lo
     assert deleted == [0]
     world.start()
     assert (world.log().holes, world.log().log_start_offset, world.log().segment_count) == ((), 0, 3)
+    world.stop()
+
+
+def test_a_checkpoint_that_comes_after_a_stop_is_not_written() -> None:
+    """The directory may be another process's by then."""
+    world = World()
+    world.start()
+    append(world.log(), "a", "b")
+    world.log().increment_log_start_offset(1)
+    world.stop()
+    before = checkpoints(world)
+    assert not world.manager.checkpoint_recovery_points()
+    assert not world.manager.checkpoint_log_start_offsets()
+    assert not world.manager.checkpoint_high_watermarks()
+    assert checkpoints(world) == before
+
+
+def test_a_checkpoint_under_way_while_a_topic_is_made_anew_does_not_name_the_deleted_one() -> None:
+    """Its start would be the new topic's after a crash: all that was written to it would be gone."""
+    world = World()
+    world.start()
+    append(world.log(), *"abcdef")
+    world.log().increment_log_start_offset(5)
+    world.log("u")
+
+    def make_anew() -> None:
+        world.manager.delete("t", 0)
+        append(world.log(), "new")
+
+    threads: list[threading.Thread] = []
+
+    class Slow(dict[Any, Any]):
+        """The logs of the directory; another thread works once the first of them was looked at."""
+
+        def items(self) -> Any:
+            for key, log in list(super().items()):
+                yield key, log
+                if not threads:
+                    threads.append(threading.Thread(target=make_anew, daemon=True))
+                    threads[0].start()
+                    threads[0].join(0.2)  # until it is done, or waits for this checkpoint
+
+    upkeep = world.manager._homes["t", 0]
+    upkeep.logs = Slow(upkeep.logs)
+    world.manager.checkpoint_log_start_offsets()
+    threads[0].join()
+    world.kill()
+    world.start()
+    assert (world.log().log_start_offset, values_of(read_records(world.log(), 0))) == (0, [b"new"])
     world.stop()
