@@ -18,11 +18,11 @@ from ..protocol.records._kernel import BatchScanner
 from ..protocol.records.record_batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC_AT, MAGIC_V2
 from ..storage.exceptions import StorageError
 from ..storage.index.time_index import TimeIndex
-from ..storage.log.values import NO_TIMESTAMP
 from ..storage.segment import file_records
 from ..storage.segment import scan as segment_scan
 from ..storage.segment.names import CLEANED_STAGE, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
 from ..storage.segment.swap import CleanedSegment
+from ..storage.values import NO_TIMESTAMP
 from .segment_groups import MAX_OFFSET_DISTANCE
 
 if TYPE_CHECKING:

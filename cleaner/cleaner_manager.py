@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..protocol.records.exceptions import RecordError
 from ..storage.exceptions import CorruptCheckpointError, StorageError
-from ..storage.manager.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile, TopicPartition
-from ..storage.manager.checkpoint_copy import write_checkpoint
+from ..storage.io.checkpoint import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpointFile, TopicPartition
+from ..storage.io.checkpoint_copy import write_checkpoint
 from .cleaner_state import CleanerState, read_state, write_state
 from .cleaning import Cleaner, CleaningTask, PassControl, PassResult
 from .eligibility import CleaningFacts, Eligibility, Reason, evaluate

@@ -22,9 +22,9 @@ from ..storage.retention.plan import DELETE_POLICY, plan_deletions
 from .eligibility import NO_LIMIT_MS, CleaningFacts, Eligibility, SegmentFacts
 
 if TYPE_CHECKING:
-    from ..storage.log.values import SegmentView
     from ..storage.producers.state import OpenTransaction
     from ..storage.retention.plan import PolicyFailure
+    from ..storage.values import SegmentView
 
 ACTIVE, DIRTY, CLEAN, CLOSED = "active", "dirty", "clean", "closed"
 CLEANING, DELETION = "clean", "delete"

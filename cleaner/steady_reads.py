@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from ..storage.log.unified_log import UnifiedLog
-    from ..storage.log.values import SegmentView
+    from ..storage.values import SegmentView
 
 T = TypeVar("T")
 

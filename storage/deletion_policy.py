@@ -2,7 +2,7 @@
 found.
 
 A policy looks at facts and names segments, oldest first; it opens nothing and deletes nothing (`retention/plan.py` asks it,
-`retention/executor.py` acts on the answer). A package adds one with an entry point in the group `tidelog.deletion_policies`
+`log/retention.py` acts on the answer). A package adds one with an entry point in the group `tidelog.deletion_policies`
 that leads to a class without arguments (or a function) that makes a `DeletionPolicy`:
 
     [project.entry-points."tidelog.deletion_policies"]
@@ -22,7 +22,7 @@ from .exceptions import DeletionPolicyError
 
 if TYPE_CHECKING:
     from ..config.log_config import LogConfig
-    from .log.values import SegmentView
+    from .values import SegmentView
 
 ENTRY_POINTS = "tidelog.deletion_policies"
 

@@ -30,7 +30,7 @@ from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
-    from ...storage.log.values import TimestampOffset
+    from ...storage.values import TimestampOffset
     from ..requests.context import RequestContext
 
 FIRST_WITH_EPOCH = 4

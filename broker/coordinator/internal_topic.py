@@ -29,7 +29,7 @@ from ...protocol.records.record_batch import (
     payload_of,
     read_batch_header,
 )
-from ...storage.log.values import AppendOrigin
+from ...storage.values import AppendOrigin
 
 if TYPE_CHECKING:
     import asyncio

@@ -55,9 +55,9 @@ from ...storage.inspect.metadata_log import (
     find_metadata_log,
     write_snapshot,
 )
+from ...storage.io.checkpoint import CleanShutdownFile
 from ...storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from ...storage.log.partition_metadata import read_partition_metadata
-from ...storage.manager.checkpoint import CleanShutdownFile
 from ...storage.manager.data_directory import DataDirectory
 from ...storage.manager.meta_properties import META_PROPERTIES_FILE
 from ...storage.segment.names import DirectoryState

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from ...protocol.message_set.wire import FetchBody
-    from ...storage.log.values import FetchDataInfo
+    from ...storage.values import FetchDataInfo
     from ..network.outbound import Part
     from ..partitions.partition import Partition
     from ..server import Broker

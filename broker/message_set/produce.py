@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from ...protocol.message_set.wire import ProduceBody
-    from ...storage.log.values import LogAppendInfo
+    from ...storage.values import LogAppendInfo
     from ..partitions.partition import Partition
     from ..server import Broker
 

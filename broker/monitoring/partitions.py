@@ -15,9 +15,9 @@ from ..runtime.metric_family import COUNTER, GAUGE, Labels, Metric, Table
 if TYPE_CHECKING:
     from ...storage.ledger.ledger import Ledger
     from ...storage.log.unified_log import UnifiedLog
-    from ...storage.log.values import HeldSegments
     from ...storage.producers.state import OpenTransaction
     from ...storage.retention.outlook import RetentionOutlook
+    from ...storage.values import HeldSegments
 
 PLACE = ("topic", "partition")
 _POLICY = (*PLACE, "policy")

@@ -12,7 +12,7 @@ from ...protocol.records.conversion import needs_conversion
 
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
-    from ...storage.log.values import FetchDataInfo
+    from ...storage.values import FetchDataInfo
 
 CONVERTED_SLICE_BYTES = 1 << 20
 """What is looked at at once, but for a first entry that is larger: what is converted waits in memory for its client."""

@@ -39,7 +39,7 @@ from ..runtime.switch_interval import shortened_switch_interval
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ...storage.log.values import LogAppendInfo
+    from ...storage.values import LogAppendInfo
     from .partition import Partition
 
     Append = Callable[[Partition, bytearray, "_Turn"], Coroutine[Any, Any, LogAppendInfo]]

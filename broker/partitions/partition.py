@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...storage.log.unified_log import UnifiedLog
-    from ...storage.log.values import FetchDataInfo, LogAppendInfo
+    from ...storage.values import FetchDataInfo, LogAppendInfo
     from ..metadata.topics import TopicRegistry
     from .disk_workers import Outcome
     from .format_conversion import Conversions

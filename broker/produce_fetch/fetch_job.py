@@ -21,7 +21,7 @@ from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ...storage.log.unified_log import UnifiedLog
-    from ...storage.log.values import FetchDataInfo
+    from ...storage.values import FetchDataInfo
     from ..network.connection import Connection
     from ..network.outbound import Part
     from ..partitions.partition import Partition

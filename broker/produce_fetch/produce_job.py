@@ -32,7 +32,7 @@ from ..runtime.exceptions import ConnectionAborted
 from ..security.acl.model import AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from ...storage.log.values import LogAppendInfo
+    from ...storage.values import LogAppendInfo
     from ..partitions.partition import Partition, PartitionTable
     from ..requests.context import RequestContext
     from ..requests.counters import RequestCounters

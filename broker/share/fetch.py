@@ -30,7 +30,7 @@ from .sessions import FINAL_EPOCH, INITIAL_EPOCH, MemberKey, ShareSession, Topic
 if TYPE_CHECKING:
     from ...protocol.messages.share_fetch import ShareFetchRequest
     from ...storage.log.unified_log import UnifiedLog
-    from ...storage.log.values import FetchDataInfo
+    from ...storage.values import FetchDataInfo
 
 RECORD_LIMIT = 1
 """The acquire mode in which `max_records` is not exceeded (KIP-1206)."""

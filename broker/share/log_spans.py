@@ -14,7 +14,7 @@ from .partition import Acquired, Span
 
 if TYPE_CHECKING:
     from ...storage.index.transaction_index import AbortedTxn
-    from ...storage.log.values import FetchDataInfo
+    from ...storage.values import FetchDataInfo
 
 
 class SliceSpans(NamedTuple):

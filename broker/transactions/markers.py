@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, ProtocolError
 from ...storage.exceptions import InvalidProducerEpochError
-from ...storage.log.values import AppendOrigin
 from ...storage.producers.transaction_marker import TransactionMarker, marker_batch
+from ...storage.values import AppendOrigin
 from ..metadata.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from ..runtime.error_codes import error_code
 from .states import VERSION_2, Producer, completed
@@ -25,7 +25,7 @@ from .states import VERSION_2, Producer, completed
 if TYPE_CHECKING:
     from ...storage.clock import Time
     from ...storage.log.unified_log import UnifiedLog
-    from ...storage.log.values import LogAppendInfo
+    from ...storage.values import LogAppendInfo
     from ..groups.store.offsets import TopicPartition
     from ..partitions.partition import Partition, PartitionTable
     from ..runtime.timer import Timer

@@ -16,9 +16,10 @@ from tidelog.broker.metadata import store as metadata_store
 from tidelog.protocol.records import attributes, legacy_record, record_batch, varint
 from tidelog.storage.index import offset_index, time_index, transaction_index
 from tidelog.storage.inspect.verify_report import RULES
-from tidelog.storage.log import partition_metadata
-from tidelog.storage.manager import checkpoint, checkpoint_copy, meta_properties, stop_record
-from tidelog.storage.manager.checkpoint import format_lines
+from tidelog.storage.io import checkpoint, checkpoint_copy
+from tidelog.storage.io.checkpoint import format_lines
+from tidelog.storage.log import partition_metadata, stop_record
+from tidelog.storage.manager import meta_properties
 from tidelog.storage.producers import snapshot as producer_snapshot
 from tidelog.storage.producers import transaction_marker
 from tidelog.storage.segment import names as log_names
@@ -166,14 +167,14 @@ def _producers() -> list[str]:
 def _small_files() -> list[str]:
     return [
         "## Checkpoints\n",
-        _home("storage/manager/checkpoint.py"),
+        _home("storage/io/checkpoint.py"),
         _rulers(checkpoint),
         "`leader-epoch-checkpoint` in each partition has the same form, with an epoch and the offset that it starts at:\n",
         _block(format_lines(["0 0", "5 114514"]).decode()),
         "Three of the four have a copy of tidelog's own, which Kafka passes over.\n"
-        + _home("storage/manager/checkpoint_copy.py"),
+        + _home("storage/io/checkpoint_copy.py"),
         _rulers(checkpoint_copy),
-        "A clean stop leaves one more file.\n" + _home("storage/manager/stop_record.py"),
+        "A clean stop leaves one more file.\n" + _home("storage/log/stop_record.py"),
         _rulers(stop_record),
         "## `partition.metadata`\n",
         _home("storage/log/partition_metadata.py"),

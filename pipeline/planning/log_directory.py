@@ -13,15 +13,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ...protocol.records.attributes import CONTROL_MASK
 from ...protocol.records.exceptions import RecordError
 from ...storage.exceptions import StorageError
+from ...storage.io.checkpoint import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, OffsetCheckpointFile
 from ...storage.io.filesystem import RealFileSystem
 from ...storage.ledger.ledger import DELETE_RECORDS, LEDGER_FILE, RETENTION
 from ...storage.ledger.ledger import decode as decode_ledger
 from ...storage.log.partition_metadata import encode_uuid, read_partition_metadata
-from ...storage.manager.checkpoint import (
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    OffsetCheckpointFile,
-)
 from ...storage.manager.meta_properties import read_meta_properties
 from ...storage.producers.snapshot import decode_snapshot
 from ...storage.segment.file_records import last_offset, read_headers

@@ -21,13 +21,8 @@ from ...protocol.records.exceptions import RecordError
 from ...protocol.records.legacy_record import iterate_legacy_records, read_legacy_record
 from ...protocol.records.record_batch import MAGIC_V2, NO_TIMESTAMP, Record
 from ..exceptions import CorruptCheckpointError, StorageError
+from ..io.checkpoint import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpointFile, TopicPartition
 from ..io.filesystem import FileSystem
-from ..manager.checkpoint import (
-    CLEANER_OFFSET_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    OffsetCheckpointFile,
-    TopicPartition,
-)
 from ..segment.batch_walk import Found, Stretch, walk
 from ..segment.names import (
     CLUSTER_METADATA_TOPIC,

@@ -23,20 +23,20 @@ from pathlib import PurePath
 from typing import NamedTuple, TypeAlias
 
 from ..exceptions import StorageError
-from ..io.filesystem import Buffer, FileSystem, StrPath
-from ..ledger.ledger import LEDGER_FILE
-from ..log.leader_epoch import LEADER_EPOCH_CHECKPOINT
-from ..log.partition_metadata import PARTITION_METADATA_FILE, ZERO_UUID, decode_uuid
-from ..manager.checkpoint import (
+from ..io.checkpoint import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from ..manager.checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, unsealed
+from ..io.checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, unsealed
+from ..io.filesystem import Buffer, FileSystem, StrPath
+from ..ledger.ledger import LEDGER_FILE
+from ..log.leader_epoch import LEADER_EPOCH_CHECKPOINT
+from ..log.partition_metadata import PARTITION_METADATA_FILE, ZERO_UUID, decode_uuid
+from ..log.stop_record import STOP_FILE
 from ..manager.meta_properties import META_PROPERTIES_FILE
-from ..manager.stop_record import STOP_FILE
 from ..segment.names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

@@ -18,8 +18,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ..exceptions import CorruptCheckpointError, DataDirectoryError, StorageError
-from ..io.filesystem import FileSystem
-from ..manager.checkpoint import (
+from ..io.checkpoint import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -28,10 +27,11 @@ from ..manager.checkpoint import (
     OffsetCheckpointFile,
     TopicPartition,
 )
-from ..manager.checkpoint_copy import COPY_PREFIX
+from ..io.checkpoint_copy import COPY_PREFIX
+from ..io.filesystem import FileSystem
+from ..log.stop_record import STOP_FILE
 from ..manager.data_directory import LOCK_FILE
 from ..manager.meta_properties import META_PROPERTIES_FILE, read_meta_properties
-from ..manager.stop_record import STOP_FILE
 from ..segment.names import CLUSTER_METADATA_TOPIC, LOG_SUFFIX, DirectoryState, parse_directory_name, parse_file_name
 from .verify_partition import PartitionFacts, RootFacts, verify_partition
 from .verify_report import Finding, Report

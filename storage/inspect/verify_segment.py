@@ -16,7 +16,6 @@ from ...protocol.records.exceptions import RecordError
 from ...protocol.records.legacy_record import iterate_legacy_records, read_legacy_record
 from ...protocol.records.record_batch import MAGIC_V2, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, Record
 from ..index.transaction_index import AbortedTxn
-from ..log.values import MAX_RELATIVE_OFFSET
 from ..segment.batch_walk import Found, Stretch, computed_crc, walk
 from ..segment.names import (
     LOG_SUFFIX,
@@ -26,6 +25,7 @@ from ..segment.names import (
     Hole,
     file_name,
 )
+from ..values import MAX_RELATIVE_OFFSET
 from .dump_index import explain_offset_index, explain_time_index, explain_transaction_index
 from .dump_log import batch_header
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..segment.files import LogDirectory
     from ..segment.log_segment import LogSegment
-    from .values import FetchDataInfo
+    from ..values import FetchDataInfo
 
 
 class AbortedTransactions:

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..exceptions import CorruptCheckpointError
+from ..io.checkpoint import format_lines, parse_number, read_lines
 from ..io.filesystem import FileSystem, StrPath
-from ..manager.checkpoint import format_lines, parse_number, read_lines
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 

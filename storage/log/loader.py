@@ -25,7 +25,6 @@ from ...protocol.records.exceptions import CorruptRecordError
 from ..exceptions import CorruptIndexError
 from ..index.offset_index import OffsetIndex
 from ..index.time_index import TimeIndex
-from ..index.transaction_index_check import check_transaction_indexes
 from ..ledger.ledger import LEDGER_FILE
 from ..producers.replay import ProducerReplay
 from ..segment import file_records
@@ -51,16 +50,17 @@ from ..segment.names import (
     parse_hole,
 )
 from ..segment.segment_list import SegmentList
+from ..values import MAX_RELATIVE_OFFSET, RecoveryStats
 from .leader_epoch import EpochEntry
 from .recovery import NO_PROGRESS, LogRecovery, Progress, Promise
-from .values import MAX_RELATIVE_OFFSET, RecoveryStats
+from .transaction_index_check import check_transaction_indexes
 
 if TYPE_CHECKING:
     from ..clock import Time
-    from ..manager.stop_record import LogFiles
     from ..producers.state import ProducerStateManager
     from ..segment.files import LogDirectory
     from .leader_epoch import LeaderEpochCache
+    from .stop_record import LogFiles
 
 logger = logging.getLogger(__name__)
 

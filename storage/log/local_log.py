@@ -19,9 +19,9 @@ from ..segment import file_records
 from ..segment.log_segment import LogSegment
 from ..segment.names import SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 from ..segment.swap import SegmentSwap
+from ..values import HeldSegments, LogOffsetMetadata, SegmentView
 from . import reader as log_reader
 from .roll_params import ASK_ALWAYS, RollLimits, RollParams, RollReason, is_due_without_write, roll_limits, roll_reason
-from .values import HeldSegments, LogOffsetMetadata, SegmentView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

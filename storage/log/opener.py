@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import CorruptCheckpointError
 from ..ledger.keeper import LedgerKeeper
-from ..manager.stop_record import LogFiles
 from ..producers.state import ProducerStateManager
 from ..segment.files import LogDirectory, SegmentFiles
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
@@ -15,6 +14,7 @@ from .loader import LogLoader
 from .local_log import LocalLog
 from .partition_metadata import read_partition_metadata
 from .recovery import NO_PROGRESS, Progress
+from .stop_record import LogFiles
 from .unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...config.log_config import LogConfig
     from ..clock import Time
+    from ..io.checkpoint import TopicPartition
     from ..io.file_cache import FileCache
     from ..io.filesystem import FileSystem
-    from ..manager.checkpoint import TopicPartition
     from ..manager.upkeep import LogUpkeep
-    from .values import RecoveryStats
+    from ..values import RecoveryStats
 
 logger = logging.getLogger(__name__)
 

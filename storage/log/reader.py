@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..segment import file_records
 from ..segment.segment_list import floor_index
-from .values import FetchDataInfo, LogOffsetMetadata
+from ..values import FetchDataInfo, LogOffsetMetadata
 
 if TYPE_CHECKING:
     from ..index.time_index import TimestampOffset

@@ -32,7 +32,7 @@ from ..segment.hole import (
 )
 from ..segment.log_segment import LogSegment
 from ..segment.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Hole, LogFileName
-from .values import MAX_RELATIVE_OFFSET, RecoveryStats
+from ..values import MAX_RELATIVE_OFFSET, RecoveryStats
 
 if TYPE_CHECKING:
     from ...protocol.records._kernel import BatchScanner

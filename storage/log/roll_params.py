@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from .values import MAX_RELATIVE_OFFSET
+from ..values import MAX_RELATIVE_OFFSET
 
 
 class RollReason(Enum):

@@ -26,13 +26,14 @@ from ..exceptions import KafkaStorageError, OffsetOutOfRangeError
 from ..index.transaction_index import AbortedTxn
 from ..producers.replay import ProducerReplay
 from ..producers.transaction_marker import MARKER_BATCH_SIZE, marker_of
-from ..retention import executor as retention_executor
 from ..retention.history import RetentionRecord
 from ..retention.outlook import KnownSegment, RetentionOutlook, outlook
 from ..segment.log_segment import LogSegment
 from ..segment.names import DELETED_STAGE
 from ..segment.segment_list import floor_index
+from ..values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 from . import reader as log_reader
+from . import retention as retention_executor
 from .aborted_transactions import AbortedTransactions
 from .leader_epoch import LEADER_EPOCH_CHECKPOINT
 from .local_log import LocalLog, LogHooks, no_checkpoint
@@ -47,7 +48,6 @@ from .validator import (
     moved,
     place_batch,
 )
-from .values import NO_TIMESTAMP, AppendOrigin, FetchDataInfo, LogAppendInfo, LogOffsetMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -58,7 +58,7 @@ from ...protocol.records.record_batch import (
     Record,
     read_batch_header,
 )
-from .values import MAX_RELATIVE_OFFSET
+from ..values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

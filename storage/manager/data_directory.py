@@ -21,14 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import CorruptCheckpointError, DataDirectoryError
-from ..segment.hole import HOLE, KAFKA
-from ..segment.names import (
-    CLUSTER_METADATA_TOPIC,
-    DirectoryName,
-    DirectoryState,
-    parse_directory_name,
-)
-from .checkpoint import (
+from ..io.checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -37,10 +30,17 @@ from .checkpoint import (
     OffsetCheckpointFile,
     TopicPartition,
 )
-from .checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
+from ..io.checkpoint_copy import COPIED_CHECKPOINTS, COPY_PREFIX, mend_checkpoint, write_checkpoint
+from ..log.stop_record import STOP_FILE, LogFiles, read_stop_record, write_stop_record
+from ..segment.hole import HOLE, KAFKA
+from ..segment.names import (
+    CLUSTER_METADATA_TOPIC,
+    DirectoryName,
+    DirectoryState,
+    parse_directory_name,
+)
 from .lost_segments import note_lost_segments
 from .meta_properties import META_PROPERTIES_FILE, MetaProperties, ensure_meta_properties, read_meta_properties
-from .stop_record import STOP_FILE, LogFiles, read_stop_record, write_stop_record
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ..io.checkpoint import TopicPartition
 from ..segment.names import DirectoryState
-from .checkpoint import TopicPartition
 from .data_directory import PartitionDirectory
 
 

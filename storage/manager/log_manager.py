@@ -21,14 +21,20 @@ from uuid import UUID
 
 from ...config.log_config import LogConfig, log_config
 from ..exceptions import CorruptCheckpointError, DataDirectoryError, KafkaStorageError, StorageError
+from ..io.checkpoint import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    TopicPartition,
+)
 from ..io.disk_space import DiskSpace
 from ..io.file_cache import FileCache
 from ..io.write_pace import WritePace
 from ..log.opener import LastStop, LogOpener
 from ..log.partition_metadata import ZERO_UUID, encode_uuid, read_partition_metadata, write_partition_metadata
 from ..log.recovery import Progress
+from ..log.stop_record import LogFiles, files_of
 from ..log.unified_log import UnifiedLog
-from ..log.values import RecoveryStats
 from ..segment.files import SegmentFiles
 from ..segment.names import (
     DirectoryName,
@@ -38,14 +44,8 @@ from ..segment.names import (
     is_valid_topic,
     partition_directory_name,
 )
-from .checkpoint import (
-    CLEANER_OFFSET_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    TopicPartition,
-)
+from ..values import RecoveryStats
 from .data_directory import DataDirectory, PartitionDirectory, start_failed
-from .stop_record import LogFiles, files_of
 from .upkeep import LogUpkeep
 
 if TYPE_CHECKING:

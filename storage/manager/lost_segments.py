@@ -26,9 +26,9 @@ from ..segment.names import (
 )
 
 if TYPE_CHECKING:
+    from ..io.checkpoint import TopicPartition
     from ..io.filesystem import FileSystem
-    from .checkpoint import TopicPartition
-    from .stop_record import LogFiles
+    from ..log.stop_record import LogFiles
 
 
 class LostSegments(NamedTuple):

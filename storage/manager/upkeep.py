@@ -19,13 +19,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..exceptions import StorageError
-from ..io.disk_space import SAMPLE_MS
-from .checkpoint import (
+from ..io.checkpoint import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     TopicPartition,
 )
+from ..io.disk_space import SAMPLE_MS
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..log.values import NO_TIMESTAMP
+from ..values import NO_TIMESTAMP
 
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1

@@ -34,8 +34,8 @@ from ..exceptions import (
     TransactionCoordinatorFencedError,
 )
 from ..io.filesystem import FileSystem, StrPath
-from ..log.values import AppendOrigin
 from ..segment.names import DELETED_STAGE, SNAPSHOT_SUFFIX, file_name, parse_file_name
+from ..values import AppendOrigin
 from .entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchMetadata, ProducerStateEntry, in_sequence
 from .snapshot import decode_snapshot, encode_snapshot
 from .transaction_marker import TransactionMarker

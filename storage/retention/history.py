@@ -12,7 +12,7 @@ from ..exceptions import DeletionPolicyError
 from .plan import PolicyFailure, SegmentDeletion, plan_deletions
 
 if TYPE_CHECKING:
-    from ..log.values import SegmentView
+    from ..values import SegmentView
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Which segments must go, and which policy says so: a pure function of values. `executor.py` acts on the answer.
+"""Which segments must go, and which policy says so: a pure function of values. `retention.py` acts on the answer.
 
 The policies are asked in turn, each about what the others have left, until none names a segment any more: one call deletes
 all that repeated calls would. A policy is offered only what may go at all: nothing at or above the high watermark, and the
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..deletion_policy import START_OFFSET, DeletionPolicy, LogFacts, NamedPolicy
 
 if TYPE_CHECKING:
-    from ..log.values import SegmentView
+    from ..values import SegmentView
 
 DELETE_POLICY = "delete"
 

@@ -30,7 +30,7 @@ from ...protocol.records.record_batch import (
 )
 from ..exceptions import CorruptIndexError
 from ..index.time_index import TimestampOffset
-from ..log.values import NO_TIMESTAMP
+from ..values import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from ..io.filesystem import File

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..exceptions import CorruptIndexError, DataDirectoryError
 from ..index.time_index import TimestampOffset
-from ..log.values import NO_TIMESTAMP
+from ..values import NO_TIMESTAMP
 from .damage import Damage, MustFollow, SearchGivenUpError, find_damage
 from .names import CLEANED_STAGE, LOG_SUFFIX, Hole
 from .swap import CleanedSegment, SegmentSwap

@@ -20,7 +20,7 @@ from ..index import trust as index_trust
 from ..index.offset_index import OffsetPosition
 from ..index.time_index import TimestampOffset
 from ..index.transaction_index import TransactionIndex
-from ..log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
+from ..values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
 from . import file_records
 from .file_records import BatchPosition
 from .files import LogDirectory, SegmentFiles

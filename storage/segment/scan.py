@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.records._kernel import BatchScanner
 from ..index.time_index import TimeIndex, TimestampOffset
-from ..log.values import NO_TIMESTAMP
+from ..values import NO_TIMESTAMP
 from .names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ...protocol.records.exceptions import CorruptRecordError
 from ...protocol.records.record_batch import MAGIC_V2, BatchHeader
 from ..index.time_index import TimestampOffset
 from ..index.transaction_index import TransactionIndex
-from ..log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
+from ..values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP
 from . import file_records
 from .names import CLEANED_STAGE, LOG_SUFFIX, SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 from .swap import CleanedSegment, SegmentSwap

@@ -11,7 +11,7 @@ from support.crash_ring import NO_LIMIT, Ring
 from support.fake_filesystem import FakeFileSystem
 from support.logs import ROOT, World
 from tidelog.storage.inspect.verify import verify
-from tidelog.storage.manager.checkpoint import REPLICATION_OFFSET_CHECKPOINT
+from tidelog.storage.io.checkpoint import REPLICATION_OFFSET_CHECKPOINT
 from tidelog.storage.manager.move import LogMove
 
 pytestmark = pytest.mark.damaged("the ring judges each state itself")

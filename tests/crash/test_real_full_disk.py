@@ -12,7 +12,7 @@ from support.logs import World, append, batch, read_records
 from tidelog.storage.exceptions import DiskFullError, KafkaStorageError
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import AppendOrigin
+from tidelog.storage.values import AppendOrigin
 
 MIB = 1 << 20
 

@@ -187,7 +187,7 @@ MUTATIONS = [
     ),
     Mutation(
         "log/retention-before-checkpoint",
-        "storage/retention/executor.py",
+        "storage/log/retention.py",
         "    log.is_shortening = True\n    log.save_start_offset()\n",
         "    log.is_shortening = True\n",
         "Many segments go before the log start offset is on disk.",
@@ -227,19 +227,19 @@ MUTATIONS = [
     ),
     Mutation(
         "log/clean-mark-removal",
-        "storage/manager/checkpoint.py",
+        "storage/io/checkpoint.py",
         "            self._file_system.unlink(self.path)\n            self._file_system.sync_directory(self._directory)",
         "            self._file_system.unlink(self.path)",
         "The mark of a clean stop comes back with a power cut.",
-        ("tests/unit/storage/manager/test_checkpoint.py",),
+        ("tests/unit/storage/io/test_checkpoint.py",),
     ),
     Mutation(
         "log/checkpoint-lines",
-        "storage/manager/checkpoint.py",
+        "storage/io/checkpoint.py",
         "    if len(lines) != int(rest[0]):",
         "    if len(lines) < int(rest[0]):",
         "A checkpoint with more lines than it says is taken for sound.",
-        ("tests/unit/storage/manager/test_checkpoint.py",),
+        ("tests/unit/storage/io/test_checkpoint.py",),
     ),
     Mutation(
         "log/epoch-at-the-end",

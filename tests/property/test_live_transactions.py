@@ -12,8 +12,8 @@ from support.mock_time import START_MS
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.inspect.verify import verify
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import AppendOrigin
 from tidelog.storage.producers.transaction_marker import TransactionMarker, marker_batch
+from tidelog.storage.values import AppendOrigin
 
 PRODUCERS = st.integers(1, 4)
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"

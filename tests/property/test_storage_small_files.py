@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_filesystem import FakeFileSystem
 from tidelog.storage.exceptions import CorruptCheckpointError, CorruptSnapshotError, DataDirectoryError
+from tidelog.storage.io.checkpoint import CleanShutdownFile, OffsetCheckpointFile
 from tidelog.storage.log.leader_epoch import LeaderEpochCache
 from tidelog.storage.log.partition_metadata import decode_uuid, encode_uuid, read_partition_metadata
-from tidelog.storage.manager.checkpoint import CleanShutdownFile, OffsetCheckpointFile
 from tidelog.storage.manager.meta_properties import read_meta_properties
 from tidelog.storage.producers.entry import BatchMetadata, ProducerStateEntry
 from tidelog.storage.producers.snapshot import decode_snapshot, encode_snapshot

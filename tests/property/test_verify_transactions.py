@@ -18,10 +18,10 @@ from support.logs import ROOT
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.inspect.verify import verify
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import AppendOrigin
 from tidelog.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from tidelog.storage.producers.transaction_marker import TransactionMarker, marker_batch
 from tidelog.storage.segment.names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from tidelog.storage.values import AppendOrigin
 
 PRODUCERS = 3
 HOUR_MS = 3_600_000

@@ -26,8 +26,8 @@ from support.fake_states import Choice, Moment
 from support.logs import ROOT, World, batch, read_records
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.inspect.verify import verify as verify_directory
+from tidelog.storage.io.checkpoint import REPLICATION_OFFSET_CHECKPOINT
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.manager.checkpoint import REPLICATION_OFFSET_CHECKPOINT
 from tidelog.storage.segment.names import CLEANED_STAGE, DELETED_STAGE, SWAP_STAGE
 
 NO_LIMIT = 1 << 60

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidelog.protocol.records.memory_records import iterate_batches, read_header
 from tidelog.storage.index.offset_index import OffsetIndex
-from tidelog.storage.manager.checkpoint import format_lines
+from tidelog.storage.io.checkpoint import format_lines
 from tidelog.storage.segment.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, file_name
 
 

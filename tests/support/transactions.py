@@ -37,7 +37,7 @@ from tidelog.broker.transactions.states import Producer
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.records.record_batch import iterate_batches, iterate_records
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import LogAppendInfo
+from tidelog.storage.values import LogAppendInfo
 
 T = TypeVar("T")
 

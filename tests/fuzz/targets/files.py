@@ -34,11 +34,11 @@ from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.inspect.dump import explain
 from tidelog.storage.inspect.metadata_log import MetadataLogReader, SnapshotId, find_metadata_log, write_snapshot
 from tidelog.storage.inspect.verify import verify
+from tidelog.storage.io.checkpoint import CleanShutdownFile, OffsetCheckpointFile, parse_offsets
+from tidelog.storage.io.checkpoint_copy import seal
 from tidelog.storage.ledger import ledger as ledgers
 from tidelog.storage.log.leader_epoch import LeaderEpochCache
 from tidelog.storage.log.partition_metadata import read_partition_metadata, write_partition_metadata
-from tidelog.storage.manager.checkpoint import CleanShutdownFile, OffsetCheckpointFile, parse_offsets
-from tidelog.storage.manager.checkpoint_copy import seal
 from tidelog.storage.manager.meta_properties import read_meta_properties, write_meta_properties
 from tidelog.storage.producers.entry import BatchMetadata, ProducerStateEntry
 from tidelog.storage.producers.snapshot import decode_snapshot, encode_snapshot

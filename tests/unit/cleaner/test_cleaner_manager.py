@@ -17,9 +17,9 @@ from support.cleaning import DAY_MS, CleaningWorld, Control, Producer, data_reco
 from tidelog.cleaner.cleaner_manager import FIRST_RETRY_MS, LONGEST_RETRY_MS, CleanerManager
 from tidelog.cleaner.eligibility import Cause, Reason
 from tidelog.config.log_config import LogConfig
+from tidelog.storage.io.checkpoint import OffsetCheckpointFile
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.manager.checkpoint import OffsetCheckpointFile
 
 CHECKPOINT = "/data/cleaner-offset-checkpoint"
 COMPACT = frozenset({"compact"})

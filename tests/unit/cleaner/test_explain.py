@@ -15,7 +15,7 @@ from tidelog.cleaner.eligibility import CleaningFacts, SegmentFacts, evaluate
 from tidelog.cleaner.explain import Hold, RollFacts, SegmentReasons, Situation, TransactionOwner, explain
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.deletion_policy import LogFacts, find_policy
-from tidelog.storage.log.values import SegmentView
+from tidelog.storage.values import SegmentView
 
 DELETE = frozenset({"delete"})
 HOUR_MS = 3_600_000

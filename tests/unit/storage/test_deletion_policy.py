@@ -11,8 +11,8 @@ from tidelog.config.log_config import LogConfig
 from tidelog.storage import deletion_policy
 from tidelog.storage.deletion_policy import ENTRY_POINTS, LogFacts, check_policies, find_policy
 from tidelog.storage.exceptions import DeletionPolicyError
-from tidelog.storage.log.values import SegmentView
 from tidelog.storage.retention.plan import plan_deletions
+from tidelog.storage.values import SegmentView
 
 DAY = 86_400_000
 GB = 10**9

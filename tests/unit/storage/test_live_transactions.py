@@ -22,9 +22,9 @@ from tidelog.storage.exceptions import (
 from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.inspect.verify import verify
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import AppendOrigin
 from tidelog.storage.producers.transaction_marker import MARKER_BATCH_SIZE, TransactionMarker, marker_batch
 from tidelog.storage.segment.names import file_name
+from tidelog.storage.values import AppendOrigin
 
 
 @pytest.fixture

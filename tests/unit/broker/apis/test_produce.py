@@ -38,7 +38,7 @@ from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import decode, encode
 from tidelog.storage.io.write_pace import SLOW_S
-from tidelog.storage.log.values import LogAppendInfo
+from tidelog.storage.values import LogAppendInfo
 
 VERSION = 9
 NOW = 1 << 62

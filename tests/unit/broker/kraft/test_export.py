@@ -30,10 +30,10 @@ from tidelog.protocol.metadata_records.records import (
 )
 from tidelog.storage.exceptions import DataDirectoryError, DirectoryLockedError
 from tidelog.storage.inspect.metadata_log import METADATA_LOG_DIRECTORY, MetadataLogReader, find_metadata_log
+from tidelog.storage.io.checkpoint import CleanShutdownFile
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
 from tidelog.storage.log.partition_metadata import write_partition_metadata
-from tidelog.storage.manager.checkpoint import CleanShutdownFile
 from tidelog.storage.manager.data_directory import DataDirectory
 from tidelog.storage.manager.meta_properties import MetaProperties, write_meta_properties
 

@@ -16,7 +16,7 @@ from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.memory_records import iterate_batches, iterate_records
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.log.values import AppendOrigin
+from tidelog.storage.values import AppendOrigin
 
 SIZE = len(batch("a", "b"))
 OUT_OF_RANGE, UNKNOWN, BAD_SIZE, NO_CODEC = 1, 3, 4, 76

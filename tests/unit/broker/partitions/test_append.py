@@ -18,7 +18,7 @@ from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.log.values import LogAppendInfo
+from tidelog.storage.values import LogAppendInfo
 
 FRESH = 1 << 62
 """When a request came that has not taken long."""

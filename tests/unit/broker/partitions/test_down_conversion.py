@@ -13,7 +13,7 @@ from tidelog.protocol.records.memory_records import iterate_batches
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.exceptions import OffsetOutOfRangeError
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import AppendOrigin
+from tidelog.storage.values import AppendOrigin
 
 
 @pytest.fixture

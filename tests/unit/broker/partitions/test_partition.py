@@ -14,7 +14,7 @@ from tidelog.broker.partitions.append_offload import AppendOffload
 from tidelog.broker.partitions.loop_budget import LoopBudget
 from tidelog.broker.partitions.partition import WARM_TAIL_BYTES, Partition
 from tidelog.storage.exceptions import KafkaStorageError
-from tidelog.storage.log.values import LogAppendInfo
+from tidelog.storage.values import LogAppendInfo
 
 
 class Syncer:

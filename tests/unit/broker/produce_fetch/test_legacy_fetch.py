@@ -33,7 +33,7 @@ from tidelog.protocol.records.memory_records import iterate_batches, iterate_rec
 from tidelog.protocol.records.record_batch import Record
 from tidelog.protocol.schema import decode, encode
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import AppendOrigin
+from tidelog.storage.values import AppendOrigin
 
 VERSIONS = range(4)
 VALUE = bytes(100)

@@ -4,7 +4,7 @@ from support.logs import World, append
 from tidelog.broker.share.log_spans import place_of, read_spans
 from tidelog.broker.share.partition import Acquired, Span
 from tidelog.storage.index.transaction_index import AbortedTxn
-from tidelog.storage.log.values import FetchDataInfo
+from tidelog.storage.values import FetchDataInfo
 
 
 def test_whole_batches_and_where_they_lie() -> None:

@@ -10,9 +10,9 @@ from tidelog.cli.main import main
 from tidelog.protocol.metadata_records.quorum import KRaftVersionRecord, VotersRecord
 from tidelog.protocol.schema import decode
 from tidelog.storage.inspect.metadata_log import KRAFT_VERSION, KRAFT_VOTERS, MetadataLogReader, find_metadata_log
+from tidelog.storage.io.checkpoint import CleanShutdownFile
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.partition_metadata import write_partition_metadata
-from tidelog.storage.manager.checkpoint import CleanShutdownFile
 from tidelog.storage.manager.meta_properties import MetaProperties, write_meta_properties
 
 FILES = RealFileSystem()

@@ -6,8 +6,8 @@ import pytest
 from support.fake_filesystem import FakeFileSystem
 from tidelog.storage.exceptions import StorageError
 from tidelog.storage.inspect.dump import Part, explain, heading, printable
-from tidelog.storage.manager.checkpoint_copy import COPIED_CHECKPOINTS, write_checkpoint
-from tidelog.storage.manager.stop_record import LogFiles, write_stop_record
+from tidelog.storage.io.checkpoint_copy import COPIED_CHECKPOINTS, write_checkpoint
+from tidelog.storage.log.stop_record import LogFiles, write_stop_record
 
 
 def parts_of(name: str, data: bytes) -> list[Part]:

@@ -9,7 +9,7 @@ from support.logs import ROOT, World, append, batch, read_records, values_of
 from tidelog.storage.exceptions import DiskFullError, KafkaStorageError
 from tidelog.storage.io.disk_space import DiskSpace
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import AppendOrigin
+from tidelog.storage.values import AppendOrigin
 
 RESERVE = 10_000
 

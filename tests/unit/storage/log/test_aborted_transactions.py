@@ -13,7 +13,7 @@ from tidelog.storage.index.transaction_index import AbortedTxn, TransactionIndex
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.aborted_transactions import AbortedTransactions
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import FetchDataInfo
+from tidelog.storage.values import FetchDataInfo
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-data" / "data"
 TOPICS = ("txn", "compact-txn")

@@ -13,7 +13,7 @@ from tidelog.protocol.records.exceptions import CorruptRecordError, FormatLacksF
 from tidelog.protocol.records.legacy_record import build_legacy_set
 from tidelog.protocol.records.record_batch import Record
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import LogAppendInfo
+from tidelog.storage.values import LogAppendInfo
 
 
 @pytest.fixture

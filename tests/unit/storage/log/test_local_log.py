@@ -18,12 +18,12 @@ from tidelog.storage.index.time_index import TimestampOffset
 from tidelog.storage.io.file_cache import FileCache
 from tidelog.storage.ledger.keeper import LedgerKeeper
 from tidelog.storage.log.local_log import LocalLog, LogHooks
-from tidelog.storage.log.values import LogOffsetMetadata
 from tidelog.storage.segment.files import LogDirectory, SegmentFiles
 from tidelog.storage.segment.log_segment import LogSegment
 from tidelog.storage.segment.names import Hole
 from tidelog.storage.segment.segment_list import SegmentList
 from tidelog.storage.segment.swap import CleanedSegment
+from tidelog.storage.values import LogOffsetMetadata
 
 PATH = "/data/t-0"
 DELAY_MS = 60_000

@@ -32,9 +32,9 @@ from tidelog.protocol.records.record_batch import Record, iterate_batches
 from tidelog.storage.exceptions import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceError
 from tidelog.storage.io.filesystem import RealFileSystem
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.log.values import AppendOrigin, LogAppendInfo
 from tidelog.storage.manager.log_manager import LogManager
 from tidelog.storage.scheduler import ThreadPoolScheduler
+from tidelog.storage.values import AppendOrigin, LogAppendInfo
 
 NEVER = 2**63 - 1
 

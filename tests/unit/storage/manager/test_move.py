@@ -7,8 +7,8 @@ import errno
 import pytest
 from support.logs import ROOT, World, append, batch, read_records, values_of
 from tidelog.storage.exceptions import KafkaStorageError, MoveCancelledError
-from tidelog.storage.log.values import AppendOrigin
 from tidelog.storage.manager.move import LogMove, MoveState
+from tidelog.storage.values import AppendOrigin
 
 ONE, TWO = f"{ROOT}/one", f"{ROOT}/two"
 

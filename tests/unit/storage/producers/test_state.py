@@ -13,9 +13,9 @@ from tidelog.storage.exceptions import (
     StorageError,
     TransactionCoordinatorFencedError,
 )
-from tidelog.storage.log.values import AppendOrigin
 from tidelog.storage.producers.state import CompletedTxn, DuplicateBatch, ProducerStateManager
 from tidelog.storage.producers.transaction_marker import TransactionMarker
+from tidelog.storage.values import AppendOrigin
 
 LAST_SEQUENCE = 2**31 - 1
 DAY = 86_400_000

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidelog.config.log_config import LogConfig
 from tidelog.storage.deletion_policy import LogFacts, find_policy
-from tidelog.storage.log.values import SegmentView
 from tidelog.storage.retention.outlook import KnownSegment, RetentionOutlook, outlook
 from tidelog.storage.retention.plan import plan_deletions
+from tidelog.storage.values import SegmentView
 
 NOW = 1_000_000
 

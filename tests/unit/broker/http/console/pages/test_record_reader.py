@@ -25,8 +25,8 @@ from tidelog.broker.http.console.pages.record_reader import (
 from tidelog.protocol.records.attributes import Compression
 from tidelog.protocol.records.builder import build_batch
 from tidelog.protocol.records.record_batch import Record
-from tidelog.storage.log.values import AppendOrigin
 from tidelog.storage.producers.transaction_marker import TransactionMarker, marker_batch
+from tidelog.storage.values import AppendOrigin
 
 
 class World:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from ...protocol.records.exceptions import RecordError
 from ..exceptions import CorruptIndexError
-from ..manager.stop_record import index_checksum
+from ..index.transaction_index import AbortedTxn, TransactionIndex
 from ..producers.replay import ProducerReplay
 from ..producers.state import ProducerStateManager
 from ..producers.transaction_marker import parse_transaction_marker
 from ..segment import file_records
 from ..segment.names import TRANSACTION_INDEX_SUFFIX
 from ..segment.segment_list import floor_index
-from .transaction_index import AbortedTxn, TransactionIndex
+from .stop_record import index_checksum
 
 if TYPE_CHECKING:
     from ...protocol.records.record_batch import BatchHeader, Record

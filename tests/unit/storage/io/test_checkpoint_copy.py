@@ -8,14 +8,8 @@ import pytest
 from support.fake_filesystem import FakeFileSystem
 from support.logs import ROOT, World, append
 from support.mock_time import MockTime
-from tidelog.storage.manager.checkpoint import CleanShutdownFile, OffsetCheckpointFile
-from tidelog.storage.manager.checkpoint_copy import (
-    COPIED_CHECKPOINTS,
-    mend_checkpoint,
-    seal,
-    unsealed,
-    write_checkpoint,
-)
+from tidelog.storage.io.checkpoint import CleanShutdownFile, OffsetCheckpointFile
+from tidelog.storage.io.checkpoint_copy import COPIED_CHECKPOINTS, mend_checkpoint, seal, unsealed, write_checkpoint
 
 OFFSETS = {("orders", 0): 42, ("t", 1): 7}
 KAFKAS_MARK = b'{"version":0,"brokerEpoch":-1}'

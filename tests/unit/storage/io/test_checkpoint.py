@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from support.fake_filesystem import FakeFileSystem, PowerCut
 from tidelog.storage.exceptions import CorruptCheckpointError
+from tidelog.storage.io.checkpoint import CleanShutdownFile, OffsetCheckpointFile
 from tidelog.storage.io.filesystem import RealFileSystem
-from tidelog.storage.manager.checkpoint import CleanShutdownFile, OffsetCheckpointFile
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "storage"
 PATH = "/recovery-point-offset-checkpoint"

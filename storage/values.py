@@ -9,10 +9,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..index.time_index import TimestampOffset as TimestampOffset
+from .index.time_index import TimestampOffset as TimestampOffset
 
 if TYPE_CHECKING:
-    from ..io.filesystem import File
+    from .io.filesystem import File
 
 NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF

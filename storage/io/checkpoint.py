@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from ..exceptions import CorruptCheckpointError, StorageError
-from ..io.filesystem import FileSystem, StrPath
+from .filesystem import FileSystem, StrPath
 
 TopicPartition: TypeAlias = tuple[str, int]
 

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...protocol.records._kernel import crc32c
+from ..io.checkpoint import TopicPartition
+from ..io.checkpoint_copy import read_sealed, seal
 from ..io.filesystem import FileSystem
 from ..segment.names import TRANSACTION_INDEX_SUFFIX, parse_file_name
-from .checkpoint import TopicPartition
-from .checkpoint_copy import read_sealed, seal
 
 STOP_FILE = "tidelog-last-stop"
 _VERSION = 1

@@ -9,9 +9,9 @@ import pytest
 from support.cleaning import Producer, aborted_transactions
 from support.fake_filesystem import FakeFileSystem, PowerCut
 from support.logs import ROOT, World, append, read_records
+from tidelog.storage.io.checkpoint_copy import seal
+from tidelog.storage.log.stop_record import LogFiles, read_stop_record, write_stop_record
 from tidelog.storage.log.unified_log import UnifiedLog
-from tidelog.storage.manager.checkpoint_copy import seal
-from tidelog.storage.manager.stop_record import LogFiles, read_stop_record, write_stop_record
 from tidelog.storage.segment.hole import DamagedLogError
 from tidelog.storage.segment.names import SEGMENT_SUFFIXES, file_name
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 from support.cleaning import Producer, aborted_transactions
 from support.logs import ROOT, World, append
-from tidelog.storage.index.transaction_index_check import HELD_AGAINST_LOG
+from tidelog.storage.log.transaction_index_check import HELD_AGAINST_LOG
 from tidelog.storage.segment.names import file_name
 
 INDEX = f"{ROOT}/t-0/{file_name(0, '.txnindex')}"

@@ -17,10 +17,10 @@ from ..ledger.ledger import Ledger, SegmentExtent
 
 if TYPE_CHECKING:
     from ..clock import Time
-    from ..log.local_log import LocalLog
-    from ..log.unified_log import UnifiedLog
+    from ..retention.plan import SegmentDeletion
     from ..segment.log_segment import LogSegment
-    from .plan import SegmentDeletion
+    from .local_log import LocalLog
+    from .unified_log import UnifiedLog
 
 
 def delete_old_segments(log: UnifiedLog, time: Time) -> list[SegmentDeletion]:

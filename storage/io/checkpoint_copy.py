@@ -18,7 +18,6 @@ from collections.abc import Mapping
 
 from ...protocol.records._kernel import crc32c
 from ..exceptions import StorageError
-from ..io.filesystem import FileSystem
 from .checkpoint import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -28,6 +27,7 @@ from .checkpoint import (
     format_offsets,
     parse_offsets,
 )
+from .filesystem import FileSystem
 
 logger = logging.getLogger(__name__)
 
