@@ -1,4 +1,4 @@
-"""The sparse indexes beside a segment (`.index`, `.timeindex`, `.txnindex`), and when an entry of them is trusted.
+"""The sparse indexes beside a segment (`.index`, `.timeindex`, `.txnindex`).
 
-Start reading at `offset_index.py`; `trust.py` compares entries with the batches that they name.
+Start reading at `offset_index.py`; `segment/file_records.py` tells when an entry is trusted.
 """

@@ -1,4 +1,4 @@
-"""One partition's log: appending, reading, loading, recovery, leader epochs.
+"""One partition's log: appending, reading, loading, recovery, retention, leader epochs.
 
 Start reading at `unified_log.py`, which holds a `local_log.py`: offsets there, files here. `loader.py` and `recovery.py` are what
 happens at a start.

@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exceptions import KafkaStorageError, StorageError
-from ..index import trust as index_trust
 from ..ledger.keeper import LedgerKeeper
 from ..ledger.ledger import SegmentExtent
 from ..segment import file_records
 from ..segment.log_segment import LogSegment
 from ..segment.names import SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
+from ..segment.scan import rebuild_indexes
 from ..segment.swap import SegmentSwap
 from ..values import HeldSegments, LogOffsetMetadata, SegmentView
 from . import reader as log_reader
@@ -651,7 +651,7 @@ class LocalLog:
                 if segment is view[-1] or self.is_closed:
                     continue
                 try:
-                    if any(segment is live for live in view) and not index_trust.rebuild(self.directory, segment):
+                    if any(segment is live for live in view) and not rebuild_indexes(self.directory, segment):
                         continue
                 except OSError as error:
                     logger.warning("%s: indexes of segment %d: %s", self.directory.path, base_offset, error)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..io.checkpoint import TopicPartition
     from ..io.file_cache import FileCache
     from ..io.filesystem import FileSystem
-    from ..manager.upkeep import LogUpkeep
+    from ..segment.files import LogPlace
     from ..values import RecoveryStats
 
 logger = logging.getLogger(__name__)
@@ -72,14 +72,14 @@ class LogOpener:
 
     def open(
         self,
-        upkeep: LogUpkeep,
-        path: str,
+        place: LogPlace,
         key: TopicPartition,
         config: LogConfig,
         last_stop: LastStop,
         progress: Progress = NO_PROGRESS,
     ) -> tuple[UnifiedLog, RecoveryStats]:
-        """Load the log in `path`, with recovery if it takes that. Blocks. OSError and StorageError: the log can't be used."""
+        """Load the log in `place`, with recovery if it takes that. Blocks. OSError and StorageError: the log can't be used."""
+        path = place.path
         topic, partition = key
         topic_id = self._read_topic_id(path)
         epochs = self._read_epochs(path)
@@ -90,7 +90,7 @@ class LogOpener:
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
             transaction_max_timeout_ms=self.config.transaction_max_timeout_ms,
         )
-        directory = LogDirectory(path, self._fs, self._cache, config, upkeep.space, upkeep.pace)
+        directory = LogDirectory(path, self._fs, self._cache, config, place.space, place.pace)
         loaded = LogLoader(
             directory,
             producers,
@@ -113,12 +113,12 @@ class LogOpener:
             loaded.segments,
             log_end_offset=loaded.log_end_offset,
             recovery_point=loaded.recovery_point,
-            scheduler=upkeep.scheduler,
+            scheduler=place.scheduler,
             time=self._time,
             jitter=self._jitter,
         )
         local.holes = loaded.holes
-        local.save_recovery_point = upkeep.checkpoint_recovery_points
+        local.save_recovery_point = place.save_recovery_point
         first = loaded.segments.view[0].base_offset
         local.ledger = LedgerKeeper(
             directory,
@@ -136,10 +136,10 @@ class LogOpener:
             producers,
             epochs,
             log_start_offset=loaded.log_start_offset,
-            scheduler=upkeep.scheduler,
+            scheduler=place.scheduler,
             time=self._time,
         )
-        log.save_start_offset = upkeep.checkpoint_log_start_offsets
+        log.save_start_offset = place.save_start_offset
         if loaded.files_changed:
             local.mark_changed()
         if loaded.log_end_offset - loaded.recovery_point >= config.flush_messages:

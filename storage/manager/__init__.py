@@ -1,4 +1,4 @@
-"""All logs of a daemon: data directories, checkpoints, upkeep, moves between directories, the mark of a clean stop.
+"""All logs of a daemon: data directories, upkeep, moves between directories.
 
 Start reading at `log_manager.py`.
 """

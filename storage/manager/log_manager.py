@@ -266,7 +266,7 @@ class LogManager:
                 recovery_points is not None and (key in recovery_points or not directory.had_clean_shutdown),
                 directory.last_stop.get(key),
             )
-            log, stats = self._opener.open(upkeep, entry.path, key, config_of(key[0]), last_stop, report)
+            log, stats = self._opener.open(upkeep.place(entry.path), key, config_of(key[0]), last_stop, report)
             with self._lock:
                 other = self._homes.get(key)
                 if other is not None:
@@ -382,7 +382,7 @@ class LogManager:
                 home.directory.forget(key)
                 self._fs.make_directory(path)
                 write_partition_metadata(self._fs, path, topic_id)
-                log, _ = self._opener.open(home, path, key, config or self._default_config, LastStop())
+                log, _ = self._opener.open(home.place(path), key, config or self._default_config, LastStop())
             except BaseException as error:
                 with self._lock:
                     home.making -= reserved

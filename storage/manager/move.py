@@ -19,7 +19,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ..exceptions import KafkaStorageError, MoveCancelledError
-from ..segment.files import LogPlace
 from ..segment.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -280,16 +279,7 @@ class LogMove:
             log.local.failure = failure
             raise failure from error
         self.is_half_way = False
-        log.moved_to(
-            LogPlace(
-                place,
-                self.target.space,
-                self.target.pace,
-                self.target.scheduler,
-                self.target.checkpoint_log_start_offsets,
-                self.target.checkpoint_recovery_points,
-            )
-        )
+        log.moved_to(self.target.place(place))
         self.source.scheduler.schedule("delete-log", lambda: fs.remove_tree(left), log.config.file_delete_delay_ms)
 
     def discard(self, unique: str) -> None:

@@ -26,6 +26,7 @@ from ..io.checkpoint import (
     TopicPartition,
 )
 from ..io.disk_space import SAMPLE_MS
+from ..segment.files import LogPlace
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -72,6 +73,17 @@ class LogUpkeep:
         self._flusher_lock = threading.Lock()  # one look is scheduled, whoever asks for it
         self._flush_check_ms = _LONGEST_FLUSH_CHECK_MS
         self._longest_flush_ms = _LONGEST_FLUSH_CHECK_MS
+
+    def place(self, path: str) -> LogPlace:
+        """What a log in the directory `path`, on this data directory, works with. Any thread."""
+        return LogPlace(
+            path,
+            self.space,
+            self.pace,
+            self.scheduler,
+            self.checkpoint_log_start_offsets,
+            self.checkpoint_recovery_points,
+        )
 
     def start(self, config: BrokerConfig) -> None:
         """Schedule the periodic work."""

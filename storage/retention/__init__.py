@@ -1,4 +1,4 @@
-"""Which old segments go, and when: the plan, the executor that carries it out, the outlook for people, the history.
+"""Which old segments go, and when: the plan, its outlook for metrics, and the record of what went.
 
-Start reading at `plan.py`, then `retention.py`; the policies that a plan asks are `../deletion_policy.py`.
+Start reading at `plan.py`; `../log/retention.py` carries a plan out; the policies that a plan asks are `../deletion_policy.py`.
 """

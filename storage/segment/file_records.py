@@ -7,6 +7,10 @@ where the caller knows whole batches to stop; bytes behind it are not looked at.
 
 Any thread. Raises CorruptRecordError where a header cannot be one; the log's readers never meet that in bytes that recovery
 has checked.
+
+An index has no checksum, and is a hint. A look-up holds its entry against the batch that it names (`is_right`, `agrees`): a
+wrong one would hide sound records. The entry before it serves then, and the index is made anew when retention comes by next
+(`scan.rebuild_indexes`), or with the next start.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from ...protocol.records.record_batch import (
     Record,
 )
 from ..exceptions import CorruptIndexError
+from ..index.offset_index import OffsetIndex, OffsetPosition
 from ..index.time_index import TimestampOffset
 from ..values import NO_TIMESTAMP
 
@@ -41,6 +46,9 @@ CHUNK_BYTES = 8192
 
 #: Of a batch header: base offset, batch length, last offset delta; leader epoch, magic, CRC, attributes are between.
 _EXTENT = struct.Struct(">qi11xi")
+
+_TRIES = 64
+"""Number of index entries that are checked before the walk begins at the segment's start."""
 
 
 class BatchPosition(NamedTuple):
@@ -216,3 +224,27 @@ def find_largest_timestamp(
             if start_offset <= record.offset < limit_offset and (best is None or record.timestamp > best.timestamp):
                 best = TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return best
+
+
+def is_right(file: File, entry: OffsetPosition) -> bool:
+    """True if the batch at the entry's position ends at its offset. Any thread; OSError."""
+    return ends_at(file.pread(RECORD_BATCH_OVERHEAD, entry.position), entry.offset)
+
+
+def floor_position(file: File, index: OffsetIndex, offset: int, end: int) -> int:
+    """Position of the batch named by the greatest right entry at or below `offset`; 0 if none of the last ones is
+    right.
+    """
+    below = [entry for entry in index if entry.offset <= offset and 0 <= entry.position < end]
+    return next((entry.position for entry in below[: -_TRIES - 1 : -1] if is_right(file, entry)), 0)
+
+
+def agrees(file: File, position: int, end: int, entry: TimestampOffset) -> bool:
+    """True if the batch at the time index entry's offset, at or behind `position`, has the entry's timestamp as its
+    largest.
+    """
+    found = find_batch(file, position, end, entry.offset)
+    if found is None:
+        return False
+    headers = read_headers(file, found.position, found.position + found.size)
+    return any(header.max_timestamp == entry.timestamp for header in headers)

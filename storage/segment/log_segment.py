@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..exceptions import CorruptIndexError, FileClosedError, StorageError
-from ..index import trust as index_trust
 from ..index.offset_index import OffsetPosition
 from ..index.time_index import TimestampOffset
 from ..index.transaction_index import TransactionIndex
@@ -366,9 +365,9 @@ class LogSegment:
         names.
         """
         entry = self._floor_entry(files, offset, end)
-        if entry.position and not index_trust.is_right(files.file, entry):
+        if entry.position and not file_records.is_right(files.file, entry):
             self._directory.doubt(self, f"offset {entry.offset} at position {entry.position}")
-            return index_trust.floor_position(files, offset, end)
+            return file_records.floor_position(files.file, files.offset_index, offset, end)
         return entry.position
 
     def is_warm(self, offset: int) -> bool:
@@ -596,7 +595,7 @@ class LogSegment:
 
     def _agrees(self, files: SegmentFiles, entry: TimestampOffset) -> bool:
         position = self._floor_position(files, entry.offset, self.size)
-        if not (is_right := index_trust.agrees(files.file, position, self.size, entry)):
+        if not (is_right := file_records.agrees(files.file, position, self.size, entry)):
             self._directory.doubt(self, f"time {entry.timestamp} at offset {entry.offset}")
         return is_right
 

@@ -168,6 +168,20 @@ def _write_indexes(directory: LogDirectory, segment: LogSegment, scanner: BatchS
             file.close()
 
 
+def rebuild_indexes(directory: LogDirectory, segment: LogSegment) -> bool:
+    """Rewrite both indexes of a closed segment, durably. Under the log's deletion lock; blocks. OSError.
+
+    False: its log is damaged itself, so that they would be no better.
+    """
+    scanner = scan_segment(directory, segment, check_crc=False)
+    if scanner.valid_bytes < segment.size:
+        return False
+    write_indexes(directory, segment, scanner, durable=True)
+    segment.abandon()
+    logger.info("%s: made the indexes of segment %d anew", directory.path, segment.base_offset)
+    return True
+
+
 def cut_log(directory: LogDirectory, segment: LogSegment, size: int) -> int:
     """Truncate the log file to `size` bytes, durably; returns the bytes removed. Keeps its modification time. Blocks;
     OSError.
