@@ -18,7 +18,8 @@ TOOLS = (dump, verify, anatomy, compact, export_kraft)
 
 
 def add_parser(commands: Subparsers) -> None:
-    parser = commands.add_parser("log", help="explain, check and convert log files", description=__doc__)
+    description = (__doc__ or "").partition("\n\n")[0]  # what is below it is for those who add a tool
+    parser = commands.add_parser("log", help="explain, check and convert log files", description=description)
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for tool in TOOLS:
         tool.add_parser(tools)

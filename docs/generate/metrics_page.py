@@ -18,7 +18,7 @@ Row = Metric[Any] | Histogram[Any]
 
 _HEAD = """# Metrics
 
-<!-- Generated from a running daemon by `make docs`. Don't edit. -->
+<!-- Generated from the tables in broker/monitoring by `make docs`. Don't edit. -->
 
 `GET /metrics` at `http.listener` (127.0.0.1:9404 unless set) answers in Prometheus' text format, or OpenMetrics where
 it is asked for. Names, labels and units are stable: a change is a line in the changelog. Times are seconds, sizes

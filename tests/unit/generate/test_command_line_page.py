@@ -22,6 +22,14 @@ def test_every_command_is_on_it_and_says_what_it_does() -> None:
         assert one.summary or one.parser.description, one.words
 
 
+def test_no_help_speaks_of_the_source() -> None:
+    """A description may be a module's docstring, which has sentences for readers of the source too."""
+    for command in commands(build_parser()):
+        text = command.parser.format_help()
+        assert "tart reading" not in text, command.words
+        assert "add_parser" not in text, command.words
+
+
 def test_arguments_are_told() -> None:
     parser = argparse.ArgumentParser(prog="p")
     make = parser.add_subparsers().add_parser("make", help="makes <a|b>*", epilog="it ends")
