@@ -97,8 +97,8 @@ MUTATIONS = [
     Mutation(
         "lesson-24/swap-over-a-truncation",
         "storage/log/local_log.py",
-        "            is_void = self.failure is not None or self.truncations != truncations",
-        "            is_void = self.failure is not None",
+        "            is_void = self.is_closed or self.failure is not None or self.truncations != truncations",
+        "            is_void = self.is_closed or self.failure is not None",
         "Cleaned segments take the place of records that came after a truncation.",
         (f"{MANAGER}::test_files_are_those_of_live_segments_whatever_happens_during_a_pass",),
     ),
