@@ -125,7 +125,11 @@ def fetch(settings: TokenSettings, clock: Callable[[], float] = time.time) -> Cl
 
 
 class TokenCache:
-    """Tokens shared by all connections of a process. Safe from any thread; one thread at a time asks the issuer."""
+    """Tokens shared by all connections of a process. Safe from any thread; one thread at a time asks the issuer.
+
+    Attributes:
+        kept: tokens of issuers, each with the time (seconds since 1970) until which it is given out again.
+    """
 
     def __init__(
         self, get: Callable[[TokenSettings], ClientToken] = fetch, clock: Callable[[], float] = time.time
@@ -134,27 +138,27 @@ class TokenCache:
         self._get = get
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: OrderedDict[TokenSettings, tuple[ClientToken, float]] = OrderedDict()
+        self.kept: OrderedDict[TokenSettings, tuple[ClientToken, float]] = OrderedDict()
 
     def token(self, settings: TokenSettings) -> ClientToken:
         """As `fetch`, but cached. Only an issuer's token with an expiry is kept: reading files and settings is cheap."""
         with self._lock:
-            found = self._kept.get(settings)
+            found = self.kept.get(settings)
             now_s = self._clock()
             if found is not None and now_s < found[1]:
                 return found[0]
             token = self._get(settings)
-            self._kept.pop(settings, None)
+            self.kept.pop(settings, None)
             if settings.client_id and token.ends_s is not None:
-                self._kept[settings] = (token, now_s + KEPT * (token.ends_s - now_s))
-                if len(self._kept) > MOST_KEPT:
-                    self._kept.popitem(last=False)
+                self.kept[settings] = (token, now_s + KEPT * (token.ends_s - now_s))
+                if len(self.kept) > MOST_KEPT:
+                    self.kept.popitem(last=False)
             return token
 
     def forget(self, settings: TokenSettings) -> None:
         """Drop a token that a broker refused: a new one may be accepted."""
         with self._lock:
-            self._kept.pop(settings, None)
+            self.kept.pop(settings, None)
 
 
 CACHE = TokenCache()

@@ -165,7 +165,7 @@ class SocketServer:
         )  # fmt: skip
         for security in self.securities.values():
             security.use(config)
-        self._renew()
+        self.renew_certificates()
 
     def check(self, config: BrokerConfig) -> None:
         """Raises `ProtocolError` INVALID_CONFIG where a listener's certificates can't be used. Reads small files."""
@@ -398,11 +398,11 @@ class SocketServer:
             self._renewal = self.loop.call_later(interval, self._renew_and_again)
 
     def _renew_and_again(self) -> None:
-        self._renew()
+        self.renew_certificates()
         self._schedule_renewal()
 
-    def _renew(self) -> None:
-        """Looks whether certificates changed, on a pool thread."""
+    def renew_certificates(self) -> None:
+        """Read certificates and keys again whose files have changed, on a pool thread."""
         for security in self.securities.values():
             if security.tls is not None:
                 self.loop.run_in_executor(self.io_pool, security.tls.renew, self._config)

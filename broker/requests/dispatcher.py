@@ -267,7 +267,7 @@ class Dispatcher:
         if meter is not None and (wait := meter.handled()) > told:
             if has_field(type(response), "throttle_time_ms", version):
                 response.throttle_time_ms = wait
-                frame = _framed(key, version, correlation_id, response)
+                frame = response_frame(key, version, correlation_id, response)
             told = wait
         if told:
             connection.mute(told)
@@ -285,7 +285,7 @@ class Dispatcher:
     def _frame(self, key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
         for code in errors_of(response):
             self._counters.errors[key, code] += 1
-        return _framed(key, version, correlation_id, response)
+        return response_frame(key, version, correlation_id, response)
 
     def _unsupported_api_versions(self, correlation_id: int) -> bytes:
         """KIP-511: answer an unknown version in version 0 with our range, so that clients ask again."""
@@ -308,7 +308,7 @@ def _read(registration: Registration, version: int, frame: bytes) -> tuple[Reque
 
 def _counted(key: ApiKey, version: int, correlation_id: int, last: list[Any]) -> tuple[Counter[int], bytes]:
     """Count the errors in the answer that is first in `last`, and encode it; empties `last`. Any thread."""
-    codes, frame = Counter(errors_of(last[0])), _framed(key, version, correlation_id, last[0])
+    codes, frame = Counter(errors_of(last[0])), response_frame(key, version, correlation_id, last[0])
     last.clear()
     return codes, frame
 
@@ -335,7 +335,8 @@ def refused(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
     return response
 
 
-def _framed(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+def response_frame(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+    """Size, header and body of a response. ConnectionAborted where this version cannot say it."""
     header = response_header_bytes(key, version, correlation_id)
     try:
         body = encode(response, version)

@@ -78,6 +78,9 @@ class Connection:
     request that is not sent, as no common version can say it, leaves it open.
 
     Each call raises what `explain` makes of a failure. Nothing is repeated.
+
+    Attributes:
+        session: times of `clock` at which the SASL session is to be renewed, and at which it has to be; None: it has no end.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class Connection:
         self._settings = settings
         self._explain = explain
         self._clock = clock
-        self._session: tuple[float, float] | None = None
+        self.session: tuple[float, float] | None = None
         self._is_known = False
         self._doing = Doing.CONNECT
         self._asked = ("", 0)
@@ -155,8 +158,8 @@ class Connection:
     ) -> Ticket[ResponseT]:
         """Sends; `receive` takes the answer, in the order of sending. May renew the SASL session before."""
         try:
-            if self._session is not None:
-                self._keep_session(*self._session)
+            if self.session is not None:
+                self._keep_session(*self.session)
             return self._send(request, response, self._protocol.version_of(type(request), up_to, at_least))
         except _FACTS as fact:
             self._fail(fact)
@@ -222,10 +225,10 @@ class Connection:
         if not security.has_sasl:
             return
         began = self._clock()
-        self._session = None
+        self.session = None
         seconds = _hold(opening.authenticate(security.mechanism, security.tokens()), self._exchange)
         if seconds is not None:
-            self._session = (began + _RENEW * seconds, began + _MUST_RENEW * seconds)
+            self.session = (began + _RENEW * seconds, began + _MUST_RENEW * seconds)
 
     def _keep_session(self, due: float, over: float) -> None:
         now = self._clock()
@@ -236,7 +239,7 @@ class Connection:
                 if now >= over:
                     raise
                 # The session still holds; the issuer may be back by then.
-                self._session = (now + (over - now) / 4, over)
+                self.session = (now + (over - now) / 4, over)
             except BaseException:
                 self.close()  # half of an exchange is behind it
                 raise

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 import trustme
 from support.console_client import Browser
-from support.inside import daemon_of, in_loop
+from support.inside import add_scram_user, alter_settings, daemon_of, forget_guesses
 from support.patience import until
 from tidelog.broker.http.connections import MAX_CONNECTIONS
 from tidelog.broker.http.console.routes import ROUTES
-from tidelog.broker.security.credentials import new_credential
 from tidelog.cli.main import main
 from tidelog.testing import Broker, BrokerError
 
@@ -72,19 +71,15 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }  # fmt: skip
     with Broker(settings) as broker:
         broker.create_topic("t")
-        users = daemon_of(broker).users
         for name in ("alice", "bob", "carol"):
-            changes = {"SCRAM-SHA-256": new_credential("SCRAM-SHA-256", f"{name}'s secret", b"salt" * 4)}
-            in_loop(broker, lambda name=name, changes=changes: users.change(name, changes))  # type: ignore[misc]
+            add_scram_user(broker, name, f"{name}'s secret")
         yield Secured(broker, folder, authority)
 
 
 @pytest.fixture(autouse=True)
 def forgiving(secured: Secured) -> None:
     """Failures of one test are not counted in the next."""
-    attempts = daemon_of(secured.broker)._guesses.attempts
-    attempts.of_users.clear()
-    attempts.of_addresses.clear()
+    forget_guesses(secured.broker)
 
 
 PAGE = {"Accept": "text/html"}
@@ -218,10 +213,9 @@ def test_a_renewed_certificate_holds_for_who_comes_next(secured: Secured) -> Non
 
 
 def test_settings_of_its_certificate_change_while_it_runs(secured: Secured) -> None:
-    dynamic = daemon_of(secured.broker).dynamic
 
     def alter(settings: dict[str, str]) -> None:
-        in_loop(secured.broker, lambda: dynamic.alter("1", lambda _: settings))
+        alter_settings(secured.broker, settings)
 
     with pytest.raises(BrokerError, match="/nowhere: can't be read"):
         alter({"listener.name.http.ssl.keystore.location": "/nowhere"})

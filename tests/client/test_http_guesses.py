@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.inside import daemon_of, in_loop
+from support.inside import add_scram_user, daemon_of
 from support.patience import PATIENCE_S, until
 from support.wire_client import WireClient
 from tidelog.broker.http.connections import MAX_CONNECTIONS
-from tidelog.broker.security.credentials import new_credential
 from tidelog.broker.security.sasl.login_attempts import MOST_FAILURES, MOST_OF_ADDRESS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -40,8 +39,7 @@ def basic(name: str, password: str) -> str:
 
 
 def add_user(broker: Broker, name: str) -> None:
-    users = daemon_of(broker).users
-    in_loop(broker, lambda: users.change(name, {SCRAM: new_credential(SCRAM, f"{name}'s", b"salt" * 4)}))
+    add_scram_user(broker, name, f"{name}'s", (SCRAM,))
 
 
 def ask(broker: Broker, path: str, authorization: str, source: str = "127.0.0.1") -> int:

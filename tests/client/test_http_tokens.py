@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import pytest
 import trustme
-from support.inside import daemon_of
+from support.inside import daemon_of, forget_guesses
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
+from tidelog.broker.security.sasl import jwks
 from tidelog.cli.main import main
 from tidelog.testing import Broker, BrokerError
 
@@ -85,9 +86,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture(autouse=True)
 def forgiving(world: World) -> None:
     """Failures of one test are not counted in the next."""
-    attempts = daemon_of(world.broker)._guesses.attempts
-    attempts.of_users.clear()
-    attempts.of_addresses.clear()
+    forget_guesses(world.broker)
 
 
 def test_nobody_is_let_in_without_either(world: World) -> None:
@@ -161,11 +160,11 @@ def test_commands(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "asks who you are (The user, the password or the token is wrong.)" in capsys.readouterr().err
 
 
-def test_a_rotated_key_is_found_by_the_first_token_that_names_it(world: World) -> None:
+def test_a_rotated_key_is_found_by_the_first_token_that_names_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.keys.serve(key_set(NEW))
     users = daemon_of(world.broker).http.gate.users  # type: ignore[union-attr]
     assert users.verifier is not None
-    users.verifier.keys._asked_s = -1e9  # long ago
+    monkeypatch.setattr(jwks, "BETWEEN_S", 0.0)  # as if the keys had been read long ago
     new = token_of(private_key("P-256"), "ES256", "new")
     assert world.ask("/metrics", new).status == 200
     assert world.ask("/metrics", token_of(key_id="old")).status == 401

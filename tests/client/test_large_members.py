@@ -73,5 +73,5 @@ def test_a_group_takes_members_until_they_have_brought_what_it_may_have(broker: 
 
 
 async def _bytes(broker: Broker) -> int:
-    group = daemon_of(broker).groups._shards.shard_of("full").groups.get("full")
-    return 0 if group is None else group.member_bytes
+    groups = (shard.groups.get("full") for shard in daemon_of(broker).groups.shards())
+    return sum(group.member_bytes for group in groups if group is not None)

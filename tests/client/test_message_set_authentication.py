@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
-from support.inside import daemon_of, in_loop
+from support.inside import add_scram_user, daemon_of, in_loop, principals
 from support.message_sets import message_set_address
 from tidelog.broker.security.acl.model import Acl, AclOperation, PatternType, Permission, ResourceType
-from tidelog.broker.security.credentials import new_credential
 from tidelog.clients.async_message_set_client import AsyncMessageSetClient
 from tidelog.clients.message_set_client import MessageSetClient
 from tidelog.protocol.errors import ErrorCode
@@ -36,7 +35,7 @@ class Secured(NamedTuple):
         return context
 
     def principals(self) -> set[str]:
-        return {one.principal for one in list(daemon_of(self.broker).socket_server.connections)}
+        return principals(self.broker)
 
 
 def made(tmp_path_factory: pytest.TempPathFactory, **more: str) -> Iterator[Secured]:
@@ -56,9 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, **more: str) -> Iterator[Secu
     }
     with Broker(settings) as broker:
         broker.create_topic("t")
-        users = daemon_of(broker).users
-        changes = {"SCRAM-SHA-512": new_credential("SCRAM-SHA-512", "alice's secret", b"salt" * 4)}
-        in_loop(broker, lambda: users.change("alice", changes))
+        add_scram_user(broker, "alice", "alice's secret", ("SCRAM-SHA-512",))
         yield Secured(broker, folder)
 
 

@@ -43,7 +43,7 @@ class World:
         self.authority.cert_pem.write_to_path(folder / "ca.pem")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
-        issuer._server.socket = context.wrap_socket(issuer._server.socket, server_side=True)
+        issuer.speak_tls(context)
         issuer.answer = self.give
         self.url = issuer.url.replace("http:", "https:").replace("keys.json", "token")
         (folder / "keys.json").write_bytes(key_set(public_jwk(private_key())))
@@ -107,7 +107,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> None:
-    oauth_token.CACHE._kept.clear()
+    oauth_token.CACHE.kept.clear()
 
 
 def test_one_file_is_for_all_commands(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,17 +173,17 @@ def test_a_session_is_renewed_with_a_new_token_before_the_old_one_ends(world: Wo
         with world.pipeline(world.settings()) as client:
             client.metadata(["t"])
             connection = client.any_connection()
-            session, tokens = connection._session, len(world.given)
+            session, tokens = connection.session, len(world.given)
             assert session is not None, "a session ends with its token"
-            connection._session = (session[0] - 600, session[1])
-            (settings,) = oauth_token.CACHE._kept
-            kept, _until_s = oauth_token.CACHE._kept[settings]
-            oauth_token.CACHE._kept[settings] = (kept, 0.0)  # most of its life is over
+            connection.session = (session[0] - 600, session[1])
+            (settings,) = oauth_token.CACHE.kept
+            kept, _until_s = oauth_token.CACHE.kept[settings]
+            oauth_token.CACHE.kept[settings] = (kept, 0.0)  # most of its life is over
             world.lasts_s = 3600
             client.metadata(["t"])
             assert client.any_connection() is connection
             assert len(world.given) == tokens + 1
-            renewed = connection._session
+            renewed = connection.session
             assert renewed is not None
             assert renewed[0] > session[0] + 600
     finally:
@@ -223,7 +223,7 @@ def test_an_issuer_that_is_away_is_tried_again_until_the_time_is_over(world: Wor
     with world.pipeline(world.settings()) as client:
         client.metadata(["t"])
     world.issuer.answer = lambda handler: world.issuer.send(handler, b"", 503)
-    oauth_token.CACHE._kept.clear()
+    oauth_token.CACHE.kept.clear()
     try:
         with (
             world.pipeline(world.settings(default_api_timeout_ms="1")) as client,

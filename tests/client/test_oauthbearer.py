@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
-from support.inside import daemon_of
+from support.inside import daemon_of, principals
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
 from support.wire_client import WireClient
+from tidelog.broker.security.sasl import jwks
 from tidelog.broker.security.sasl.jwks_source import MAX_BYTES, HttpSource, SourceError, source_of
 from tidelog.config.exceptions import ConfigError
 from tidelog.protocol.errors import ErrorCode
@@ -70,15 +72,17 @@ def client(broker: Broker, token: str, **more: str) -> dict[str, Any]:
     }
 
 
-def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(broker: Broker, keys: KeyServer) -> None:
+def test_who_has_a_token_is_whom_it_names_and_a_rotated_key_is_found_at_once(
+    broker: Broker, keys: KeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     producer = KafkaProducer(**client(broker, token_of(key_id="old"), logicalCluster="lkc-1"))
     producer.send("t", b"x").get(timeout=60)
-    assert "User:alice" in {one.principal for one in list(daemon_of(broker).socket_server.connections)}
+    assert "User:alice" in principals(broker)
     producer.close()
     keys.serve(key_set(NEW))
     found = daemon_of(broker).socket_server.securities["SASL_PLAINTEXT"].tokens
     assert found is not None
-    found.keys._asked_s = -1e9  # long ago
+    monkeypatch.setattr(jwks, "BETWEEN_S", 0.0)  # as if the keys had been read long ago
     producer = KafkaProducer(**client(broker, token_of(private_key("P-256"), "ES256", "new")))
     producer.send("t", b"y").get(timeout=60)
     producer.close()
@@ -152,10 +156,8 @@ def test_a_file_of_keys_that_is_not_there_stops_the_start_with_one_line(tmp_path
 
 
 def hurried(server: KeyServer) -> HttpSource:
-    source = source_of(server.url)
-    assert isinstance(source, HttpSource)
-    source._timeout_s = 0.3
-    return source
+    assert isinstance(source_of(server.url), HttpSource)
+    return HttpSource(urlsplit(server.url), timeout_s=0.3)
 
 
 def test_keys_come_by_http() -> None:
@@ -209,7 +211,7 @@ def test_keys_come_by_https_from_whom_the_authorities_know(tmp_path: Path) -> No
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
-        server._server.socket = context.wrap_socket(server._server.socket, server_side=True)
+        server.speak_tls(context)
         url = server.url.replace("http:", "https:")
         assert json.loads(source_of(url, str(tmp_path / "ca.pem")).read()) == {"keys": [OLD]}
         with pytest.raises(SourceError, match="unable to get local issuer certificate"):

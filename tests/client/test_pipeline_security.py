@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import trustme
-from support.inside import daemon_of, in_loop
-from tidelog.broker.security.credentials import new_credential
+from support.inside import add_scram_user
 from tidelog.pipeline.exceptions import AuthenticationError, BrokerUnreachableError
 from tidelog.pipeline.planning.brokers import Brokers
 from tidelog.pipeline.planning.places import TopicPartition
@@ -63,10 +62,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     with Broker(settings) as broker:
         broker.create_topic("t")
-        users = daemon_of(broker).users
-        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            changes = {mechanism: new_credential(mechanism, SECRET, b"salt" * 4)}
-            in_loop(broker, lambda changes=changes: users.change("alice", changes))  # type: ignore[misc]
+        add_scram_user(broker, "alice", SECRET, ("SCRAM-SHA-256", "SCRAM-SHA-512"))
         yield Secured(broker, folder)
 
 
@@ -105,13 +101,13 @@ def test_sessions_that_end_are_renewed_on_the_same_connection(secured: Secured) 
     with KafkaClient(secured.alice("SASL_PLAINTEXT", "SCRAM-SHA-256")) as client:
         client.metadata(["t"])
         connection = client.any_connection()
-        session = connection._session
+        session = connection.session
         assert session is not None  # the broker says how long
-        connection._session = (session[0] - 10, session[1] - 10)
+        connection.session = (session[0] - 10, session[1] - 10)
         client.metadata(["t"])
         assert client.any_connection() is connection
-        assert connection._session is not None
-        assert connection._session[0] > session[0]
+        assert connection.session is not None
+        assert connection.session[0] > session[0]
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

@@ -15,10 +15,9 @@ import pytest
 import trustme
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
-from support.inside import daemon_of, in_loop
+from support.inside import add_scram_user, alter_settings, daemon_of, in_loop, principals
 from support.patience import until
 from support.wire_client import request_frame
-from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -43,7 +42,7 @@ class Secured(NamedTuple):
         return settings
 
     def principals(self) -> set[str]:
-        return {one.principal for one in list(daemon_of(self.broker).socket_server.connections)}
+        return principals(self.broker)
 
     def expired(self) -> list[object]:
         connections = list(daemon_of(self.broker).socket_server.connections)
@@ -74,10 +73,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     with Broker(settings) as broker:
         broker.create_topic("t")
-        users = daemon_of(broker).users
-        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            changes = {mechanism: new_credential(mechanism, "alice's secret", b"salt" * 4)}
-            in_loop(broker, lambda changes=changes: users.change("alice", changes))  # type: ignore[misc]
+        add_scram_user(broker, "alice", "alice's secret", ("SCRAM-SHA-256", "SCRAM-SHA-512"))
         yield Secured(broker, folder, authority)
 
 
@@ -229,7 +225,7 @@ def test_a_renewed_certificate_is_shown_to_whoever_comes_next(secured: Secured) 
     server = daemon_of(secured.broker).socket_server
 
     async def renew() -> None:
-        server._renew()
+        server.renew_certificates()
 
     in_loop(secured.broker, renew)
     until(lambda: serial() != before, "the new certificate")
@@ -237,10 +233,9 @@ def test_a_renewed_certificate_is_shown_to_whoever_comes_next(secured: Secured) 
 
 def test_settings_of_certificates_change_while_it_runs(secured: Secured) -> None:
     name, context = "listener.name.sasl_ssl.ssl.", ssl.create_default_context(cafile=str(secured.folder / "ca.pem"))
-    dynamic = daemon_of(secured.broker).dynamic
 
     def alter(settings: dict[str, str]) -> None:
-        in_loop(secured.broker, lambda: dynamic.alter("1", lambda _: settings))
+        alter_settings(secured.broker, settings)
 
     def version() -> str | None:
         with Raw(secured.broker.listener("SASL_SSL"), context) as raw:

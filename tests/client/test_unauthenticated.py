@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
-from support.inside import daemon_of, in_loop
+from support.inside import add_scram_user, daemon_of
 from support.logs import batch
 from support.message_sets import message_set_address
 from support.permission_case import TOPICS, made
@@ -27,7 +27,6 @@ from support.wire_client import WireClient, request_frame
 from tidelog.broker.http.console.routes import ROUTES
 from tidelog.broker.requests.error_responses import response_class
 from tidelog.broker.requests.registry import load_apis, loaded
-from tidelog.broker.security.credentials import new_credential
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.headers import response_header_bytes
 from tidelog.protocol.message_set import LATEST
@@ -107,9 +106,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         with WireClient((broker.host, broker.port), 60) as client:
             request = made(produce.request, {"acks": -1, "timeout_ms": 60_000, "topic_data": rows})
             assert not client.ask(request, 9, response_class(produce)).responses[0].partition_responses[0].error_code  # type: ignore[attr-defined]
-        users = daemon_of(broker).users
-        changes = {"SCRAM-SHA-256": new_credential("SCRAM-SHA-256", "right", b"salt" * 4)}
-        in_loop(broker, lambda: users.change(USER, changes))
+        add_scram_user(broker, USER, "right")
         told = World(broker, folder, bytearray())
         yield told
         for name in told.kept:

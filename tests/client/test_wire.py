@@ -9,7 +9,7 @@ import pytest
 from support.daemon import Daemon
 from support.patience import until
 from support.wire_client import WireClient, request_frame
-from tidelog.broker.requests.dispatcher import _framed
+from tidelog.broker.requests.dispatcher import response_frame
 from tidelog.broker.runtime.exceptions import ConnectionAborted
 from tidelog.protocol.api_keys import ApiKey
 from tidelog.protocol.errors import ErrorCode
@@ -152,7 +152,7 @@ def test_a_name_that_grows_beyond_a_string_when_it_is_said_again_ends_the_connec
     """Bytes that are no UTF-8 are read as U+FFFD, which takes three."""
     name = (b"\xff" * 0x7FFF).decode("utf-8", "replace")
     with pytest.raises(ConnectionAborted, match=r"the answer to METADATA v1 can't be written: .*98301 bytes"):
-        _framed(ApiKey.METADATA, 1, 7, MetadataResponse(topics=[MetadataResponseTopic(name=name)]))
+        response_frame(ApiKey.METADATA, 1, 7, MetadataResponse(topics=[MetadataResponseTopic(name=name)]))
 
 
 def test_produce_names_topics_by_their_ids_from_version_13_on(daemon: Daemon) -> None:

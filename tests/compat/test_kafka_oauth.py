@@ -63,13 +63,13 @@ def test_the_pipelines_client_gets_in_and_stays_in(peer: Kafka) -> None:
     with peer.client() as client:
         assert client.metadata(None).topics == []
         connection = client.any_connection()
-        first = connection._session
+        first = connection.session
         assert first is not None, "a session ends with its token"
-        connection._session = (0.0, first[1])  # most of it is over
+        connection.session = (0.0, first[1])  # most of it is over
         client.metadata(None)
         assert client.any_connection() is connection, "renewed on the connection that there is"
-        assert connection._session is not None
-        assert connection._session[0] > 0.0
+        assert connection.session is not None
+        assert connection.session[0] > 0.0
 
 
 def test_who_has_another_token_is_told_so(peer: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

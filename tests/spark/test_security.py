@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 import trustme
-from support.inside import daemon_of, in_loop
+from support.inside import add_scram_user
 from support.tokens import AUDIENCE, ISSUER, KeyServer, key_set, private_key, public_jwk, token_of
-from tidelog.broker.security.credentials import new_credential
 from tidelog.testing import Broker
 
 SECRET = "open, sesame"
@@ -40,8 +39,8 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     }
     with Broker(settings) as broker:
         broker.create_topic("t", 2)
-        users, mechanism = daemon_of(broker).users, "SCRAM-SHA-512"
-        in_loop(broker, lambda: users.change("alice", {mechanism: new_credential(mechanism, SECRET, b"salt" * 4)}))
+        mechanism = "SCRAM-SHA-512"
+        add_scram_user(broker, "alice", SECRET, (mechanism,))
         yield {
             "kafka.bootstrap.servers": broker.listener("SASL_SSL"),
             "kafka.security.protocol": "SASL_SSL",

@@ -5,13 +5,16 @@ Tests of clients ask the daemon for what no client is told, or do on its loop wh
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from tidelog.broker.security.credentials import new_credential
 from tidelog.broker.server import Broker as Daemon
 from tidelog.testing import Broker
 
 T = TypeVar("T")
+
+SALT = b"salt" * 4
 
 
 def daemon_of(broker: Broker) -> Daemon:
@@ -22,3 +25,28 @@ def daemon_of(broker: Broker) -> Daemon:
 def in_loop(broker: Broker, make: Callable[[], Awaitable[T]]) -> T:
     """Run a coroutine on the broker's loop and wait for it. BrokerError."""
     return broker._in_loop(make)
+
+
+def add_scram_user(broker: Broker, name: str, password: str, mechanisms: Sequence[str] = ("SCRAM-SHA-256",)) -> None:
+    """A user with the same password for each mechanism."""
+    users = daemon_of(broker).users
+    changes = {mechanism: new_credential(mechanism, password, SALT) for mechanism in mechanisms}
+    in_loop(broker, lambda: users.change(name, changes))
+
+
+def alter_settings(broker: Broker, settings: dict[str, str]) -> None:
+    """Set the dynamic settings of the node to exactly these. BrokerError."""
+    dynamic = daemon_of(broker).dynamic
+    in_loop(broker, lambda: dynamic.alter("1", lambda _: settings))
+
+
+def principals(broker: Broker) -> set[str]:
+    """Who is connected."""
+    return {connection.principal for connection in list(daemon_of(broker).socket_server.connections)}
+
+
+def forget_guesses(broker: Broker) -> None:
+    """Failed logins of one test are not counted in the next."""
+    attempts = daemon_of(broker)._guesses.attempts
+    attempts.of_users.clear()
+    attempts.of_addresses.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -95,6 +96,10 @@ class KeyServer:
         self.leave.set()
         self._server.shutdown()
         self._server.server_close()
+
+    def speak_tls(self, context: ssl.SSLContext) -> None:
+        """Serve https from now on; `url` still says http."""
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def serve(self, body: bytes) -> None:
         """From now on that."""

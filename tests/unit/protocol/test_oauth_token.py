@@ -281,7 +281,7 @@ def test_few_are_kept() -> None:
     source = Source()
     for number in range(2 * MOST_KEPT):
         source.cache.token(TokenSettings(URL, f"c{number}", "s"))
-    assert len(source.cache._kept) == MOST_KEPT
+    assert len(source.cache.kept) == MOST_KEPT
 
 
 def test_a_good_token_is_one_message() -> None:
